@@ -1,0 +1,27 @@
+"""The book's tools: chapter model, tangle, sync, execution, evidence, traces, weave.
+
+The library never imports this package. What a chapter or notebook calls is here by name and loaded at first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "live": "readtorch.literate.live",
+    "reset": "readtorch.literate.live",
+    "diff": "readtorch.literate.live",
+    "trace": "readtorch.literate.trace",
+}
+
+__all__ = ["diff", "live", "reset", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_PUBLIC[name])
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
