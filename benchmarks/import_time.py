@@ -25,7 +25,9 @@ print(time.perf_counter() - before, resource.getrusage(resource.RUSAGE_SELF).ru_
 
 def measure(module: str) -> tuple[float, float]:
     """Seconds and peak resident MB of importing `module` in a fresh interpreter."""
-    out = subprocess.run([sys.executable, "-c", PROBE.format(module=module)], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", PROBE.format(module=module)], capture_output=True, text=True, check=True
+    )
     seconds, kilobytes = out.stdout.split()
     return float(seconds), float(kilobytes) / 1024
 
