@@ -240,9 +240,11 @@ def part_files(chapters: Path) -> list[Path]:
 def find_root() -> Path:
     """The folder that holds `chapters/`: the checkout this package lies in, else the book shipped in the wheel."""
     here = Path(__file__).resolve().parent
-    for candidate in (here.parents[2], here / "book"):
-        if (candidate / "chapters").is_dir():
-            return candidate
+    checkout, shipped = here.parents[2], here / "book"
+    if (shipped / "chapters").is_dir():
+        return shipped
+    if (checkout / "chapters").is_dir() or (checkout / "pyproject.toml").is_file():
+        return checkout
     raise LiterateError(Problem(str(here), 0, "no chapters found", "run from a checkout, or reinstall readtorch"))
 
 

@@ -1,0 +1,83 @@
+"""The command line: `readtorch COMMAND`, or `python -m readtorch.literate COMMAND`.
+
+A command's module is imported when the command is called, never before: `readtorch tangle` must not pay for the weaver.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "tangle": ("readtorch.literate.build", "bring src/readtorch in line with the chapters (--check: only compare)"),
+}
+"""Name → (module, one-line help). The module has `add_arguments(parser)` and `run(args) -> int`; `module:prefix` stands for
+
+`prefix_add_arguments` and `prefix_run`.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from readtorch.literate._version import __version__
+
+        print(f"readtorch {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(unknown(name), file=sys.stderr)
+        return 2
+    return call(name, rest)
+
+
+def call(name: str, arguments: list[str]) -> int:
+    import argparse
+
+    from readtorch.literate.errors import LiterateError
+
+    module_name, summary = COMMANDS[name]
+    module_name, _, prefix = module_name.partition(":")
+    module = import_module(module_name)
+    prefix = f"{prefix}_" if prefix else ""
+    parser = argparse.ArgumentParser(prog=f"readtorch {name}", description=summary[0].upper() + summary[1:] + ".")
+    getattr(module, f"{prefix}add_arguments")(parser)
+    try:
+        return int(getattr(module, f"{prefix}run")(parser.parse_args(arguments)))
+    except LiterateError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `readtorch … | head`
+        sys.stderr.close()
+        return 1
+
+
+def overview() -> str:
+    """What one can do."""
+    from readtorch.literate._version import __version__
+
+    width = max(map(len, COMMANDS))
+    lines = [
+        f"readtorch {__version__}: PyTorch's source, annotated; a book, its notebooks and its package.",
+        "",
+        "usage: readtorch COMMAND [options]",
+        "",
+        *(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()),
+        "",
+        "`readtorch COMMAND --help` tells more about one.",
+    ]
+    return "\n".join(lines)
+
+
+def unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean `readtorch {close[0]}`?" if close else f"there are: {', '.join(COMMANDS)}"
+    return f"readtorch: no command {name!r}; {hint}"
