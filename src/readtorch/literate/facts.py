@@ -1,0 +1,316 @@
+"""The fact base: what stands where in the PyTorch release that the book speaks of.
+
+Names, paths, kinds and line ranges, never text. Five files below `data/`, four of them lists of sections: a path at the margin, then one
+line per symbol, indented by its nesting.
+
+| file | from | a symbol's grade |
+|---|---|---|
+| `python.txt` | the syntax trees of the Python files | `exact`: first and last line |
+| `headers.txt` | the declarations in the C++ headers | `exact` |
+| `operators.txt` | entries of native_functions.yaml and derivatives.yaml | `exact` |
+| `sources.txt` | lines that the built libraries name (checks, log calls), and reading | `anchor`: a line inside it, else `file` |
+
+`files.txt` lists further C++ files, `exports.txt` C++ names, both found in the built libraries: a name that has no line in `sources.txt`
+but is exported resolves with the grade `file`. `readtorch upstream sync` writes all but `sources.txt` anew from an installed torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from readtorch.literate.errors import Problem
+
+RELEASE = "2.13.0"
+"""The one place that says which PyTorch every page, link and claim speaks of."""
+
+TAG = f"v{RELEASE}"
+REPOSITORY = "https://github.com/pytorch/pytorch"
+DATA = Path(__file__).parent / "data"
+
+Grade = Literal["exact", "anchor", "file"]
+CPP_SUFFIXES = (".cpp", ".cc", ".c", ".h", ".hpp", ".cu", ".cuh")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an `upstream:` or `fact:` names. `start` and `end` are 0 with the grade `file`, equal with `anchor`."""
+
+    path: str
+    name: str
+    kind: str
+    start: int
+    end: int
+    grade: Grade
+
+    @property
+    def url(self) -> str:
+        lines = {"exact": f"#L{self.start}-L{self.end}", "anchor": f"#L{self.start}", "file": ""}[self.grade]
+        return f"{REPOSITORY}/blob/{TAG}/{self.path}{lines}"
+
+
+class Unresolved(LookupError):
+    """The fact base has no such path or name. `way_out` holds the nearest ones."""
+
+    def __init__(self, message: str, near: list[str]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.near = near
+
+    @property
+    def way_out(self) -> str:
+        return (
+            f"did you mean {', '.join(self.near)}?"
+            if self.near
+            else "`readtorch upstream find WORD` lists what is there"
+        )
+
+    def problem(self, path: str, line: int) -> Problem:
+        return Problem(path, line, self.message, self.way_out)
+
+
+def resolve(target: str) -> Target:
+    """`path#qualified.name` (C++: `path#ns::name`) to its place. Raises Unresolved, which names near misses.
+
+    C++ names resolve by their trailing components, so that `path#at::native::add` and `path#add` are one.
+    """
+    path, _, name = target.partition("#")
+    known = _files()
+    if path not in known:
+        raise Unresolved(f"{path} is no file of PyTorch {RELEASE} known here", _near_paths(path))
+    if not path.endswith(CPP_SUFFIXES):
+        for found in symbols_in(path):
+            if found.name == name:
+                return found
+    else:
+        wanted = _components(name)
+        matches = [t for t in symbols_in(path) if _is_suffix(wanted, _components(t.name))]
+        if matches:
+            return min(matches, key=lambda t: (_RANK[t.grade], t.kind in ("declaration", "forward"), t.name != name))
+        if _is_exported(wanted):
+            return Target(path, name, "function", 0, 0, "file")
+    raise Unresolved(f"{path} of PyTorch {RELEASE} has no {name!r}", _near_names(path, name))
+
+
+def resolve_fact(fact: str) -> list[Target]:
+    """The targets of a `fact:`. `path#a<b<c` states an order too: each stands above the next in the file. Raises Unresolved."""
+    path, _, names = fact.partition("#")
+    targets = [resolve(f"{path}#{name}") for name in re.split(r"<(?!<)", names)]
+    for earlier, later in zip(targets, targets[1:], strict=False):
+        if "file" in (earlier.grade, later.grade):
+            raise Unresolved(
+                f"the lines of {earlier.name} and {later.name} in {path} are not known well enough to order", []
+            )
+        if earlier.start >= later.start:
+            raise Unresolved(
+                f"{earlier.name} (line {earlier.start}) does not stand before {later.name} (line {later.start})", []
+            )
+    return targets
+
+
+_RANK = {"exact": 0, "anchor": 1, "file": 2}
+
+
+@cache
+def symbols_in(path: str) -> tuple[Target, ...]:
+    """Every symbol of an upstream file, in line order; empty for a file whose names are not known."""
+    section = _files().get(path)
+    if section is None:
+        raise Unresolved(f"{path} is no file of PyTorch {RELEASE} known here", _near_paths(path))
+    source, start, stop = section
+    rows = _text(source)[start:stop].splitlines()
+    return tuple(_anchored(path, rows) if source == "sources.txt" else _exact(path, rows))
+
+
+def paths() -> tuple[str, ...]:
+    """Every upstream file known here."""
+    return tuple(_files())
+
+
+def our_path(upstream: str) -> str | None:
+    """Where the counterpart of an upstream file stands below `src/readtorch/` (the mirror rule), None if outside of it."""
+    for prefix, ours in _HOUSES:
+        if upstream.startswith(prefix):
+            folder, _, file = (ours + upstream.removeprefix(prefix)).rpartition("/")
+            stem, _, suffix = file.rpartition(".")
+            ending = suffix if suffix in ("cu", "cuh") else "py"
+            return f"{folder}/{_snake(stem)}.{ending}".removeprefix("/")
+    return None
+
+
+_HOUSES = (
+    ("aten/src/ATen/", "aten/"),
+    ("caffe2/serialize/", "csrc/serialize/"),
+    ("c10/", "c10/"),
+    ("torch/", ""),
+)
+
+
+def _snake(name: str) -> str:
+    if name.startswith("__"):
+        return name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().replace("-", "_")
+
+
+def twin(path: str) -> str | None:
+    """The upstream stem (path without suffix) that a file of readtorch mirrors, None where it has none.
+
+    A header and its source are one stem. ValueError if two stems claim the file, which the layout must not allow.
+    """
+    stems = _twins().get(str(Path(path).with_suffix("").as_posix()), ())
+    if len(stems) > 1:
+        raise ValueError(f"{path} mirrors {' and '.join(stems)}")
+    return stems[0] if stems else None
+
+
+@cache
+def _twins() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for upstream in _files():
+        ours = our_path(upstream)
+        if ours is not None:
+            key, stem = ours.rpartition(".")[0], upstream.rpartition(".")[0]
+            if stem not in found.get(key, ()):
+                found[key] = (*found.get(key, ()), stem)
+    return found
+
+
+@cache
+def _text(source: str) -> str:
+    file = DATA / source
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+@cache
+def _files() -> dict[str, tuple[str, int, int]]:
+    """Path to (data file, where its rows start, where they stop). A path in two files keeps the more exact one."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for source in ("python.txt", "headers.txt", "operators.txt", "sources.txt", "files.txt"):
+        heads = list(re.finditer(r"^(?![ #])(\S+)\n", _text(source), re.MULTILINE))
+        for number, head in enumerate(heads):
+            stop = heads[number + 1].start() if number + 1 < len(heads) else len(_text(source))
+            found.setdefault(head[1], (source, head.end(), stop))
+    return found
+
+
+KIND_CODES = {
+    "class": "c",
+    "function": "f",
+    "method": "m",
+    "attribute": "a",
+    "global": "g",
+    "operator": "o",
+    "declaration": "d",
+    "enum": "e",
+    "alias": "t",
+    "variable": "v",
+}
+_KINDS = {code: kind for kind, code in KIND_CODES.items()}
+_ROW = re.compile(r"(?P<name>.+) (?P<kind>[a-z]) (?P<start>\d+)(?: (?P<end>\d+))?$")
+
+
+def _exact(path: str, rows: list[str]) -> Iterator[Target]:
+    """Rows ` name k start [end]`, `k` a letter of KIND_CODES, nested by indentation."""
+    joint = "::" if path.endswith(CPP_SUFFIXES) else "."
+    stack: list[str] = []
+    for row in rows:
+        body = row.lstrip(" ")
+        match = _ROW.match(body)
+        if match is None:
+            continue
+        del stack[len(row) - len(body) - 1 :]
+        stack.append(match["name"])
+        start = int(match["start"])
+        yield Target(path, joint.join(stack), _KINDS[match["kind"]], start, int(match["end"] or start), "exact")
+
+
+def _anchored(path: str, rows: list[str]) -> Iterator[Target]:
+    """Rows ` name line line …`: lines inside it (`=line`: where it starts), none where only the name is known."""
+    for row in rows:
+        name, *lines = row.split()
+        if not lines:
+            yield Target(path, name, "function", 0, 0, "file")
+        else:
+            first = int(lines[0].lstrip("="))
+            yield Target(path, name, "function", first, first, "anchor")
+
+
+def anchors(path: str, name: str) -> tuple[int, ...]:
+    """Every known line inside a C++ function: the lines a stack trace of this release can name."""
+    source, start, stop = _files()[path]
+    if source != "sources.txt":
+        return ()
+    for row in _text(source)[start:stop].splitlines():
+        found, *lines = row.split()
+        if found == name:
+            return tuple(int(line.lstrip("=")) for line in lines)
+    return ()
+
+
+def _components(name: str) -> list[str]:
+    return name.split("::")
+
+
+def _is_suffix(one: list[str], other: list[str]) -> bool:
+    """Whether the shorter of two qualified names is the tail of the longer."""
+    n = min(len(one), len(other))
+    return one[-n:] == other[-n:]
+
+
+@cache
+def _exports() -> dict[str, frozenset[str]]:
+    """Namespace (or class) to the names in it."""
+    found = {}
+    for line in _text("exports.txt").splitlines():
+        if line and not line.startswith("#"):
+            scope, *names = line.split(" ")
+            found[scope] = frozenset(names)
+    return found
+
+
+def _is_exported(components: list[str]) -> bool:
+    """Whether a library exports the name; a name with fewer qualifiers than the library's is enough."""
+    *scope, name = components
+    tail = "::".join(scope)
+    return any(
+        name in names and (not tail or where == tail or where.endswith("::" + tail))
+        for where, names in _exports().items()
+    )
+
+
+def _near_paths(path: str) -> list[str]:
+    base = path.rpartition("/")[2]
+    same = [p for p in _files() if p.rpartition("/")[2] == base]
+    return same[:4] or difflib.get_close_matches(path, list(_files()), n=3, cutoff=0.7)
+
+
+def _near_names(path: str, name: str) -> list[str]:
+    names = list(dict.fromkeys(t.name for t in symbols_in(path)))
+    last = re.split(r"\.|::", name)[-1]
+    ends = [n for n in names if re.split(r"\.|::", n)[-1] == last]
+    near = ends or difflib.get_close_matches(name, names, n=4, cutoff=0.6)
+    if not near:
+        elsewhere = _elsewhere(last, path)
+        return elsewhere[:4]
+    return [f"{path}#{n}" for n in near[:4]]
+
+
+def _elsewhere(last: str, path: str) -> list[str]:
+    """Targets of that last name in other files of the same language."""
+    cpp = path.endswith(CPP_SUFFIXES)
+    found = []
+    for source in ("sources.txt", "headers.txt") if cpp else ("python.txt",):
+        for match in re.finditer(rf"^ +{re.escape(last)} ", _text(source), re.MULTILINE):
+            for file, (where, start, stop) in _files().items():
+                if where == source and start <= match.start() < stop:
+                    found += [f"{file}#{t.name}" for t in symbols_in(file) if re.split(r"\.|::", t.name)[-1] == last][
+                        :1
+                    ]
+            if len(found) >= 4:
+                return found
+    return found
