@@ -56,7 +56,8 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         if isinstance(statement, ast.If):
             aside = re.search("TYPE_CHECKING|WINDOWS|win32", ast.unparse(statement.test))
             branches = [statement.body, statement.orelse]
-            yield from _flat(sum(reversed(branches) if aside else branches, []))
+            for branch in reversed(branches) if aside else branches:
+                yield from _flat(branch)
         elif isinstance(statement, ast.Try):
             yield from _flat(statement.body + [s for h in statement.handlers for s in h.body] + statement.orelse)
         elif isinstance(statement, ast.With):
@@ -278,9 +279,9 @@ class _CppScanner:
         bare = re.sub(r"^(?:\s*(?:public|private|protected)\s*:(?!:))+", "", _without_template(text)).strip()
         start, end = self._start(begin), self.line(self.position)
         found: tuple[str, str] | None = None
-        if match := re.match(r"using\s+(\w+)\s*(?:\w+\s*\(.*\)\s*)?=", bare):
-            found = match[1], "alias"
-        elif match := re.match(r"typedef\b.*?(\w+)\s*$", bare, re.DOTALL):
+        if (match := re.match(r"using\s+(\w+)\s*(?:\w+\s*\(.*\)\s*)?=", bare)) or (
+            match := re.match(r"typedef\b.*?(\w+)\s*$", bare, re.DOTALL)
+        ):
             found = match[1], "alias"
         elif match := re.match(
             r"(?:class|struct|union|enum(?:\s+class)?)\s+(?:[A-Z_0-9]+\s+)?(\w+)\s*(?::[^:].*)?$", bare

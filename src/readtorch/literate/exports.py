@@ -13,7 +13,8 @@ SOURCE_PATH = re.compile(rb"(?:aten/src/ATen|c10|caffe2/serialize|torch/csrc)/[\
 
 def exported_names(library: Path) -> set[tuple[str, ...]]:
     """Qualified names of the functions and objects defined in `library` (64-bit little-endian ELF), C++ names demangled
-    as far as their components. ValueError for another kind of file."""
+    as far as their components. ValueError for another kind of file.
+    """
     return {parts for symbol in _dynamic_symbols(library) if (parts := components(symbol))}
 
 

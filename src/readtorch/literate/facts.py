@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -101,7 +102,7 @@ def resolve_fact(fact: str) -> list[Target]:
     """The targets of a `fact:`. `path#a<b<c` states an order too: each stands above the next in the file. Raises Unresolved."""
     path, _, names = fact.partition("#")
     targets = [resolve(f"{path}#{name}") for name in re.split(r"<(?!<)", names)]
-    for earlier, later in zip(targets, targets[1:], strict=False):
+    for earlier, later in pairwise(targets):
         if "file" in (earlier.grade, later.grade):
             raise Unresolved(
                 f"the lines of {earlier.name} and {later.name} in {path} are not known well enough to order", []

@@ -112,6 +112,11 @@ SCOPES = (
 INNER = ("at::native", "torch::autograd::generated::details")
 """Namespaces whose members are listed; of other namespaces below SCOPES, classes with their methods are."""
 SKIPPED = (
+    "torch::jit",
+    "torch::lazy",
+    "torch::distributed",
+    "torch::profiler",
+    "torch::inductor",
     "at::cpu",
     "at::meta",
     "at::composite",
@@ -196,21 +201,22 @@ def _header_path(path: str) -> str:
 
 def _export_lines(names: set[tuple[str, ...]]) -> Iterator[str]:
     scopes: dict[str, set[str]] = {}
-    for name in names:
-        scope = "::".join(name[:-1])
-        if not scope:
-            if name[0].startswith(("THP", "init", "PyInit")):
-                scopes.setdefault("::", set()).add(name[0])
-        elif scope in INNER or (
-            (scope in SCOPES or scope.startswith(tuple(s + "::" for s in SCOPES))) and not scope.startswith(SKIPPED)
-        ):
-            if "lambda" not in name[-1] and not name[-1].startswith(("structured_", "_GLOBAL_")):
-                scopes.setdefault(scope, set()).add(name[-1])
+    for *outer, name in names:
+        scope = "::".join(outer) or "::"
+        if _is_listed(scope, name):
+            scopes.setdefault(scope, set()).add(name)
     for scope in sorted(scopes):
-        if not scope.startswith(
-            ("torch::jit", "torch::lazy", "torch::distributed", "torch::profiler", "torch::inductor")
-        ):
-            yield f"{scope} {' '.join(sorted(scopes[scope]))}"
+        yield f"{scope} {' '.join(sorted(scopes[scope]))}"
+
+
+def _is_listed(scope: str, name: str) -> bool:
+    if scope == "::":
+        return name.startswith(("THP", "init", "PyInit"))
+    if "lambda" in name or name.startswith(("structured_", "_GLOBAL_")):
+        return False
+    if scope in INNER:
+        return True
+    return f"{scope}::".startswith(tuple(s + "::" for s in SCOPES)) and not scope.startswith(SKIPPED)
 
 
 def check(book: Book) -> int:
