@@ -1,0 +1,7 @@
+# Tangled from chapters/02_module/5_containers.py — edit there, or here and run `readtorch sync`.
+
+from readtorch.nn import modules as modules
+from readtorch.nn import parameter as parameter
+from readtorch.nn.modules import *  # noqa: F403
+from readtorch.nn.parameter import Buffer as Buffer
+from readtorch.nn.parameter import Parameter as Parameter
