@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from readtorch.literate.chapter import Cell
+from readtorch.literate.chapter import Cell, statement_start
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -38,11 +38,6 @@ class Block:
     @property
     def start(self) -> int:
         return self.lines[0].number
-
-
-def statement_start(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def split(cell: Cell, statements: list[ast.stmt], lines: list[Line], column: int) -> list[Block]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.grammar import Directive, TraceSpec, parse_directives, parse_trace
+from readtorch.literate.percent import RawCell, scan, split_lines, uncomment
 
 ORDER = (
     "00_tensor",
@@ -29,10 +30,6 @@ ORDER = (
     "07_distributed",
 )
 """The chapters in reading order; the one place where it is declared. Not all of them need to exist yet."""
-
-_MARKER = re.compile(r"# %%(?P<rest>(?:[ %].*)?)$")
-_TYPE = re.compile(r"\s*\[(?P<kind>markdown|md|raw)\]")
-_TAGS = re.compile(r"tags=(\[[^\]]*\])")
 
 
 @dataclass(frozen=True)
@@ -85,10 +82,12 @@ class Cell:
     def tree(self) -> ast.Module:
         """The code's syntax tree, its line numbers those of the chapter. Raises LiterateError on a syntax error."""
         try:
-            tree = ast.parse(self.code)
+            tree = ast.parse(self.code, filename=self.path)
         except SyntaxError as error:
             line = self.code_line + (error.lineno or 1) - 1
-            raise LiterateError(Problem(self.path, line, f"syntax error: {error.msg}")) from None
+            raise LiterateError(Problem(self.path, line, f"syntax error: {error.msg}", "mend the cell")) from None
+        except (ValueError, RecursionError) as error:
+            raise LiterateError(Problem(self.path, self.code_line, f"cannot be parsed: {error}")) from None
         return ast.increment_lineno(tree, self.code_line - 1)
 
     @cached_property
@@ -252,99 +251,101 @@ def read_part(file: Path, root: Path) -> Part:
     """Parse one part; LiterateError lists everything wrong in it."""
     path = file.relative_to(root).as_posix()
     name = file.relative_to(root / "chapters").with_suffix("").as_posix()
-    return parse_part(file.read_text(encoding="utf-8"), name=name, path=path, file=file)
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LiterateError(Problem(path, 0, f"is not UTF-8: {error}", "save it as UTF-8")) from None
+    return parse_part(text, name=name, path=path, file=file)
 
 
 def parse_part(text: str, *, name: str, path: str, file: Path | None = None) -> Part:
     """Parse the text of one part. Problems name `path`."""
     problems = Problems()
-    lines = text.split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    starts = _marker_lines(lines)
-    cells = []
-    for index, start in enumerate(starts):
-        stop = starts[index + 1] if index + 1 < len(starts) else len(lines)
-        cells.append(_read_cell(lines, start, stop, index, name, path, problems))
-    for cell in cells:
-        if cell.kind == "code":
-            with problems.collecting():
-                _ = cell.tree
+    lines = split_lines(text, path, problems)
+    cells = [_cell(raw, index, name, path, problems) for index, raw in enumerate(scan(lines, path, problems))]
+    _parse_code(lines, cells, path, problems)
+    _check_cells(cells, problems)
     problems.raise_if_any()
     return Part(name, file or Path(path), path, text, tuple(cells))
 
 
-def _marker_lines(lines: list[str]) -> list[int]:
-    """0-based lines of the cell markers, those inside a triple-quoted string left out."""
-    found: list[int] = []
-    quote = ""
-    for number, line in enumerate(lines):
-        if not quote and _MARKER.match(line):
-            found.append(number)
-            continue
-        quote = _open_quote(line, quote)
-    return found
-
-
-_STRING = re.compile(r"'''|\"\"\"|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#|\\.")
-
-
-def _open_quote(line: str, quote: str) -> str:
-    """The triple quote that is still open after `line`, given the one open before it."""
-    if not quote and "'''" not in line and '"""' not in line:
-        return ""
-    position = 0
-    while position < len(line):
-        if quote:
-            end = re.compile(r"\\.|" + quote).search(line, position)
-            while end and end[0] != quote:
-                end = re.compile(r"\\.|" + quote).search(line, end.end())
-            if end is None:
-                return quote
-            position, quote = end.end(), ""
-            continue
-        token = _STRING.search(line, position)
-        if token is None or token[0] == "#":
-            return ""
-        if token[0] in ("'''", '"""'):
-            quote = token[0]
-        position = token.end()
-    return quote
-
-
-def _read_cell(lines: list[str], start: int, stop: int, index: int, name: str, path: str, problems: Problems) -> Cell:
-    match = _MARKER.match(lines[start])
-    assert match is not None
-    rest = match["rest"]
-    kind_match = _TYPE.match(rest)
-    kind = {"md": "markdown"}.get(kind_match["kind"], kind_match["kind"]) if kind_match else "code"
-    tags_match = _TAGS.search(rest)
-    tags = tuple(ast.literal_eval(tags_match[1])) if tags_match else ()
-    body = lines[start + 1 : stop]
-    while body and not body[-1].strip():
-        body.pop()
-    first_line = start + 2
-    if kind != "code":
-        return Cell(name, path, index, kind, start + 1, first_line, "\n".join(map(_uncomment, body)), tags=tags)
-    directives, taken = parse_directives(body, first_line, path, problems)
-    code = body[taken:]
-    while code and not code[0].strip():
-        code.pop(0)
-        taken += 1
+def _cell(raw: RawCell, index: int, name: str, path: str, problems: Problems) -> Cell:
+    first_line = raw.line + 1
+    if raw.kind != "code":
+        source = "\n".join(map(uncomment, raw.body))
+        return Cell(name, path, index, raw.kind, raw.line, first_line, source, tags=raw.tags)
+    directives, taken = parse_directives(raw.body, first_line, path, problems)
+    start, stop = taken, len(raw.body)
+    while start < stop and not raw.body[start].strip():
+        start += 1
+    while stop > start and not raw.body[stop - 1].strip():
+        stop -= 1
+    code = "\n".join(raw.body[start:stop])
+    source = "\n".join(raw.body)
     return Cell(
-        name,
-        path,
-        index,
-        kind,
-        start + 1,
-        first_line,
-        "\n".join(body),
-        directives,
-        "\n".join(code),
-        first_line + taken,
-        tags,
+        name, path, index, raw.kind, raw.line, first_line, source, directives, code, first_line + start, raw.tags
     )
 
 
-def _uncomment(line: str) -> str:
-    return line[2:] if line.startswith("# ") else line.removeprefix("#")
+def _parse_code(lines: list[str], cells: list[Cell], path: str, problems: Problems) -> None:
+    """Give each code cell its syntax tree: from one parse of the whole file, much faster than one for each cell.
+
+    Where that fails, or a statement reaches over a cell border, the cells are parsed one by one to find whose fault it is.
+    """
+    code_cells = [cell for cell in cells if cell.kind == "code"]
+    trees = _trees_of_whole_file(lines, code_cells, path)
+    for cell in code_cells:
+        if trees is None:
+            with problems.collecting():
+                _ = cell.tree
+        else:
+            cell.__dict__["tree"] = trees[cell.index]
+
+
+def _trees_of_whole_file(lines: list[str], cells: list[Cell], path: str) -> dict[int, ast.Module] | None:
+    try:
+        statements = ast.parse("\n".join(lines) + "\n", filename=path).body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    trees: dict[int, ast.Module] = {}
+    at = 0
+    for cell in cells:
+        last = cell.code_line + cell.code.count("\n")
+        body: list[ast.stmt] = []
+        while at < len(statements) and statement_start(statements[at]) <= last:
+            if statement_start(statements[at]) < cell.code_line or (statements[at].end_lineno or 0) > last:
+                return None
+            body.append(statements[at])
+            at += 1
+        trees[cell.index] = ast.Module(body, [])
+    return trees if at == len(statements) else None
+
+
+def statement_start(statement: ast.stmt) -> int:
+    """The first line of a statement, its decorators included."""
+    decorators = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
+
+
+def _check_cells(cells: list[Cell], problems: Problems) -> None:
+    """Faults that only the part as a whole shows."""
+    anchors: dict[str, Cell] = {}
+    for cell in cells:
+        name = cell.get("id")
+        if name is not None and name in anchors:
+            first = anchors[name]
+            place = f"{first.path}:{first.directive_line('id')}"
+            problems.add(cell.path, cell.directive_line("id"), f"id {name!r} is taken at {place}", "choose another")
+        elif name is not None:
+            anchors[name] = cell
+        for directive in cell.directives:
+            if directive.key == "needs":
+                _check_needs(cell, directive, problems)
+
+
+def _check_needs(cell: Cell, directive: Directive, problems: Problems) -> None:
+    chapter, own = directive.value.split("/")[0], cell.part.split("/")[0]
+    if chapter not in ORDER:
+        problems.add(cell.path, directive.line, f"needs: no chapter {chapter!r}", f"there are {', '.join(ORDER)}")
+    elif own in ORDER and ORDER.index(chapter) <= ORDER.index(own):
+        problems.add(cell.path, directive.line, f"needs: {chapter} is no later chapter", "remove the directive")

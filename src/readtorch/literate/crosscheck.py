@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from readtorch.literate.blocks import Block
 from readtorch.literate.chapter import ORDER, Cell, bound_names
 from readtorch.literate.errors import Problems
 
+_RELATIVE = re.compile(r"^\s*from\s+\.", re.MULTILINE)
+"""Cheap to look for; whether it is an import and not text is asked of the syntax tree."""
 _HIDING = ("hide-cell", "hide-input", "remove-cell", "remove-input")
 
 
@@ -25,7 +28,7 @@ def check_cell(cell: Cell, path: str, problems: Problems) -> None:
     if not path.endswith(".py"):
         return
     body = cell.tree.body
-    for node in ast.walk(cell.tree):
+    for node in ast.walk(cell.tree) if _RELATIVE.search(cell.code) else ():
         if isinstance(node, ast.ImportFrom) and node.level:
             problems.add(
                 cell.path, node.lineno, "a relative import does not run in a notebook", "import from readtorch.…"
