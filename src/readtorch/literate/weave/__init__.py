@@ -1,0 +1,1 @@
+"""Weave: the chapters as a site, through mkdocs' own Markdown."""

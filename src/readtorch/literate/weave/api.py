@@ -1,0 +1,64 @@
+"""The API reference: a mkdocstrings page for every module with a public face, each entry linked to where the book explains it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from readtorch.literate.weave.addresses import relative
+from readtorch.literate.weave.symbols import PACKAGE, Definition
+
+if TYPE_CHECKING:
+    from readtorch.literate.weave.site import Site
+
+_INNER = ("aten", "c10", "csrc", "_C")
+"""Floors without a public face: the book explains them, nobody imports them."""
+
+_ENTRY = re.compile(rf'<h\d id="(?P<name>{PACKAGE}\.[\w.]+)" class="doc doc-heading">.*?</h\d>', re.DOTALL)
+
+
+def pages(site: Site) -> dict[str, str]:
+    """The Markdown of every page, by source name; notes each module's page in `site.api`."""
+    found: dict[str, str] = {}
+    for name in sorted(site.index.modules):
+        if _is_public(site, name):
+            source = f"api/{name}.md"
+            found[source] = f"---\ntitle: {name}\nrt_api: {name}\n---\n\n# `{name}`\n\n::: {name}\n"
+            site.api[name] = f"api/{name}.html"
+    return found
+
+
+def _is_public(site: Site, name: str) -> bool:
+    module = site.index.modules[name]
+    inside = name.removeprefix(PACKAGE).lstrip(".").split(".")
+    if inside[0] in _INNER or any(word.startswith("_") and word != "_tensor" for word in inside):
+        return False
+    defined = (b for b in module.names.values() if isinstance(b, Definition))
+    return any(d.kind in ("class", "function") and not d.name.startswith("_") for d in defined)
+
+
+def navigation(found: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{source.removeprefix("api/").removesuffix(".md"): source} for source in found]
+
+
+def with_explanations(html: str, site: Site, page: str) -> str:
+    """The page's HTML with a link into the book below the heading of every entry that the book defines."""
+    titles = {part.path: part for part in site.book.parts}
+
+    def explained(match: re.Match[str]) -> str:
+        definition = site.index.find(match["name"])
+        address = site.addresses.of(definition) if isinstance(definition, Definition) else None
+        if not isinstance(definition, Definition) or address is None:
+            return match[0]
+        from readtorch.literate.weave.pages import plain
+
+        title = escape(plain(titles[definition.path].title))
+        return f'{match[0]}<p class="rt-explained">Explained in <a href="{relative(address, page)}">{title}</a></p>'
+
+    return _ENTRY.sub(explained, html)
+
+
+def is_api(meta: Mapping[str, Any]) -> bool:
+    return "rt_api" in meta

@@ -1,0 +1,194 @@
+"""A part as a page: Markdown for mkdocs with a numbered slot wherever HTML of ours goes.
+
+The text stays at the top level of the Markdown, so that headings, admonitions, tabs, footnotes and cross references work as on
+any page. The slots are comments; after mkdocs has made its HTML of the text they are filled: rows that set notes beside code,
+and the cells themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from readtorch.literate.chapter import Cell, Part
+from readtorch.literate.weave import prose
+from readtorch.literate.weave.addresses import page_source, page_url, relative, slug
+from readtorch.literate.weave.cells import CellWriter
+from readtorch.literate.weave.outputs import render_outputs
+from readtorch.literate.weave.whole import whole_name
+
+if TYPE_CHECKING:
+    from readtorch.literate.weave.site import Site
+
+_SLOT = re.compile(r"<!--rt:(\d+)-->")
+_EXERCISE = ("exercise", "solution", "check")
+
+
+@dataclass
+class WovenPage:
+    """`files` are what the page needs beside itself: figures and traces, by address from the site's root."""
+
+    part: str
+    markdown: str
+    slots: list[str]
+    anchors: set[str]
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        return page_source(self.part)
+
+    def fill(self, html: str) -> str:
+        """The page's HTML, as mkdocs made it, with the slots filled."""
+        return _SLOT.sub(lambda match: self.slots[int(match[1])], html)
+
+
+def weave_part(part: Part, site: Site, result: Any | None) -> WovenPage:
+    """Make the page of `part`; `result` is its execution, None where it was not run."""
+    return _PageMaker(part, site, result).make()
+
+
+class _PageMaker:
+    def __init__(self, part: Part, site: Site, result: Any | None) -> None:
+        self.part = part
+        self.site = site
+        self.url = page_url(part.name)
+        self.cells: Mapping[int, Any] = result.cells if result is not None else {}
+        evidence = {i: r.evidence for i, r in self.cells.items() if r.evidence is not None}
+        self.writer = CellWriter(part, site, self._outputs, evidence)
+        self.slots: list[str] = []
+        self.out: list[str] = []
+        self.files: dict[str, bytes] = {}
+
+    def make(self) -> WovenPage:
+        title = json.dumps(plain(self.part.title))
+        self.out.append(f"---\ntitle: {title}\nrt_part: {json.dumps(self.part.name)}\n---\n")
+        self._slot(
+            f'<div class="rt-page" data-part="{escape(self.part.name)}" data-path="{escape(self.part.path)}" '
+            f'data-root="{escape(relative("index.html", self.url).removesuffix("index.html"))}">'
+        )
+        sections: list[str] = []
+        cells: list[Cell] = []
+        for cell in self.part.cells:
+            if cell.kind == "markdown":
+                if cells:
+                    self._row(sections, cells)
+                    sections, cells = [], []
+                text = prose.to_mkdocs(cell.source, lambda t, a: self.site.addresses.chapter_link(t, a, self.part))
+                sections += prose.split_sections(text)
+            elif cell.kind == "code" and (cell.code.strip() or cell.directives):
+                cells.append(cell)
+        self._row(sections, cells)
+        self._slot("</div>")
+        anchors = set(self.part.ids.values()) | set(self.site.addresses.inner[self.part.path].values())
+        return WovenPage(self.part.name, "\n".join(self.out), self.slots, anchors, self.files)
+
+    def _slot(self, html: str) -> None:
+        self.out.append(f"\n<!--rt:{len(self.slots)}-->\n")
+        self.slots.append(html)
+
+    def _row(self, sections: list[str], cells: list[Cell]) -> None:
+        """Text and the cells that follow it: the last section of the text stands beside them."""
+        if not cells:
+            for section in sections:
+                self._prose(section)
+            return
+        for section in sections[:-1]:
+            self._prose(section)
+        heading, note = _heading(sections[-1] if sections else "")
+        if heading:
+            self.out.append(f"\n{heading}\n")
+        html = self._cells(cells)
+        sided = " rt-sides" if 'class="rt-side"' in html else ""
+        bare = "" if note else " rt-bare"
+        self._slot(f'<section class="rt-row{sided}{bare}"><div class="rt-note">')
+        if note:
+            self.out.append(f"\n{note}\n")
+        self._slot(f'</div><div class="rt-code">{html}</div></section>')
+
+    def _prose(self, section: str) -> None:
+        heading, text = _heading(section)
+        if heading:
+            self.out.append(f"\n{heading}\n")
+        if text:
+            self._slot('<div class="rt-prose">')
+            self.out.append(f"\n{text}\n")
+            self._slot("</div>")
+
+    def _cells(self, cells: list[Cell]) -> str:
+        """The cells' HTML, an exercise with its solution and checker as one card."""
+        out: list[str] = []
+        card: list[str] = []
+        for cell in cells:
+            html = self.writer.write(cell)
+            if any(cell.has(key) for key in _EXERCISE):
+                if cell.has("exercise") and card:
+                    out.append(_card(card))
+                    card = []
+                card.append(html)
+                continue
+            if card:
+                out.append(_card(card))
+                card = []
+            out.append(html)
+        if card:
+            out.append(_card(card))
+        return "".join(out)
+
+    # outputs
+
+    def _outputs(self, cell: Cell) -> str:
+        result = self.cells.get(cell.index)
+        if result is None or not result.outputs:
+            return ""
+        stem = slug(self.part.ids[cell.index])
+        count = 0
+
+        def figure(suffix: str, data: bytes) -> str:
+            nonlocal count
+            count += 1
+            name = f"{stem}-{count}.{suffix}"
+            self.files[self.url.removesuffix("index.html") + name] = data
+            return name
+
+        def trace(document: dict[str, Any]) -> str:
+            return self._trace(cell, document)
+
+        inner = render_outputs(result.outputs, figure, trace, f"Figure drawn by the cell above ({stem})")
+        return f'<div class="rt-outputs" data-search-exclude>{inner}</div>' if inner else ""
+
+    def _trace(self, cell: Cell, document: dict[str, Any]) -> str:
+        from readtorch.literate.trace import render_fallback
+
+        name = f"{slug(self.part.name)}-{slug(self.part.ids[cell.index])}"
+        address = f"traces/{name}.js"
+        self.files[address] = self.site.trace_script(name, document)
+        source = escape(relative(address, self.url))
+        return (
+            f'<div class="rt-trace"><readtorch-trace id="trace-{escape(name)}" data-name="{escape(name)}" '
+            f'data-src="{source}">{render_fallback(document)}</readtorch-trace></div>'
+        )
+
+    def whole_names(self) -> set[str]:
+        found = (self.site.fragments.get((self.part.path, c.index)) for c in self.part.code_cells)
+        return {whole_name(f.file, f.thread) for f in found if f is not None and f.pieces > 1}
+
+
+def _card(cells: list[str]) -> str:
+    return f'<div class="rt-card">{"".join(cells)}</div>'
+
+
+def _heading(section: str) -> tuple[str, str]:
+    """A section's heading line and the text below it."""
+    first, _, rest = section.partition("\n")
+    return (first, rest.strip("\n")) if re.match(r"#{1,6} ", first) else ("", section)
+
+
+def plain(text: str) -> str:
+    """A heading without Markdown marks, for titles and navigation."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text).strip()

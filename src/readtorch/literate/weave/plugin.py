@@ -1,0 +1,150 @@
+"""The mkdocs plugin: the book's pages, their assets and the API reference, through mkdocs' own Markdown.
+
+All that can fail on account of a chapter (reading, tangling, running, resolving) happens in `on_config`, before mkdocs touches
+the site folder: a fault leaves the last good site as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from mkdocs.config import config_options as c
+from mkdocs.config.base import Config
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.livereload import LiveReloadServer
+from mkdocs.plugins import BasePlugin, event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from readtorch.literate.chapter import Book
+from readtorch.literate.errors import LiterateError
+from readtorch.literate.tangle import tangle
+from readtorch.literate.weave import api
+from readtorch.literate.weave.pages import WovenPage
+from readtorch.literate.weave.rendered import KeptPage, Rendered
+from readtorch.literate.weave.site import Site
+
+log = logging.getLogger("mkdocs.plugins.readtorch")
+
+ASSETS = Path(__file__).parent / "assets"
+BOOK, API = "readtorch:book", "readtorch:api"
+"""Placeholders in mkdocs.yml's `nav` for what the plugin generates."""
+
+
+class Options(Config):
+    execute = c.Type(bool, default=True)
+    """Run the chapters (cached). Off: pages without outputs."""
+    cache = c.Type(str, default=".cache/readtorch")
+    """Where the executor keeps its results, relative to mkdocs.yml."""
+    api = c.Type(bool, default=True)
+    """Make the API reference."""
+
+
+class ReadtorchPlugin(BasePlugin[Options]):
+    """Lives through all builds of one `mkdocs serve`; what did not change is not made again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site: Site | None = None
+        self.woven: dict[str, tuple[str, WovenPage]] = {}
+        self.rendered = Rendered()
+        self.api_pages: dict[str, str] = {}
+        self.on_progress: Callable[..., None] | None = None
+
+    def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
+        """Its presence tells mkdocs to keep this object between builds."""
+
+    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
+        root = Path(config.config_file_path).parent if config.config_file_path else Path.cwd()
+        try:
+            book = Book.load(root)
+            site = Site(book, tangle(book), self._execute(book, root))
+            self.api_pages = api.pages(site) if self.config.api else {}
+            self.woven = site.weave(self.woven)
+        except LiterateError as error:
+            raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
+        self.site = site
+        config.nav = _filled(config.nav, {BOOK: site.navigation(), API: api.navigation(self.api_pages)})
+        config.extra_css.insert(0, "assets/readtorch/readtorch.css")
+        config.extra_javascript.insert(0, _deferred("assets/readtorch/readtorch.js"))
+        # Search works from a folder too: Material reads the index from a script there, and this shim stands in for the worker.
+        config.extra.setdefault("polyfills", []).append("assets/readtorch/iframe-worker/shim.js")
+        config.watch.append(str(root / "chapters"))
+        return config
+
+    def _execute(self, book: Book, root: Path) -> dict[str, Any]:
+        if not self.config.execute or not book.parts:
+            return {}
+        from readtorch.literate.execute import execute
+
+        return execute(book, cache=root / self.config.cache, on_progress=self.on_progress)
+
+    def on_files(self, files: Files, config: MkDocsConfig) -> Files:
+        assert self.site is not None
+        for asset in sorted(p for p in ASSETS.rglob("*") if p.is_file()):
+            name = f"assets/readtorch/{asset.relative_to(ASSETS).as_posix()}"
+            files.append(File.generated(config, name, abs_src_path=str(asset)))
+        for name, content in self.site.shared_scripts().items():
+            files.append(File.generated(config, name, content=content))
+        for key, page in self.woven.values():
+            for name, data in page.files.items():
+                files.append(File.generated(config, name, content=data))
+            file = File.generated(config, page.source, content=page.markdown)
+            files.append(file)
+            KeptPage(file, config, self.rendered, key)
+        for name, text in self.api_pages.items():
+            file = File.generated(config, name, content=text)
+            files.append(file)
+            KeptPage(file, config, self.rendered, text)
+        return files
+
+    @event_priority(100)  # before the plugins that read a page's HTML, such as search
+    def on_page_content(self, html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+        assert self.site is not None
+        if api.is_api(page.meta):
+            return api.with_explanations(html, self.site, page.url)
+        found = self.woven.get(str(page.meta.get("rt_part", "")))
+        if found is None:
+            return html
+        woven = found[1]
+        page.present_anchor_ids = (page.present_anchor_ids or set()) | woven.anchors
+        return woven.fill(html)
+
+    @event_priority(-100)  # after the search plugin
+    def on_post_build(self, *, config: MkDocsConfig) -> None:
+        index = Path(config.site_dir) / "search" / "search_index.json"
+        if index.is_file():
+            script = f"var __index = {index.read_text(encoding='utf-8')}"
+            index.with_suffix(".js").write_text(script, encoding="utf-8")
+
+    def on_serve(
+        self, server: LiveReloadServer, *, config: MkDocsConfig, builder: Callable[..., None]
+    ) -> LiveReloadServer:
+        log.info("Editing a chapter weaves its page again; only changed code is run again.")
+        return server
+
+
+def _count(number: int) -> str:
+    return "1 fault" if number == 1 else f"{number} faults"
+
+
+def _deferred(path: str) -> Any:
+    from mkdocs.config.config_options import ExtraScriptValue
+
+    script = ExtraScriptValue(path)
+    script.defer = True
+    return script
+
+
+def _filled(nav: Any, generated: dict[str, list[Any]]) -> Any:
+    """`nav` with the placeholders replaced by what is generated; an empty section is left out."""
+    if isinstance(nav, list):
+        found = [_filled(item, generated) for item in nav]
+        return [item for item in found if item not in ([], {}) and not (isinstance(item, dict) and [] in item.values())]
+    if isinstance(nav, dict):
+        return {title: _filled(value, generated) for title, value in nav.items()}
+    return generated.get(nav, nav) if isinstance(nav, str) else nav

@@ -1,0 +1,78 @@
+"""Pages kept between the builds of one `mkdocs serve`: a page whose Markdown did not change is not converted again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.structure.toc import TableOfContents
+
+
+@dataclass
+class _Kept:
+    key: str
+    names: frozenset[str]
+    content: str
+    toc: TableOfContents
+    title: str | None
+    anchors: set[str]
+    links: dict[str, dict[str, str]]
+    references: list[dict[str, Any]]
+
+
+@dataclass
+class Rendered:
+    pages: dict[str, _Kept] = field(default_factory=dict)
+
+
+_MAPS = ("_primary_url_map", "_secondary_url_map", "_title_map", "_abs_url_map")
+"""Where autorefs keeps what it found while a page was converted."""
+
+
+class KeptPage(Page):
+    """A page that takes its conversion from `store` while its key and the site's file names are the same."""
+
+    def __init__(self, file: File, config: MkDocsConfig, store: Rendered, key: str) -> None:
+        super().__init__(None, file, config)
+        self.store = store
+        self.key = key
+
+    def render(self, config: MkDocsConfig, files: Files) -> None:
+        names = frozenset(files.src_uris)
+        maps = _reference_maps(config)
+        kept = self.store.pages.get(self.file.src_uri)
+        if kept is None or kept.key != self.key or kept.names != names:
+            before = [_copied(m) for m in maps]
+            super().render(config, files)
+            links = {f.src_uri: found for f, found in (self.links_to_anchors or {}).items()}
+            added = [
+                {k: v for k, v in _copied(m).items() if old.get(k) != v} for m, old in zip(maps, before, strict=True)
+            ]
+            self.store.pages[self.file.src_uri] = _Kept(
+                self.key,
+                names,
+                self.content or "",
+                self.toc,
+                self._title_from_render,
+                self.present_anchor_ids or set(),
+                links,
+                added,
+            )
+            return
+        self.content, self.toc, self._title_from_render = kept.content, kept.toc, kept.title
+        self.present_anchor_ids = set(kept.anchors)
+        self.links_to_anchors = {files.src_uris[name]: found for name, found in kept.links.items()}
+        for there, found in zip(maps, kept.references, strict=True):
+            there.update(found)
+
+
+def _copied(there: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, list) else value for key, value in there.items()}
+
+
+def _reference_maps(config: MkDocsConfig) -> list[dict[str, Any]]:
+    plugin = config.plugins.get("autorefs")
+    return [m for name in _MAPS if isinstance(m := getattr(plugin, name, None), dict)]

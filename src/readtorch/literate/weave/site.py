@@ -1,0 +1,138 @@
+"""The book as a site: everything that pages share, made once per build and kept between builds while nothing changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from readtorch.literate.chapter import Book, Part
+from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.tangle import TangledFile
+from readtorch.literate.weave.addresses import Addresses, page_url
+from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
+from readtorch.literate.weave.pages import WovenPage, plain, weave_part
+from readtorch.literate.weave.resolve import Notebook
+from readtorch.literate.weave.symbols import SymbolIndex
+from readtorch.literate.weave.whole import whole_name, whole_script
+
+CHAPTERS = {
+    "00_tensor": "The ground floor: tensors and autograd",
+    "a1_operators": "Appendix 1. The operators",
+    "01_import": "1. What import torch does",
+    "02_module": "2. nn.Module",
+    "03_norm": "3. Normalization",
+    "a2_layers": "Appendix 2. The everyday layers",
+    "04_optim": "4. Optimizers",
+    "05_data": "5. Data loading",
+    "06_data_parallel": "6. DataParallel",
+    "07_distributed": "7. Distributed training",
+}
+"""What the navigation calls a chapter that has several parts."""
+
+Results = Mapping[str, Any]
+
+
+class Site:
+    """One state of the book, woven. `results` are the executor's, by part name; a part without one shows no outputs."""
+
+    def __init__(self, book: Book, tangled: Mapping[str, TangledFile], results: Results) -> None:
+        self.book = book
+        self.tangled = tangled
+        self.results = results
+        self.index = SymbolIndex(tangled)
+        self.addresses = Addresses(book, self.index)
+        self.fragments: dict[CellKey, Fragment] = fragments(tangled)
+        self.problems: list[Problem] = []
+        self.woven_files: set[str] = set()
+        self.api: dict[str, str] = {}
+        """Module name to the page of the API reference that documents it."""
+
+    def notebook(self) -> Notebook:
+        return Notebook(self.index)
+
+    def module_page(self, module: str) -> str | None:
+        """The API page of a module, if it has one."""
+        return self.api.get(module)
+
+    def trace_script(self, name: str, document: dict[str, Any]) -> bytes:
+        """The file that a page loads when the trace `name` comes near the viewport."""
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        text = text.replace("</", "<\\/").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        return f"readtorch.trace({json.dumps(name)},{text});\n".encode()
+
+    def weave(self, previous: Mapping[str, tuple[str, WovenPage]] | None = None) -> dict[str, tuple[str, WovenPage]]:
+        """Every part's page with its key; a page whose key is the same in `previous` is taken from there.
+
+        Raises LiterateError with whatever could not be resolved, once for the whole book.
+        """
+        shared = self._shared_key()
+        pages: dict[str, tuple[str, WovenPage]] = {}
+        for part in self.book.parts:
+            key = self._key(part, shared)
+            old = (previous or {}).get(part.name)
+            pages[part.name] = old if old and old[0] == key else (key, self._weave(part))
+        self.woven_files = {name for _, page in pages.values() for name in page.files}
+        if self.problems:
+            raise LiterateError(self.problems)
+        return pages
+
+    def _weave(self, part: Part) -> WovenPage:
+        return weave_part(part, self, self.results.get(part.name))
+
+    def _key(self, part: Part, shared: str) -> str:
+        result = self.results.get(part.name)
+        mark = getattr(result, "digest", "") if result is not None else "not run"
+        return hashlib.sha256("\0".join([part.text, shared, mark]).encode()).hexdigest()
+
+    def _shared_key(self) -> str:
+        """What a page takes from the rest of the book: addresses of definitions and fragments' places."""
+        digest = hashlib.sha256()
+        for definition in self.index:
+            digest.update(f"{definition.qualified}\0{self.addresses.of(definition)}\n".encode())
+        for key, fragment in self.fragments.items():
+            near = [f.key for f in (fragment.previous, fragment.next) if f is not None]
+            digest.update(f"{key}{fragment.place}{fragment.before}{fragment.after}{near}{fragment.pieces}\n".encode())
+        digest.update(repr(sorted(self.api.items())).encode())
+        return digest.hexdigest()
+
+    def whole_scripts(self) -> dict[str, Callable[[], str]]:
+        """Address to a function that makes the script of a class or file that several cells make up."""
+        found: dict[str, Callable[[], str]] = {}
+        for fragment in self.fragments.values():
+            if fragment.pieces > 1:
+                address = f"whole/{whole_name(fragment.file, fragment.thread)}.js"
+                found.setdefault(address, lambda f=fragment: whole_script(f, self))  # type: ignore[misc]
+        return found
+
+    def shared_scripts(self) -> dict[str, bytes]:
+        """Scripts that pages load when they need them, by address: whole classes and files, and the trace viewer."""
+        found = {name: make().encode() for name, make in self.whole_scripts().items()}
+        if any(name.startswith("traces/") for name in self.woven_files):
+            from readtorch.literate.trace import viewer_script
+
+            found["assets/readtorch/trace.js"] = viewer_script().encode()
+        return found
+
+    def navigation(self) -> list[dict[str, Any]]:
+        """The book's entries for the navigation: chapters in order, a chapter of several parts as a section."""
+        nav: list[dict[str, Any]] = []
+        for chapter in self.book.chapters:
+            parts = [p for p in self.book.parts if p.chapter == chapter]
+            entries = [{plain(p.title): f"book/{p.name}/index.md"} for p in parts]
+            if len(parts) == 1 and "/" not in parts[0].name:
+                nav += entries
+            else:
+                nav.append({CHAPTERS.get(chapter, re.sub(r"[_\d]+", " ", chapter).strip()): entries})
+        return nav
+
+
+def first_page(book: Book) -> str | None:
+    return page_url(book.parts[0].name) if book.parts else None
+
+
+def find_cache(root: Path) -> Path:
+    return root / ".cache" / "readtorch"
