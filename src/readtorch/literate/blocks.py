@@ -15,6 +15,16 @@ from readtorch.literate.chapter import Cell, statement_start
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+@dataclass(frozen=True, slots=True)
+class TangledLine:
+    """One line of a tangled file and where it comes from; the header and blank lines between fragments come from nowhere."""
+
+    text: str
+    part_path: str | None = None
+    chapter_line: int | None = None
+    cell: Cell | None = None
+
+
 @dataclass(slots=True)
 class Line:
     text: str
@@ -107,9 +117,7 @@ def _header_end(node: ast.ClassDef, lines: list[Line]) -> int:
 
 
 def glue(above: Block, below: Block, top_level: bool) -> int:
-    """How many blank lines stand between two neighbours."""
-    if above.cell is below.cell and below.position == above.position + 1:
-        return below.before
+    """How many blank lines stand between two neighbours from different cells (or far apart in one)."""
     if not top_level:
         return 1
     return 2 if ends_in_definition(above.node) or isinstance(below.node, DEFINITIONS) else 1

@@ -62,7 +62,7 @@ def _check_imports_cell(cell: Cell, problems: Problems) -> None:
             cell.path, cell.directive_line("at"), "imports stand at the head of the file; at has no effect there"
         )
     for position, node in enumerate(cell.tree.body):
-        if isinstance(node, ast.Import | ast.ImportFrom) or (position == 0 and _is_string(node)):
+        if isinstance(node, ast.Import | ast.ImportFrom) or (position == 0 and is_docstring(node)):
             continue
         if isinstance(node, ast.If) and is_type_checking(node):
             inner = [*node.body, *node.orelse]
@@ -76,7 +76,7 @@ def _check_imports_cell(cell: Cell, problems: Problems) -> None:
         )
 
 
-def _is_string(node: ast.stmt) -> bool:
+def is_docstring(node: ast.stmt | None) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 

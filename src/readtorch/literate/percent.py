@@ -171,7 +171,8 @@ class QuoteState:
 def _raw_cell(lines: list[str], start: int, stop: int, rest: str, path: str, problems: Problems) -> RawCell:
     line = start + 1
     match = _REST.match(rest.strip())
-    kind, tags = "code", ()
+    kind = "code"
+    tags: tuple[str, ...] = ()
     if match is None:
         way_out = 'a marker carries [markdown], [raw] or tags=["…"], nothing else; a title belongs into a Markdown cell'
         problems.add(path, line, f"does not understand the cell marker: {lines[start].strip()}", way_out)
