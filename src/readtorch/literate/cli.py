@@ -10,6 +10,9 @@ from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "tangle": ("readtorch.literate.build", "bring src/readtorch in line with the chapters (--check: only compare)"),
+    "run": ("readtorch.literate.execute", "run the chapters and their claims, listing every error with chapter:line"),
+    "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
+    "upstream": ("readtorch.literate.upstream", "check, find or regenerate the references to PyTorch's source"),
 }
 """Name → (module, one-line help). The module has `add_arguments(parser)` and `run(args) -> int`; `module:prefix` stands for
 

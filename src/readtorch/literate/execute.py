@@ -1,0 +1,334 @@
+"""Runs the book: every part from top to bottom, every claim on both libraries.
+
+`execute` is what the weaver calls, `readtorch run` its command line. A part runs in a forked child (`zygote`, `shell`, `plain`),
+parts in parallel; what has run before and depends on nothing that changed comes from the cache. Whatever goes wrong in any part is
+listed together, by chapter and line. How it works from a reader's side: docs/reference/running.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readtorch.literate.cache import (
+    EXECUTOR,
+    Package,
+    Store,
+    code_digest,
+    combined,
+    data_digest,
+    default_location,
+    versions,
+)
+from readtorch.literate.chapter import Book, Cell, Part
+from readtorch.literate.errors import LiterateError, Problem, Problems
+from readtorch.literate.evidence import (
+    EvidenceResult,
+    Examiner,
+    Outcome,
+    check_facts,
+    chosen_parts,
+    claims,
+    environment,
+    evidence_of,
+    problems_of,
+    summary,
+)
+
+LIMIT = 180.0
+"""Seconds a cell may take before its part is ended."""
+
+Progress = Callable[["Event"], None]
+
+
+@dataclass(frozen=True)
+class Event:
+    """For `on_progress`: `part` has begun cell `cell` (of `cells`), or is "cached", "done" or "failed"."""
+
+    part: str
+    state: str
+    cell: int = 0
+    cells: int = 0
+
+
+@dataclass
+class CellResult:
+    """`outputs` are nbformat 4 output dicts. `skipped` says why the cell was not run; `problem` what went wrong."""
+
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    evidence: EvidenceResult | None = None
+    skipped: str = ""
+    problem: Problem | None = None
+
+
+@dataclass
+class PartResult:
+    """`digest` stands for the code that ran, the chapter's and the package's; `cells` by index in the part."""
+
+    part: str
+    digest: str
+    device: str
+    versions: dict[str, str]
+    cells: dict[int, CellResult]
+    cached: bool = False
+    seconds: float = 0.0
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [cell.problem for cell in self.cells.values() if cell.problem is not None]
+
+
+def execute(
+    book: Book,
+    parts: Iterable[Part] | None = None,
+    *,
+    cache: Path | None,
+    device: str = "cpu",
+    jobs: int | None = None,
+    on_progress: Progress | None = None,
+) -> dict[str, PartResult]:
+    """Run `parts` (default: all) and their evidence; results by part name. `cache=None` runs everything.
+
+    Raises one LiterateError with every unexpected error of every part.
+    """
+    chosen = list(book.parts if parts is None else parts)
+    executor = Executor(book, store=None if cache is None else Store(cache), device=device, jobs=jobs)
+    results = executor.run(chosen, on_progress)
+    executor.examine(chosen, results)
+    problems = Problems()
+    check_facts(book, chosen, problems)
+    found = [problem for result in results.values() for problem in result.problems]
+    with problems.collecting():
+        if found:
+            raise LiterateError(found)
+    problems.raise_if_any()
+    return results
+
+
+class Executor:
+    """One run over the book. `package` is the folder of the readtorch that the chapters import (default: this one)."""
+
+    def __init__(
+        self,
+        book: Book,
+        *,
+        store: Store | None = None,
+        device: str = "cpu",
+        jobs: int | None = None,
+        package: Path | None = None,
+        libraries: tuple[str, ...] = ("readtorch", "torch"),
+        ipython: bool = True,
+        limit: float = LIMIT,
+    ) -> None:
+        self.book = book
+        self.store = store
+        self.device = device
+        self.jobs = jobs or os.cpu_count() or 1
+        self.package = Package(package or Path(__file__).resolve().parents[1])
+        self.libraries = libraries
+        self.ipython = ipython
+        self.limit = limit
+        self.versions = versions(device)
+
+    def run(self, parts: list[Part], on_progress: Progress | None = None) -> dict[str, PartResult]:
+        """Run the parts' cells. Problems stay in the results."""
+        progress = on_progress or (lambda event: None)
+        results = self._from_store(parts, progress)
+        missing = [part for part in parts if part.name not in results]
+        if missing:
+            with ExitStack() as stack:
+                if self.store is not None:
+                    stack.enter_context(self.store.locked("run"))
+                    results |= self._from_store(missing, progress)  # another build may have been faster
+                missing = [part for part in parts if part.name not in results]
+                results |= self._run_now(missing, progress)
+        return {part.name: results[part.name] for part in parts}
+
+    def examine(self, parts: list[Part], results: dict[str, PartResult]) -> None:
+        """Add the evidence to the results."""
+        examiner = self.examiner()
+        outcomes = examiner.examine(cell for part in parts for cell in claims(part))
+        for part in parts:
+            for cell in part.code_cells:
+                evidence = evidence_of(cell, outcomes.get((cell.part, cell.index)), examiner.versions)
+                if evidence is not None:
+                    result = results[part.name].cells.setdefault(cell.index, CellResult())
+                    result.evidence = evidence
+                    for problem in problems_of(cell, evidence):
+                        result.problem = problem
+
+    def examiner(self) -> Examiner:
+        return Examiner(
+            root=self.book.root,
+            package=self.package.folder,
+            store=self.store,
+            chapters=self.book.chapters,
+            device=self.device,
+            libraries=self.libraries,
+            jobs=self.jobs,
+        )
+
+    def _key(self, part: Part) -> str:
+        present = sorted({need for cell in part.code_cells for need in cell.needs if need in self.book.chapters})
+        data = data_digest(self.book.root / "chapters")
+        return combined(EXECUTOR, code_digest(part), self.versions, self.device, present, data, self.ipython)
+
+    def _from_store(self, parts: list[Part], progress: Progress) -> dict[str, PartResult]:
+        results = {}
+        for part in parts if self.store is not None else []:
+            assert self.store is not None
+            entry = self.store.find(part.name, self._key(part), self.package)
+            if entry is not None:
+                results[part.name] = self._result(part, entry["cells"], entry["digest"], entry["seconds"], cached=True)
+                progress(Event(part.name, "cached"))
+        return results
+
+    def _run_now(self, parts: list[Part], progress: Progress) -> dict[str, PartResult]:
+        from readtorch.literate.zygote import Task, Zygote
+
+        if not parts:
+            return {}
+        by_name = {part.name: part for part in parts}
+        at: dict[str, dict[str, Any]] = {}
+        begun: dict[str, float] = {}
+        results = {}
+        preload = ["numpy", "readtorch", "readtorch.literate.shell", "readtorch.literate.plain"]
+        if self.ipython:
+            preload.append("IPython.core.interactiveshell")
+        if any("matplotlib" in part.text for part in parts):
+            preload.append("readtorch.literate.figures")
+        folder = self.book.root / "chapters"
+        with Zygote(preload, environment=environment(self.package.folder), folder=folder) as zygote:
+            tasks = [Task(p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit) for p in parts]
+            for event in zygote.run(tasks, self.jobs):
+                part = by_name[event.task.key]
+                if event.kind == "progress":
+                    begun.setdefault(part.name, time.perf_counter())
+                    at[part.name] = event.data
+                    progress(Event(part.name, "running", event.data["cell"], len(part.cells)))
+                    continue
+                seconds = time.perf_counter() - begun.get(part.name, time.perf_counter())
+                if event.kind == "done":
+                    cells = {int(index): run for index, run in event.data["cells"].items()}
+                    results[part.name] = self._finished(part, cells, event.data["modules"], seconds)
+                else:
+                    results[part.name] = self._broken(part, at.get(part.name), event.reason, event.where)
+                progress(Event(part.name, "failed" if results[part.name].problems else "done"))
+        return results
+
+    def _arguments(self, part: Part) -> dict[str, Any]:
+        return {
+            "root": str(self.book.root),
+            "name": part.name,
+            "path": part.path,
+            "text": part.text,
+            "chapters": self.book.chapters,
+            "device": self.device,
+            "ipython": self.ipython,
+        }
+
+    def _finished(self, part: Part, cells: dict[int, dict[str, Any]], modules: list[str], seconds: float) -> PartResult:
+        digests = self.package.digests(modules)
+        digest = combined(code_digest(part), digests)
+        result = self._result(part, cells, digest, seconds)
+        if self.store is not None and not result.problems:
+            stored = {str(index): run for index, run in cells.items()}
+            value = {"cells": stored, "digest": digest, "seconds": seconds}
+            self.store.keep(part.name, self._key(part), digests, value)
+        return result
+
+    def _result(
+        self, part: Part, cells: dict[Any, dict[str, Any]], digest: str, seconds: float, *, cached: bool = False
+    ) -> PartResult:
+        done: dict[int, CellResult] = {}
+        failed: list[Cell] = []
+        for cell in part.code_cells:
+            run = cells.get(cell.index, cells.get(str(cell.index)))
+            if run is None:
+                continue
+            problem = None
+            if run["fault"] and not _follows(run["missing"], failed):
+                problem = Problem(part.path, run["line"], run["fault"])
+            if run["fault"]:
+                failed.append(cell)
+            done[cell.index] = CellResult(run["outputs"], run["seconds"], None, run["skipped"], problem)
+        return PartResult(part.name, digest, self.device, self.versions, done, cached, seconds)
+
+    def _broken(self, part: Part, at: dict[str, Any] | None, reason: str, where: str) -> PartResult:
+        """A part whose process ended: the fault belongs to the cell that was running."""
+        index, line, file = (at["cell"], at["line"], at["file"]) if at else (0, 0, "")
+        inside = re.search(rf'File "{re.escape(file)}", line (\d+)', where) if file else None
+        if inside:
+            line = line + int(inside[1]) - 1
+        problem = Problem(part.path, line, f"the cell {reason}" if at else reason)
+        cells = {index: CellResult(problem=problem)}
+        return PartResult(part.name, "", self.device, self.versions, cells)
+
+
+def _follows(missing: str, failed: list[Cell]) -> bool:
+    """Whether a NameError about `missing` only repeats that a cell above failed which would have defined it."""
+    return bool(missing) and any(re.search(rf"\b{re.escape(missing)}\b", cell.code) for cell in failed)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chapter", nargs="*", help="chapters or parts (default: all)")
+    parser.add_argument("--jobs", type=int, default=None, metavar="N", help="parts at a time (default: one per core)")
+    parser.add_argument("--no-cache", action="store_true", help="run everything, keep nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="run `gpu` cells too (default: cpu)")
+    parser.add_argument("--no-claims", action="store_true", help="only the cells, not the claims")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="S", help=f"seconds a cell may take ({LIMIT:g})")
+
+
+def run(args: argparse.Namespace) -> int:
+    from readtorch.literate.terminal import Tally
+
+    book = Book.load()
+    parts = chosen_parts(book, args.chapter)
+    store = None if args.no_cache else Store(default_location(book.root))
+    executor = Executor(book, store=store, device=args.device, jobs=args.jobs, limit=args.limit)
+    begin = time.perf_counter()
+    with Tally(len(parts), "parts") as tally:
+
+        def show(event: Event) -> None:
+            if event.state == "running":
+                tally.now(f"{event.part} {event.cell + 1}/{event.cells}")
+            else:
+                tally.step(event.part)
+
+        results = executor.run(parts, show)
+    if not args.no_claims:
+        executor.examine(parts, results)
+    problems = Problems()
+    for part in parts:
+        print(_line(results[part.name]))
+        for problem in results[part.name].problems:
+            problems.add(problem.path, problem.line, problem.message, problem.way_out)
+    check_facts(book, parts, problems)
+    evidence = [cell.evidence for result in results.values() for cell in result.cells.values()]
+    found = [e for e in evidence if e is not None and e.kind == "claim"]
+    if found:
+        print(summary(found, executor.examiner().versions))
+    print(f"{len(parts)} parts in {time.perf_counter() - begin:.1f} s")
+    problems.raise_if_any()
+    return 0
+
+
+def _line(result: PartResult) -> str:
+    skipped: dict[str, int] = {}
+    for cell in result.cells.values():
+        if cell.skipped:
+            skipped[cell.skipped] = skipped.get(cell.skipped, 0) + 1
+    state = "FAILED" if result.problems else "cached" if result.cached else f"{result.seconds:.1f} s"
+    notes = "".join(f"; {count} cells skipped: {why}" for why, count in sorted(skipped.items()))
+    return f"{result.part}: {state}{notes}"
+
+
+__all__ = ["CellResult", "Event", "Executor", "Outcome", "PartResult", "execute"]
