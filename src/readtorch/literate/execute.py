@@ -250,14 +250,16 @@ class Executor:
     ) -> PartResult:
         done: dict[int, CellResult] = {}
         failed: list[Cell] = []
+        seen: set[str] = set()  # an import that fails fails in many cells
         for cell in part.code_cells:
             run = cells.get(cell.index, cells.get(str(cell.index)))
             if run is None:
                 continue
             problem = None
-            if run["fault"] and not _follows(run["missing"], failed):
-                problem = Problem(part.path, run["line"], run["fault"])
             if run["fault"]:
+                if run["fault"] not in seen and not _follows(run["missing"], failed):
+                    problem = Problem(part.path, run["line"], run["fault"])
+                seen.add(run["fault"])
                 failed.append(cell)
             done[cell.index] = CellResult(run["outputs"], run["seconds"], None, run["skipped"], problem)
         return PartResult(part.name, digest, self.device, self.versions, done, cached, seconds)

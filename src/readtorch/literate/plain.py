@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import importlib
 import linecache
 import os
 import random
@@ -308,7 +309,7 @@ class Runner:
     def _record(self, cell: Cell, error: BaseException, outputs: Outputs, run: CellRun) -> None:
         """Turn an exception into an error output and, unless it was announced, into a fault."""
         shown = _from_first_cell(error.__traceback__)
-        lines = traceback.format_exception(type(error), error, shown)
+        lines = _formatted(error, shown)
         if not isinstance(error, CheckError):
             name = type(error).__name__
             outputs.error(name, str(error), [line.rstrip("\n") for line in lines])
@@ -357,6 +358,18 @@ def _from_first_cell(step: TracebackType | None) -> TracebackType | None:
     while step is not None and step.tb_frame.f_code.co_filename == __file__:
         step = step.tb_next
     return step
+
+
+def _formatted(error: BaseException, step: TracebackType | None) -> list[str]:
+    """The traceback without the frames of Python's import machinery."""
+    whole = traceback.TracebackException(type(error), error, step)
+    stack: list[traceback.TracebackException] = [whole]
+    while stack:
+        one = stack.pop()
+        kept = [f for f in one.stack if not f.filename.startswith("<frozen ") and f.filename != importlib.__file__]
+        one.stack = traceback.StackSummary.from_list(kept)
+        stack += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
+    return list(whole.format())
 
 
 def _headline(error: BaseException) -> str:
