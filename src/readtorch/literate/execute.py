@@ -82,6 +82,11 @@ class PartResult:
     seconds: float = 0.0
 
     @property
+    def finished(self) -> bool:
+        """Whether the part came to its end; its process may have died before."""
+        return bool(self.digest)
+
+    @property
     def problems(self) -> list[Problem]:
         return [cell.problem for cell in self.cells.values() if cell.problem is not None]
 

@@ -222,8 +222,7 @@ class Runner:
 
     def execute(self, cell: Cell, outputs: Outputs, *, explained: bool = False) -> None:
         """Run the cell's code; a last expression is shown."""
-        file = self.file_name(cell)
-        linecache.cache[file] = (len(cell.source), None, [line + "\n" for line in cell.source.split("\n")], file)
+        file = self._named_source(cell)
         tree = ast.parse("\n" * (cell.code_line - cell.first_line) + cell.code)
         if explained:
             tree = explain_asserts(tree)
@@ -239,6 +238,12 @@ class Runner:
     def file_name(self, cell: Cell) -> str:
         return f"Cell In[{self.numbers[cell.index]}]"
 
+    def _named_source(self, cell: Cell) -> str:
+        """The cell's file name, under which tracebacks and `inspect.getsource` find its text."""
+        file = self.file_name(cell)
+        linecache.cache[file] = (len(cell.source), None, [line + "\n" for line in cell.source.split("\n")], file)
+        return file
+
     def _evaluate(self, code: CodeType) -> Any:
         value = eval(code, self.namespace)
         if code.co_flags & CO_COROUTINE:
@@ -253,7 +258,8 @@ class Runner:
         if not cell.into.endswith(".py"):
             return
         if cell.has("imports"):
-            exec(compile(cell.code, self.file_name(cell), "exec", dont_inherit=True), self.namespace)
+            tree = ast.parse("\n" * (cell.code_line - cell.first_line) + cell.code)
+            exec(compile(tree, self._named_source(cell), "exec", dont_inherit=True), self.namespace)
             return
         path = cell.into.removesuffix(".py").removesuffix("__init__").rstrip("/")
         module = import_module(".".join(["readtorch", *path.split("/")]) if path else "readtorch")
