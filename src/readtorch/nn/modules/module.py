@@ -232,8 +232,7 @@ class Module:
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        #: Tensors compare element by element, but hash by identity; a set that holds a handful of them asks only for the
-        #: hash until two collide, and the collision is told apart by `is`.
+        #: `==` on tensors compares elements, but a set compares only what hashes equal, and a tensor's hash is its identity.
         seen: set[Any] = set()
         for path, module in modules:
             for name, member in get_members_fn(module):
@@ -408,6 +407,26 @@ class Module:
 
         return self._apply(move)
 
+    def type(self, dst_type: Any) -> Self:
+        """Cast every parameter and buffer, integer ones included, to `dst_type`; in place. Returns self."""
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def float(self) -> Self:
+        """Cast the floating-point tensors to float32; in place. Returns self."""
+        return self._apply(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+
+    def double(self) -> Self:
+        """Cast the floating-point tensors to float64; in place. Returns self."""
+        return self._apply(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+
+    def half(self) -> Self:
+        """Cast the floating-point tensors to float16; in place. Returns self."""
+        return self._apply(lambda tensor: tensor.half() if tensor.is_floating_point() else tensor)
+
+    def bfloat16(self) -> Self:
+        """Cast the floating-point tensors to bfloat16; in place. Returns self."""
+        return self._apply(lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
+
     def cuda(self, device: Any = None) -> Self:
         """Move everything to a CUDA device, by default the current one; in place. Returns self."""
         return self._apply(lambda tensor: tensor.cuda(device))
@@ -435,26 +454,6 @@ class Module:
     def share_memory(self) -> Self:
         """Move everything into memory shared between processes; in place. Returns self."""
         return self._apply(lambda tensor: tensor.share_memory_())
-
-    def type(self, dst_type: Any) -> Self:
-        """Cast every parameter and buffer, integer ones included, to `dst_type`; in place. Returns self."""
-        return self._apply(lambda tensor: tensor.type(dst_type))
-
-    def float(self) -> Self:
-        """Cast the floating-point tensors to float32; in place. Returns self."""
-        return self._apply(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
-
-    def double(self) -> Self:
-        """Cast the floating-point tensors to float64; in place. Returns self."""
-        return self._apply(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
-
-    def half(self) -> Self:
-        """Cast the floating-point tensors to float16; in place. Returns self."""
-        return self._apply(lambda tensor: tensor.half() if tensor.is_floating_point() else tensor)
-
-    def bfloat16(self) -> Self:
-        """Cast the floating-point tensors to bfloat16; in place. Returns self."""
-        return self._apply(lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
 
     def _get_name(self) -> str:
         return type(self).__name__
