@@ -1040,48 +1040,6 @@ def register_module_forward_hook(
     return _file_hook(hook, _global_forward_hooks, flags=flags)
 
 
-def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_output)` for every module there is, ahead of the module's own hooks."""
-    return _file_hook(hook, _global_backward_pre_hooks)
-
-
-def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_input, grad_output)` for every module there is, ahead of the module's own hooks."""
-    return _file_global_backward_hook(hook, full=True)
-
-
-def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Deprecated: what `Module.register_backward_hook` does, for every module there is."""
-    return _file_global_backward_hook(hook, full=False)
-
-
-def _file_global_backward_hook(hook: Callable[..., Any], full: bool) -> RemovableHandle:
-    global _global_is_full_backward_hook
-    if _global_is_full_backward_hook is not None and _global_is_full_backward_hook != full:
-        raise RuntimeError(_mixed_backward_hooks("a global Module hook"))
-    _global_is_full_backward_hook = full
-    return _file_hook(hook, _global_backward_hooks)
-
-
-def _mixed_backward_hooks(where: str) -> str:
-    return (
-        f"Cannot use both regular backward hooks and full backward hooks on {where}. Please use only one of them: "
-        "register_full_backward_hook"
-    )
-
-
-def _backward_hooks_of(module: Module) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
-    """The full and the non-full backward hooks that concern `module`, the global ones first."""
-    full: list[Callable[..., Any]] = []
-    non_full: list[Callable[..., Any]] = []
-    for is_full, hooks in (
-        (_global_is_full_backward_hook, _global_backward_hooks),
-        (module._is_full_backward_hook, module._backward_hooks),
-    ):
-        (full if is_full else non_full).extend(hooks.values())
-    return full, non_full
-
-
 def _attach_non_full_backward_hooks(module: Module, hooks: list[Callable[..., Any]], args: Any, result: Any) -> None:
     """Put `hooks` on the node that made the first tensor of `result`, and warn where that is not what they promise."""
     first = result
@@ -1150,6 +1108,48 @@ class _WrappedHook:
             if state["module"] is None:
                 raise RuntimeError("You are trying to revive the hook of a dead Module!")
             self.module = weakref.ref(state["module"])
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_output)` for every module there is, ahead of the module's own hooks."""
+    return _file_hook(hook, _global_backward_pre_hooks)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` for every module there is, ahead of the module's own hooks."""
+    return _file_global_backward_hook(hook, full=True)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Deprecated: what `Module.register_backward_hook` does, for every module there is."""
+    return _file_global_backward_hook(hook, full=False)
+
+
+def _file_global_backward_hook(hook: Callable[..., Any], full: bool) -> RemovableHandle:
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is not None and _global_is_full_backward_hook != full:
+        raise RuntimeError(_mixed_backward_hooks("a global Module hook"))
+    _global_is_full_backward_hook = full
+    return _file_hook(hook, _global_backward_hooks)
+
+
+def _mixed_backward_hooks(where: str) -> str:
+    return (
+        f"Cannot use both regular backward hooks and full backward hooks on {where}. Please use only one of them: "
+        "register_full_backward_hook"
+    )
+
+
+def _backward_hooks_of(module: Module) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
+    """The full and the non-full backward hooks that concern `module`, the global ones first."""
+    full: list[Callable[..., Any]] = []
+    non_full: list[Callable[..., Any]] = []
+    for is_full, hooks in (
+        (_global_is_full_backward_hook, _global_backward_hooks),
+        (module._is_full_backward_hook, module._backward_hooks),
+    ):
+        (full if is_full else non_full).extend(hooks.values())
+    return full, non_full
 
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
