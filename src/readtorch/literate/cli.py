@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("readtorch.literate.execute", "run the chapters and their claims, listing every error with chapter:line"),
     "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
     "upstream": ("readtorch.literate.upstream", "check, find or regenerate the references to PyTorch's source"),
+    "read": ("readtorch.literate.serve", "weave the book, running its chapters, and serve it on this machine"),
 }
 """Name → (module, one-line help). The module has `add_arguments(parser)` and `run(args) -> int`; `module:prefix` stands for
 

@@ -37,8 +37,9 @@ class CellWriter:
 
     def write(self, cell: Cell) -> str:
         html = self._write(cell)
-        module = module_name(cell.into) if cell.into and cell.into.endswith(".py") else None
-        self.notebook.run(cell.tree, module)
+        if cell.into and cell.into.endswith(".py"):
+            for statement in cell.tree.body:
+                self.notebook.run(statement, module_name(cell.into))
         return html
 
     def _write(self, cell: Cell) -> str:
@@ -162,22 +163,21 @@ class CellWriter:
 
     def _references(self, cell: Cell) -> list[Reference]:
         text = dict(enumerate(cell.code.split("\n"), start=cell.code_line))
-        module = module_name(cell.into) if cell.into else None
-
-        def outside(name: str) -> Any:
-            found = self.site.index.lookup(module, name) if module else None
-            return found if found is not None or module else self.notebook.lookup(name)
-
-        for node in cell.tree.body if not cell.into else ():
+        if cell.into:
+            module = module_name(cell.into)
+            collector = References(self.site.index, text, lambda name: self.site.index.lookup(module, name))
+            collector.visit(cell.tree)
+            return collector.found
+        for node in cell.tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name != "_":
                 self.locals[node.name] = self.part.ids[cell.index]
-        collector = References(self.site.index, text, outside)
-        collector.visit(cell.tree)
-        return collector.found
+        return self.notebook.references(cell.tree, text)
 
     def _href(self, reference: Reference) -> str | None:
         target = reference.target
         if isinstance(target, Definition):
+            if target.path == self.part.path and target.chapter_line == reference.line:
+                return None  # the definition itself
             address = self.site.addresses.of(target)
             return None if address is None else relative(address, self.url)
         if isinstance(target, Local):

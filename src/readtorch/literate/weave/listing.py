@@ -105,7 +105,7 @@ def highlight(
     """One HTML string per line of `code`."""
     rows: list[list[str]] = [[]]
     column, line = 0, first_line
-    open_class = ""
+    open_class = word = ""
 
     def put(html: str, css: str) -> None:
         nonlocal open_class
@@ -126,6 +126,10 @@ def highlight(
 
     for kind, value in _lexer(language).get_tokens(code):
         css = _css_class(kind)
+        if css == "nf" and word != "def":
+            css = ""  # the lexer takes every `__init__` for a definition
+        if value.strip():
+            word = value
         for number, piece in enumerate(value.split("\n")):
             if number:
                 end_row()

@@ -143,6 +143,8 @@ class _PageMaker:
 
     def _outputs(self, cell: Cell) -> str:
         result = self.cells.get(cell.index)
+        if result is not None and result.skipped:
+            return f'<p class="rt-skipped">Not run here: {escape(result.skipped)}.</p>'
         if result is None or not result.outputs:
             return ""
         stem = slug(self.part.ids[cell.index])
@@ -162,16 +164,12 @@ class _PageMaker:
         return f'<div class="rt-outputs" data-search-exclude>{inner}</div>' if inner else ""
 
     def _trace(self, cell: Cell, document: dict[str, Any]) -> str:
-        from readtorch.literate.trace import render_fallback
+        from readtorch.literate.trace.page import element_html, trace_js
 
         name = f"{slug(self.part.name)}-{slug(self.part.ids[cell.index])}"
         address = f"traces/{name}.js"
-        self.files[address] = self.site.trace_script(name, document)
-        source = escape(relative(address, self.url))
-        return (
-            f'<div class="rt-trace"><readtorch-trace id="trace-{escape(name)}" data-name="{escape(name)}" '
-            f'data-src="{source}">{render_fallback(document)}</readtorch-trace></div>'
-        )
+        self.files[address] = trace_js(name, document).encode()
+        return f'<div class="rt-trace">{element_html(document, identifier=name, src=relative(address, self.url))}</div>'
 
     def whole_names(self) -> set[str]:
         found = (self.site.fragments.get((self.part.path, c.index)) for c in self.part.code_cells)

@@ -38,8 +38,6 @@ BOOK, API = "readtorch:book", "readtorch:api"
 class Options(Config):
     execute = c.Type(bool, default=True)
     """Run the chapters (cached). Off: pages without outputs."""
-    cache = c.Type(str, default=".cache/readtorch")
-    """Where the executor keeps its results, relative to mkdocs.yml."""
     api = c.Type(bool, default=True)
     """Make the API reference."""
 
@@ -79,9 +77,10 @@ class ReadtorchPlugin(BasePlugin[Options]):
     def _execute(self, book: Book, root: Path) -> dict[str, Any]:
         if not self.config.execute or not book.parts:
             return {}
+        from readtorch.literate.cache import default_location
         from readtorch.literate.execute import execute
 
-        return execute(book, cache=root / self.config.cache, on_progress=self.on_progress)
+        return dict(execute(book, cache=default_location(root), on_progress=self.on_progress))
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
         assert self.site is not None

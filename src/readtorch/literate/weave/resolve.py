@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from readtorch.literate.weave.symbols import Definition, ModuleRef, SymbolIndex
@@ -57,12 +58,29 @@ class Notebook:
     def lookup(self, name: str) -> Value:
         return self.names.get(name)
 
-    def run(self, tree: ast.Module, module: str | None) -> None:
-        """Take in what a cell binds; `module` is the one it is tangled into."""
-        for node in tree.body:
-            for name, value in bindings(node, self.index, self.lookup):
-                known = self.index.lookup(module, name) if module else None
-                self.names[name] = known if known is not None else value
+    def run(self, statement: ast.stmt, module: str | None = None) -> None:
+        """Take in what a statement of a cell binds; `module` is the one the cell is tangled into."""
+        for name, value in bindings(statement, self.index, self.lookup):
+            known = self.index.lookup(module, name) if module else None
+            self.names[name] = known if known is not None else value
+
+    def references(self, tree: ast.Module, text: dict[int, str]) -> list[Reference]:
+        """The references of a cell that is not tangled, statement by statement as it would run."""
+        found: list[Reference] = []
+        for statement in tree.body:
+            # a loop, a `with`, a `try` may bind before it reads
+            hidden = _stored(statement) if isinstance(statement, _COMPOUND) else set()
+            collector = References(self.index, text, partial(self._unless, hidden))
+            collector.visit(statement)
+            found += collector.found
+            self.run(statement)
+        return found
+
+    def _unless(self, hidden: set[str], name: str) -> Value:
+        return None if name in hidden else self.lookup(name)
+
+
+_COMPOUND = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 
 
 def bindings(node: ast.stmt, index: SymbolIndex, lookup: Callable[[str], Value]) -> list[tuple[str, Value]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from readtorch.literate.chapter import Book, Part
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.tangle import TangledFile
-from readtorch.literate.weave.addresses import Addresses, page_url
+from readtorch.literate.weave.addresses import Addresses
 from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
 from readtorch.literate.weave.pages import WovenPage, plain, weave_part
 from readtorch.literate.weave.resolve import Notebook
@@ -58,12 +56,6 @@ class Site:
         """The API page of a module, if it has one."""
         return self.api.get(module)
 
-    def trace_script(self, name: str, document: dict[str, Any]) -> bytes:
-        """The file that a page loads when the trace `name` comes near the viewport."""
-        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-        text = text.replace("</", "<\\/").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-        return f"readtorch.trace({json.dumps(name)},{text});\n".encode()
-
     def weave(self, previous: Mapping[str, tuple[str, WovenPage]] | None = None) -> dict[str, tuple[str, WovenPage]]:
         """Every part's page with its key; a page whose key is the same in `previous` is taken from there.
 
@@ -85,7 +77,10 @@ class Site:
 
     def _key(self, part: Part, shared: str) -> str:
         result = self.results.get(part.name)
-        mark = getattr(result, "digest", "") if result is not None else "not run"
+        mark = "not run"
+        if result is not None:
+            evidence = [(i, r.evidence, r.skipped) for i, r in sorted(result.cells.items())]
+            mark = f"{result.digest}{evidence}"
         return hashlib.sha256("\0".join([part.text, shared, mark]).encode()).hexdigest()
 
     def _shared_key(self) -> str:
@@ -128,11 +123,3 @@ class Site:
             else:
                 nav.append({CHAPTERS.get(chapter, re.sub(r"[_\d]+", " ", chapter).strip()): entries})
         return nav
-
-
-def first_page(book: Book) -> str | None:
-    return page_url(book.parts[0].name) if book.parts else None
-
-
-def find_cache(root: Path) -> Path:
-    return root / ".cache" / "readtorch"

@@ -121,7 +121,10 @@ class SymbolIndex:
     def _imported(self, binding: Import, depth: int) -> Definition | ModuleRef | None:
         if binding.name is None:
             return ModuleRef(binding.module) if binding.module in self.modules else None
-        return self.lookup(binding.module, binding.name, depth)
+        found = self.lookup(binding.module, binding.name, depth)
+        if found is None and f"{binding.module}.{binding.name}" in self.modules:
+            return ModuleRef(f"{binding.module}.{binding.name}")  # `from package import submodule`
+        return found
 
     def _aliased(self, module: str, value: ast.expr, depth: int) -> Definition | ModuleRef | None:
         if isinstance(value, ast.Name):

@@ -28,27 +28,8 @@
     document.head.append(link);
   }
 
-  /** Call `act(element)` once for each element, when it comes within a screen of the viewport. */
-  function whenNear(elements, act) {
-    const observer = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        if (entry.isIntersecting) {
-          observer.unobserve(entry.target);
-          act(entry.target);
-        }
-      }
-    }, { rootMargin: "800px" });
-    elements.forEach((element) => observer.observe(element));
-  }
-
-  // recorded runs
-
-  const waiting = new Map();
   const readtorch = {
-    trace(name, data) {
-      for (const element of waiting.get(name) ?? []) element.document = data;
-      waiting.delete(name);
-    },
+    /** Called by the scripts in whole/: fill every waiting "whole class" of that name. */
     whole(name, place, html) {
       for (const details of document.querySelectorAll(`.rt-whole[data-whole="${CSS.escape(name)}"]`)) {
         if (details.dataset.filled) continue;
@@ -66,22 +47,9 @@
   };
   window.readtorch = readtorch;
 
-  async function showTrace(element) {
-    try {
-      await load(asset("trace.js"));
-      const { name, src } = element.dataset;
-      waiting.set(name, [...(waiting.get(name) ?? []), element]);
-      await load(new URL(src, location.href).href);
-    } catch (error) {
-      element.insertAdjacentText("afterbegin", `The recorded run could not be loaded (${error.message}). `);
-    }
-  }
+  // recorded runs: the viewer loads each trace when it comes near the viewport
 
-  const traces = [...document.querySelectorAll("readtorch-trace[data-src]")];
-  const wanted = decodeURIComponent(location.hash);
-  const linked = traces.filter((element) => wanted.includes(element.dataset.name));
-  linked.forEach(showTrace);
-  whenNear(traces.filter((element) => !linked.includes(element)), showTrace);
+  if (document.querySelector("readtorch-trace")) load(asset("trace.js"));
 
   // whole classes and files
 

@@ -1,0 +1,108 @@
+"""`readtorch read`: weave the book, then serve it on this machine with live runs beside the recorded ones."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=_port, default=8000, help="port on 127.0.0.1 (default: 8000; 0: any free one)")
+    parser.add_argument("--no-execute", action="store_true", help="weave without running the chapters")
+    parser.add_argument("--open", action="store_true", help="open the book in the browser")
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 65536:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    from tornado.netutil import bind_sockets
+
+    from readtorch.literate.chapter import find_root
+
+    try:
+        sockets = bind_sockets(args.port, HOST)
+    except OSError as error:
+        free = _free_port()
+        print(f"readtorch read: port {args.port} cannot be used: {error.strerror}.", file=sys.stderr)
+        print(f"A free one: readtorch read --port {free}   (or: make read PORT={free})", file=sys.stderr)
+        return 1
+    port = sockets[0].getsockname()[1]
+    root = find_root()
+    site = weave(root, execute=not args.no_execute)
+    if site is None:
+        return 1
+    token = secrets.token_urlsafe(24)
+    address = f"http://{HOST}:{port}/?token={token}"
+    from readtorch.literate.serve.app import serve
+
+    print(f"\nThe book is at  {address}\nCtrl-C ends the server.", flush=True)
+    if args.open:
+        webbrowser.open(address)
+    serve(root, site, sockets, token)
+    return 0
+
+
+def _free_port() -> int:
+    from tornado.netutil import bind_sockets
+
+    for port in range(8001, 8100):
+        try:
+            sockets = bind_sockets(port, HOST)
+        except OSError:
+            continue
+        for socket in sockets:
+            socket.close()
+        return port
+    return 0
+
+
+def weave(root: Path, *, execute: bool = True) -> Path | None:
+    """Build the site as `mkdocs build` does, with a progress bar; returns its folder, or None after printing what is wrong."""
+    os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+    from mkdocs.exceptions import Abort, ConfigurationError
+
+    from readtorch.literate.chapter import part_files
+    from readtorch.literate.terminal import Tally
+
+    if not (root / "mkdocs.yml").is_file():
+        print(f"readtorch read: {root} has no mkdocs.yml; the site is built from a checkout.", file=sys.stderr)
+        return None
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        config = load_config(str(root / "mkdocs.yml"))
+        plugin: Any = config.plugins["readtorch"]
+        plugin.config.execute = execute
+        count = len(part_files(root / "chapters")) if execute else 0
+        with Tally(count, "running the chapters") as tally:
+
+            def show(event: Any) -> None:
+                if event.state == "running":
+                    tally.now(f"{event.part} {event.cell + 1}/{event.cells}")
+                else:
+                    tally.step(event.part)
+
+            plugin.on_progress = show
+            config.plugins.on_startup(command="build", dirty=False)
+            build(config)
+    except (Abort, ConfigurationError) as error:
+        print(error, file=sys.stderr)
+        return None
+    finally:
+        if "config" in locals():
+            config.plugins.on_shutdown()
+    return Path(config.site_dir)

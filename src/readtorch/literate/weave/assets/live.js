@@ -1,0 +1,130 @@
+/* The buttons that need `readtorch read`: run a recorded cell again, show the reader's own PyTorch source, open a cell in
+   JupyterLab. Loaded only when the page was served by it; everything asked is asked of this very server. */
+(() => {
+  "use strict";
+  const { page, tool } = window.readtorch;
+  const xsrf = () => document.cookie.split("; ").find((c) => c.startsWith("_xsrf="))?.slice(6) ?? "";
+
+  async function ask(method, path, body) {
+    const response = await fetch(`/readtorch/${path}`, {
+      method,
+      credentials: "same-origin",
+      headers: body ? { "Content-Type": "application/json", "X-XSRFToken": decodeURIComponent(xsrf()) } : {},
+      body: body && JSON.stringify(body),
+    });
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) throw new Error(answer.error ?? `the server answered ${response.status}`);
+    return answer;
+  }
+
+  function busy(button, words, work) {
+    const label = button.textContent;
+    button.disabled = true;
+    button.textContent = words;
+    return work().catch((error) => say(button, error.message)).finally(() => {
+      button.disabled = false;
+      button.textContent = label;
+    });
+  }
+
+  function say(near, text) {
+    const cell = near.closest(".rt-cell");
+    cell.querySelector(":scope > .rt-said")?.remove();
+    const line = document.createElement("p");
+    line.className = "rt-said";
+    line.setAttribute("role", "status");
+    line.textContent = text;
+    cell.append(line);
+  }
+
+  // a recorded cell, run again
+
+  function runForm(cell, parameters) {
+    const form = document.createElement("form");
+    form.className = "rt-run";
+    const [least, most] = parameters.steps;
+    const steps = Object.assign(document.createElement("input"), { type: "number", min: least, max: most, value: 2000, name: "steps" });
+    const values = Object.assign(document.createElement("input"), { type: "checkbox", name: "values" });
+    const label = (text, input) => {
+      const element = document.createElement("label");
+      element.append(text, " ", input);
+      return element;
+    };
+    const button = Object.assign(document.createElement("button"), { type: "submit", textContent: "Run it now" });
+    form.append(label("at most", steps), "steps", label("with values", values), button);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      busy(button, "running …", async () => {
+        const { document: trace } = await ask("POST", "run", {
+          part: page.dataset.part, cell: cell.id,
+          parameters: { steps: steps.valueAsNumber, values: values.checked ? "summary" : "no" },
+        });
+        const viewer = cell.querySelector("readtorch-trace");
+        viewer.document = trace;
+        say(button, "This is your own machine's run, made just now.");
+      });
+    });
+    return form;
+  }
+
+  // the reader's own PyTorch
+
+  function showUpstream(symbol, answer) {
+    document.querySelector(".rt-pane")?.remove();
+    const pane = document.createElement("aside");
+    pane.className = "rt-pane";
+    pane.setAttribute("aria-label", `PyTorch source of ${symbol}`);
+    const head = document.createElement("header");
+    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "close" });
+    head.append(symbol.replace("#", " · "), close);
+    const note = document.createElement("p");
+    const code = document.createElement("pre");
+    code.tabIndex = 0;
+    note.textContent = answer.note ?? "";
+    code.textContent = answer.source ?? "";
+    pane.append(head, note, code);
+    const away = (event) => {
+      if (event.type === "keydown" && event.key !== "Escape") return;
+      pane.remove();
+      document.removeEventListener("keydown", away);
+    };
+    close.addEventListener("click", away);
+    document.addEventListener("keydown", away);
+    document.body.append(pane);
+    close.focus();
+  }
+
+  if (!page) return;
+  for (const span of document.querySelectorAll("[data-upstream]")) {
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "rt-show", textContent: "show mine" });
+    button.title = "Show this symbol in the PyTorch installed here";
+    button.addEventListener("click", () => busy(button, "reading …", async () => {
+      const symbol = span.dataset.upstream;
+      showUpstream(symbol, await ask("GET", `upstream?symbol=${encodeURIComponent(symbol)}`));
+    }));
+    span.append(" ", button);
+  }
+  for (const cell of document.querySelectorAll(".rt-cell")) {
+    tool(cell, "JupyterLab", "Open this cell in JupyterLab, to change and run it", (button) => {
+      const tab = window.open("", "_blank"); // at once, or the browser takes it for an unwanted window
+      busy(button, "starting …", async () => {
+        try {
+          const { url } = await ask("POST", "lab", { part: page.dataset.part, cell: Number(cell.dataset.cell) });
+          tab.opener = null;
+          tab.location = url;
+        } catch (error) {
+          tab.close();
+          throw error;
+        }
+      });
+    });
+  }
+  ask("GET", "status").then(({ runs, parameters }) => {
+    const here = new Set(runs[page.dataset.part] ?? []);
+    for (const cell of document.querySelectorAll(".rt-cell")) {
+      if (here.has(cell.id) && cell.querySelector("readtorch-trace")) {
+        cell.querySelector(".rt-trace").before(runForm(cell, parameters));
+      }
+    }
+  });
+})();
