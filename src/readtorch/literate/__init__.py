@@ -5,13 +5,14 @@ The library never imports this package. What a chapter or notebook calls is here
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 _PUBLIC = {
-    "live": "readtorch.literate.live",
-    "reset": "readtorch.literate.live",
-    "diff": "readtorch.literate.live",
+    "live": "readtorch.literate.notebook",
+    "reset": "readtorch.literate.notebook",
+    "diff": "readtorch.literate.notebook",
     "trace": "readtorch.literate.trace",
 }
 
@@ -25,3 +26,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(module, name)
     globals()[name] = value
     return value
+
+
+if "IPython" in sys.modules:
+    import_module("readtorch.literate.notebook").tell_once_without_live()

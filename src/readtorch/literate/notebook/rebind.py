@@ -1,0 +1,127 @@
+"""Where an object could not be changed in place, everyone who holds the old one is given the new one, or named."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import sys
+import types
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from readtorch.literate.notebook.journal import MAPPINGS, SEQUENCES, SETS, Journal, loaded_modules, put
+
+_SHOWN = 4
+
+
+def by_identity(old: Any, new: Any) -> bool:
+    """May every reference to `old` be replaced? Of numbers, strings and the like there is one object for many meanings."""
+    if isinstance(old, int | float | complex | str | bytes | tuple | frozenset | type(None) | types.ModuleType):
+        return False
+    return isinstance(old, type | types.FunctionType) or callable(old) or type(old) is type(new)
+
+
+def rebind(old: Any, new: Any, journal: Journal, notebook: dict[str, Any], classes: Iterable[type]) -> None:
+    """Replace `old` by `new` in loaded modules, classes, watched tables and the notebook."""
+    for module in loaded_modules():
+        _replace("module", vars(module), dict(vars(module)), old, new)
+    for cls in classes:
+        _replace("class", cls, dict(vars(cls)), old, new)
+    for kind, target, entries in journal.tables():
+        if isinstance(target, SEQUENCES):
+            if any(v is old for v in target):
+                content = [new if v is old else v for v in target]
+                target.clear()
+                target.extend(content)
+        elif isinstance(target, SETS):
+            if any(v is old for v in target):
+                target.discard(old)
+                target.add(new)
+        else:
+            _replace(kind, target, dict(target) if isinstance(target, MAPPINGS) else entries, old, new)
+    _replace("module", notebook, dict(notebook), old, new)
+
+
+def _replace(kind: str, target: Any, entries: dict[Any, Any], old: Any, new: Any) -> None:
+    for key, value in entries.items():
+        if value is old:
+            put(kind, target, key, new)
+        elif isinstance(value, property) and kind == "class" and old in (value.fget, value.fset, value.fdel):
+            parts: list[Any] = [new if part is old else part for part in (value.fget, value.fset, value.fdel)]
+            put(kind, target, key, property(parts[0], parts[1], parts[2], value.__doc__))
+
+
+def rebind_constant(name: str, source: str, old: Any, new: Any, notebook: dict[str, Any]) -> None:
+    """Give the modules that say `from source import name` the new value."""
+    for module in loaded_modules():
+        space = vars(module)
+        for local, value in list(space.items()):
+            if value is old and local in _imported_as(module, source, name):
+                space[local] = new
+    if notebook.get(name) is old:
+        notebook[name] = new
+
+
+def _imported_as(module: types.ModuleType, source: str, name: str) -> set[str]:
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return set()
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == source
+        for alias in node.names
+        if alias.name == name
+    }
+
+
+def who_still_holds(old: Any, ignore: set[int]) -> list[str]:
+    """What still refers to `old`, described for the reader."""
+    mine = {id(sys._getframe()), *ignore}
+    found: Counter[str] = Counter()
+    for referrer in gc.get_referrers(old):
+        if id(referrer) not in mine and not isinstance(referrer, types.FrameType):
+            text = _describe(referrer, old)
+            if text:
+                found[text] += 1
+    lines = [text if n == 1 else f"{text} ({n} times)" for text, n in found.most_common(_SHOWN)]
+    return [*lines, "and more"] if len(found) > _SHOWN else lines
+
+
+def _describe(referrer: Any, old: Any) -> str:
+    if isinstance(referrer, type):
+        bases = referrer.__bases__
+        return f"the subclass {referrer.__qualname__}" if old in bases else ""
+    if isinstance(referrer, dict):
+        return "" if referrer.get("__name__") or "__builtins__" in referrer else "a dictionary"
+    if isinstance(referrer, types.CellType):
+        return _closure(referrer)
+    if isinstance(referrer, types.MethodType):
+        return f"a bound method of {type(referrer.__self__).__qualname__}"
+    if isinstance(referrer, types.FunctionType):
+        return f"the function {referrer.__qualname__}" if referrer.__dict__ else ""
+    if isinstance(referrer, list | set | tuple):
+        return "" if _of_class_machinery(referrer, old) else f"a {type(referrer).__name__}"
+    if isinstance(old, type):
+        return f"an instance of {old.__qualname__}" if type(referrer) is old else ""
+    return f"an instance of {type(referrer).__qualname__}" if hasattr(referrer, "__dict__") else ""
+
+
+def _closure(cell: types.CellType) -> str:
+    """A closure, unless it is the `__class__` of the old class's own methods."""
+    for function in gc.get_referrers(cell):
+        if isinstance(function, tuple):
+            for owner in gc.get_referrers(function):
+                if isinstance(owner, types.FunctionType) and owner.__closure__ is function:
+                    names = dict(zip(owner.__code__.co_freevars, function, strict=False))
+                    if names.get("__class__") is not cell:
+                        return f"the closure of {owner.__qualname__}"
+    return ""
+
+
+def _of_class_machinery(container: Any, old: Any) -> bool:
+    """Is this the method resolution order or the bases of a class?"""
+    return isinstance(container, tuple) and isinstance(old, type) and any(isinstance(c, type) for c in container)
