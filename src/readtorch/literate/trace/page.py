@@ -1,0 +1,88 @@
+"""The viewer in a page: in a notebook's output, in a page of its own, and as one script file for the site."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from readtorch.literate.trace.events import dumps
+from readtorch.literate.trace.fallback import render_fallback
+
+SCRIPTS = ("model", "words", "highlight", "timeline", "tree", "source", "values", "compare", "chrome", "loader", "element")
+"""The viewer's files in the order in which they are joined; all share one function scope."""
+
+
+@cache
+def viewer_script() -> str:
+    """The viewer as one classic script: its files and style sheet joined, whole-line comments and indentation left out.
+
+    It defines `<readtorch-trace>` once, however often it runs.
+    """
+    folder = files(__package__) / "viewer"
+    parts = [_stripped((folder / f"{name}.js").read_text(encoding="utf-8")) for name in SCRIPTS]
+    style = re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", (folder / "viewer.css").read_text("utf-8"), flags=re.S))
+    body = "\n".join([f"const STYLE = {_js_string(style)};", *parts])
+    return (
+        '(() => {\n"use strict";\n'
+        'if (typeof customElements === "undefined" || customElements.get("readtorch-trace")) return;\n'
+        f"{body}\n}})();\n"
+    )
+
+
+def _stripped(text: str) -> str:
+    """Without comments that fill their lines (the house style of these files) and without indentation."""
+    text = re.sub(r"^\s*/\*\*.*?\*/\s*$\n?", "", text, flags=re.S | re.M)
+    lines = (line.strip() for line in text.split("\n"))
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
+def _js_string(text: str) -> str:
+    return "`" + text.strip().replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${") + "`"
+
+
+def script_json(document: dict[str, Any]) -> str:
+    """The document as JSON that may stand inside a `<script>`: no `<` at all."""
+    return dumps(document).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def trace_js(identifier: str, document: dict[str, Any]) -> str:
+    """A classic script that hands the document to the viewer: `traces/<id>.js`, which also loads from file://."""
+    name = script_json({"id": identifier})[6:-1]
+    return f"readtorchTrace({name},{script_json(document)});\n"
+
+
+def element_html(document: dict[str, Any], *, identifier: str = "", src: str = "", level: int = 3) -> str:
+    """`<readtorch-trace>` with its fallback inside a `<div>`; with `src` the document is loaded from there."""
+    attributes = f' level="{level}"'
+    if identifier:
+        attributes = f' id="{escape(identifier)}"' + attributes
+    if src:
+        attributes += f' src="{escape(src)}"'
+    data = "" if src else f'<script type="application/json">{script_json(document)}</script>'
+    return f"<div><readtorch-trace{attributes}>{data}{render_fallback(document)}</readtorch-trace></div>"
+
+
+def notebook_html(document: dict[str, Any]) -> str:
+    """What a notebook shows: the element, and the viewer with it, so that a saved notebook needs nothing else."""
+    return f"{element_html(document)}<script>{viewer_script()}</script>"
+
+
+def page_html(document: dict[str, Any], *, name: str = "trace") -> str:
+    """A page of its own that needs no server and no network."""
+    title = escape(document["meta"]["title"] or name)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{title}</title><style>{_PAGE_STYLE}</style></head>\n"
+        f"<body>{element_html(document, identifier=name, level=1)}<script>{viewer_script()}</script></body></html>\n"
+    )
+
+
+_PAGE_STYLE = (
+    ":root{color-scheme:light dark;--page:#fff}@media(prefers-color-scheme:dark){:root{--page:#16181d}}"
+    "body{margin:0;padding:clamp(.5rem,2vw,2rem);background:var(--page);font-family:system-ui,sans-serif}"
+    "readtorch-trace{display:block;max-width:96rem;margin:auto}"
+)

@@ -1,0 +1,223 @@
+"""The recorder: what to note when code is entered, moves to a line, is left, or an operator runs.
+
+`Recorder` is independent of how Python tells about it; `monitoring.py` and `settrace.py` are the two ways. Operators, autograd
+nodes and allocations come through the library's observer slot and need neither.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from time import perf_counter_ns
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+from readtorch.literate.trace.describe import Describer
+from readtorch.literate.trace.document import Trace
+from readtorch.literate.trace.events import (
+    ALLOC,
+    CALL,
+    LINE,
+    MARK,
+    NODE,
+    OP,
+    RESUME,
+    RETURN,
+    SET,
+    UNWIND,
+    YIELD,
+)
+from readtorch.literate.trace.scope import CodeInfo, Scope, without_machine_paths
+
+class Recorder:
+    """Collects raw events until `limit` of them, or `steps` steps, are there."""
+
+    def __init__(self, scope: Scope, layers: frozenset[str], *, values: bool, limit: int, steps: int | None) -> None:
+        self.scope = scope
+        self.layers = layers
+        self.events: list[tuple[Any, ...]] = []
+        self.describe = Describer(summary=values)
+        self.stopped = ""
+        """Why recording ended before the code did: "events", "steps" or ""."""
+        self.lines = "lines" in layers
+        self.values = values
+        self.limit = min(limit, steps or limit)
+        """Of `events`. What is no step of its own raises it, up to the hard stop."""
+        self.lanes: dict[int, tuple[str, str]] = {}
+        """thread: (name, kind) for the threads that were seen"""
+        self.on_stop: Callable[[], None] = lambda: None
+        self._hard_limit = limit
+        self._frames = 0
+        self._suspended: dict[int, tuple[FrameType, int]] = {}
+        self._locals: dict[int, dict[str, int]] = {}
+        self._lock = threading.Lock()
+
+    # -- frames ----------------------------------------------------------------------------------------------------------
+
+    def call(self, info: CodeInfo, frame: FrameType) -> None:
+        """A frame of recorded code begins."""
+        if self.full():
+            return
+        module: int | None = None
+        thread = self._lane()
+        number = self._number(frame) if info.suspends else 0
+        if info.method:
+            module = self.describe.module(frame.f_locals.get("self"))
+        hook = "" if info.dispatches or info.forward else self._hook(info.code, frame.f_back)
+        self.events.append((CALL, thread, perf_counter_ns(), info, module, hook, number))
+        if info.values:
+            self._locals[id(frame)] = {}
+            self.variables(info, frame)
+
+    def line(self, info: CodeInfo, frame: FrameType, line: int) -> None:
+        """The frame is about to run `line`."""
+        if self.full():
+            return
+        if info.values:
+            self.variables(info, frame)
+        self.events.append((LINE, get_ident(), perf_counter_ns(), line))
+
+    def leave(self, kind: int, info: CodeInfo, frame: FrameType | None, value: Any) -> None:
+        """The frame returns, yields or is unwound."""
+        if self.full():
+            return
+        index = None
+        if info.values and frame is not None:
+            self.variables(info, frame)
+            index = self.describe.index(value)
+            if kind != YIELD:
+                self._locals.pop(id(frame), None)
+        elif kind == UNWIND:
+            index = self.describe.index(value)
+        if kind != YIELD and info.suspends and frame is not None:
+            self._suspended.pop(id(frame), None)
+        self.events.append((kind, get_ident(), perf_counter_ns(), index))
+
+    def resume(self, info: CodeInfo, frame: FrameType) -> None:
+        """A generator or coroutine goes on. One that began before the recording did is shown as called."""
+        known = self._suspended.get(id(frame))
+        if known is None or known[0] is not frame:
+            self.call(info, frame)
+        elif not self.full():
+            self.events.append((RESUME, get_ident(), perf_counter_ns(), known[1]))
+
+    def variables(self, info: CodeInfo, frame: FrameType) -> None:
+        """Note the variables of `frame` whose description has changed."""
+        seen = self._locals.setdefault(id(frame), {})
+        space = frame.f_locals
+        index = self.describe.index
+        for name in info.names:
+            try:
+                value = space[name]
+            except KeyError:
+                if name in seen:
+                    del seen[name]
+                    self._aside((SET, get_ident(), 0, name, self.describe.unbound))
+                continue
+            if type(value) is Trace:
+                continue
+            found = index(value)
+            if seen.get(name) != found:
+                seen[name] = found
+                self._aside((SET, get_ident(), 0, name, found))
+
+    def _number(self, frame: FrameType) -> int:
+        with self._lock:
+            self._frames += 1
+            self._suspended[id(frame)] = (frame, self._frames)
+            return self._frames
+
+    def _hook(self, code: CodeType, caller: FrameType | None) -> str:
+        """The kind of hook, if code of nn.Module is calling one: the name of the table that it stands in."""
+        info = None if caller is None else self.scope.known(caller.f_code)
+        if caller is None or info is None or not info.dispatches:
+            return ""
+        spaces = [caller.f_globals]
+        owner = caller.f_locals.get("self")
+        if self.describe.module(owner) is not None:
+            spaces.insert(0, object.__getattribute__(owner, "__dict__"))
+        for space in spaces:
+            for name, table in space.items():
+                if name.endswith("_hooks") and isinstance(table, dict):
+                    for function in dict.values(table):
+                        if _code_of(function) is code:
+                            return name.strip("_").removesuffix("s")
+        return ""
+
+    # -- the library's observer slot -------------------------------------------------------------------------------------
+
+    def operator(self, name: str, inputs: Any, outputs: Any, begin_ns: int, end_ns: int) -> None:
+        if self.full():
+            return
+        mention = self._mention
+        self.events.append((OP, self._lane(), end_ns, name, mention(inputs), mention(outputs), begin_ns))
+
+    def node(self, node: Any, grads_in: Any, grads_out: Any, begin_ns: int, end_ns: int) -> None:
+        if self.full():
+            return
+        name = node if isinstance(node, str) else node.name()
+        mention = self._mention
+        self.events.append((NODE, self._lane(), end_ns, name, mention(grads_in), mention(grads_out), begin_ns))
+
+    def alloc(self, storage: Any) -> None:
+        if self.full():
+            return
+        self._aside((ALLOC, get_ident(), perf_counter_ns(), int(storage.nbytes()), str(storage.device)))
+
+    def mark(self, label: str) -> None:
+        if not self.full():
+            self.events.append((MARK, get_ident(), perf_counter_ns(), label))
+
+    def _lane(self) -> int:
+        thread = get_ident()
+        if thread not in self.lanes:
+            self.lanes[thread] = _lane(thread)
+        return thread
+
+    def _mention(self, values: Any) -> tuple[int, ...]:
+        if type(values) is not tuple and type(values) is not list:
+            values = (values,)
+        describe = self.describe.index if self.values else self.describe.light
+        return tuple(describe(v) for v in values)
+
+    # -- limits and lanes --------------------------------------------------------------------------------------------------
+
+    def full(self) -> bool:
+        """Whether nothing more is recorded; stops the recording when the limit is reached."""
+        if len(self.events) < self.limit and not self.stopped:
+            return False
+        self.stop("events" if len(self.events) >= self._hard_limit else "steps")
+        return True
+
+    def stop(self, reason: str) -> None:
+        with self._lock:
+            if self.stopped:
+                return
+            self.stopped = reason
+        self.on_stop()
+
+    def _aside(self, event: tuple[Any, ...]) -> None:
+        """Note what is no step of its own."""
+        self.events.append(event)
+        self.limit = min(self.limit + 1, self._hard_limit)
+
+
+def _code_of(function: Any) -> CodeType | None:
+    """The code that a hook runs; hooks stand in their table alone or first in a tuple, plain or as a partial."""
+    while type(function) is tuple and function:
+        function = function[0]
+    while type(function) in (partial, MethodType):
+        function = function.func if type(function) is partial else function.__func__
+    return function.__code__ if type(function) is FunctionType else None
+
+
+def _lane(thread: int) -> tuple[str, str]:
+    """(name, kind) of a running thread. Python's running count of threads is left out: it differs from run to run."""
+    if thread == threading.main_thread().ident:
+        return "main", "main"
+    name = next((t.name for t in threading.enumerate() if t.ident == thread), "thread")
+    automatic = re.fullmatch(r"Thread-\d+(?: \((?P<target>.*)\))?", name)
+    return (automatic["target"] or "thread" if automatic else without_machine_paths(name)), "thread"

@@ -1,0 +1,178 @@
+"""`trace(…)`: the context manager that records."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from time import perf_counter_ns
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from readtorch.literate.trace.document import Trace
+from readtorch.literate.trace.encode import encode
+from readtorch.literate.trace.events import LINE, MAX_EVENTS, RETURN, SET
+from readtorch.literate.trace.recorder import Recorder
+from readtorch.literate.trace.scope import LITERATE, Locate, Scope
+
+LAYERS = ("calls", "lines", "ops", "autograd", "alloc", "queues", "comm", "kernels")
+DEFAULT = ("calls", "lines", "ops", "autograd")
+
+_running = threading.Lock()
+
+
+class Recording:
+    """What `trace` returns: records while entered, and leaves a `Trace`."""
+
+    def __init__(
+        self,
+        packages: tuple[str, ...],
+        layers: Iterable[str],
+        values: str,
+        steps: int | None,
+        title: str,
+        namespace: Mapping[str, Any] | None,
+        locate: Locate | None,
+        mechanism: str | None,
+    ) -> None:
+        chosen = frozenset(layers)
+        unknown = chosen - set(LAYERS)
+        if unknown:
+            raise ValueError(f"trace: no layer {sorted(unknown)[0]!r} (there are {', '.join(LAYERS)})")
+        if values not in ("no", "summary"):
+            raise ValueError(f"trace: values is 'no' or 'summary', got {values!r}")
+        if steps is not None and steps < 1:
+            raise ValueError(f"trace: steps is a positive number, got {steps}")
+        self._packages = packages
+        self._layers = chosen | {"calls"} if "lines" in chosen else chosen
+        self._values = values
+        self._steps = steps
+        self._title = title
+        self._namespace = namespace
+        self._locate = locate
+        self._mechanism = mechanism
+        self._trace = Trace()
+
+    def __enter__(self) -> Trace:
+        if not _running.acquire(blocking=False):
+            raise RuntimeError("trace: a recording is already running; end it before beginning another")
+        try:
+            self._start(sys._getframe(1))
+        except BaseException:
+            _running.release()
+            raise
+        return self._trace
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._finish()
+        finally:
+            _running.release()
+
+    def _start(self, caller: FrameType) -> None:
+        frame = None if self._namespace is not None else _outside(caller)
+        namespace = self._namespace if frame is None else frame.f_globals
+        self._frame, self._line = frame, frame.f_lineno if frame is not None else 0
+        scope = Scope(self._packages, values=self._values == "summary", namespace=namespace, locate=self._locate)
+        recorder = Recorder(
+            scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps
+        )
+        self._recorder = recorder
+        self._source = _mechanism(self._mechanism)(recorder) if "calls" in self._layers else None
+        self._slot: Any = _observer_slot() if self._layers & {"ops", "autograd", "alloc"} else None
+        self._observer = _Observer(recorder, self._layers)
+        recorder.on_stop = self._stop
+        self._begin = perf_counter_ns()
+        if self._slot is not None:
+            self._slot.observer = self._observer
+        if self._source is not None:
+            self._source.start(frame)
+
+    def _stop(self) -> None:
+        if self._source is not None:
+            self._source.stop()
+        if self._slot is not None and self._slot.observer is self._observer:
+            self._slot.observer = None
+
+    def _finish(self) -> None:
+        recorder = self._recorder
+        self._stop()
+        if self._frame is not None and self._source is not None and not recorder.stopped:
+            self._close_caller(recorder.events)
+        self._trace.document = encode(recorder, self._meta(), self._begin)
+        del self._recorder, self._frame
+
+    def _close_caller(self, events: list[tuple[Any, ...]]) -> None:
+        """The `with` statement is passed once more on the way out: show the end of the block there instead."""
+        last = next((i for i in range(len(events) - 1, -1, -1) if events[i][0] != SET), -1)
+        thread = threading.get_ident()
+        if last >= 0 and events[last][0] == LINE and events[last][3] == self._line and events[last][1] == thread:
+            del events[last]
+        events.append((RETURN, thread, perf_counter_ns(), None))
+
+    def _meta(self) -> dict[str, Any]:
+        from readtorch.literate._version import __version__
+
+        return {
+            "title": self._title,
+            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "readtorch": __version__,
+            "recorder": self._source.name if self._source is not None else "observer",
+            "clock": "host",
+            "packages": list(self._recorder.scope.packages),
+            "layers": [layer for layer in LAYERS if layer in self._layers],
+            "values": self._values,
+        }
+
+
+class _Observer:
+    """Hands on what the chosen layers want; the library calls these three for everything."""
+
+    def __init__(self, recorder: Recorder, layers: frozenset[str]) -> None:
+        self.operator = recorder.operator if "ops" in layers else _ignore
+        self.node = recorder.node if "autograd" in layers else _ignore
+        self.alloc = recorder.alloc if "alloc" in layers else _ignore
+
+
+def _ignore(*args: Any) -> None:
+    return None
+
+
+def _observer_slot() -> Any:
+    """The module of the library that holds `observer`, None as long as there is none."""
+    try:
+        from readtorch.aten import record_function
+    except ImportError:
+        return None
+    return record_function
+
+
+def _mechanism(name: str | None) -> Any:
+    from readtorch.literate.trace.settrace import SetTrace
+
+    wanted = name or os.environ.get("READTORCH_TRACE_RECORDER") or "sys.monitoring"
+    if wanted == SetTrace.name or sys.version_info < (3, 12):
+        return SetTrace
+    if wanted != "sys.monitoring":
+        raise ValueError(f"trace: no recorder {wanted!r} (there are sys.monitoring and sys.settrace)")
+    from readtorch.literate.trace.monitoring import Monitoring
+
+    return Monitoring
+
+
+def _outside(frame: FrameType) -> FrameType:
+    """The frame whose `with` this is, past the standard library's ExitStack."""
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(LITERATE) or frame.f_globals.get("__name__") == "contextlib"
+    ):
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,259 @@
+"""What a recording covers, and the names its files go by.
+
+Packages are given by upstream's name: `torch.nn` is `readtorch.nn` here and, where the real PyTorch is loaded too, its
+`torch.nn` (names, files, lines and times only). The code that opens the recording, a notebook cell or a script, is always
+covered. Paths shown are relative to a package or to the book: no path of the machine leaves this module.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+LITERATE = str(Path(__file__).resolve().parents[1]) + os.sep
+PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+BOOK = str(Path(__file__).resolve().parents[4]) + os.sep
+
+Locate = Callable[[str, int], "tuple[str, int, str] | None"]
+"""(file name, line) of code to (chapter path, chapter line, cell id)."""
+
+
+_NO_MODULES = ("_tensor", "_C", "c10", "aten", "csrc", "autograd")
+"""Where no method belongs to an nn.Module: looking for one there would cost time."""
+
+
+_INLINED = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>"})
+"""Frames of their own on 3.11 alone: left out, so that a trace looks the same on every Python."""
+
+
+@dataclass(eq=False, slots=True)
+class CodeInfo:
+    """One code object that is recorded."""
+
+    index: int
+    code: CodeType
+    names: tuple[str, ...]
+    """The variables worth showing in its frames."""
+    values: bool
+    method: bool
+    """May be a method of an nn.Module."""
+    suspends: bool
+    """Generator or coroutine: its frames are left and re-entered."""
+    dispatches: bool
+    """Belongs to nn/modules/module.py, which calls forward and the hooks."""
+    forward: bool
+    bytecode: bytes = field(repr=False)
+    watched: bool = False
+    """Its events are switched on (sys.monitoring)."""
+    upstream: bool = False
+    """Of the real PyTorch: its source is not shown."""
+
+    @classmethod
+    def unknown(cls) -> CodeInfo:
+        """An entry that stands for no code."""
+        code = compile("", "", "exec")
+        return cls(-1, code, (), False, False, False, False, False, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A folder or file whose code is recorded."""
+
+    prefix: str
+    upstream: bool
+    """The real PyTorch: names, files, lines and times only."""
+
+
+class Scope:
+    """Decides by code object; the answer is remembered.
+
+    `namespace` holds the globals of the notebook or script that is recorded, `locate` maps a cell's file name and line to
+    its chapter where the caller knows it.
+    """
+
+    def __init__(
+        self,
+        packages: tuple[str, ...],
+        *,
+        values: bool,
+        namespace: Mapping[str, Any] | None = None,
+        locate: Locate | None = None,
+    ) -> None:
+        self.packages = packages or ("torch",)
+        self.locate = locate
+        self.infos: list[CodeInfo] = []
+        self._values = values
+        self._namespace = namespace
+        self._roots = [root for name in self.packages for root in find_roots(name)]
+        self._dotted = tuple(dotted(name) for name in self.packages)
+        self.by_id: dict[int, CodeInfo | None] = {}
+        self._refused: list[CodeType] = []
+        self._lock = threading.Lock()
+
+    def info(self, code: CodeType, frame: FrameType) -> CodeInfo | None:
+        """The entry for `code`, which `frame` runs, or None if it is not recorded."""
+        try:
+            return self.by_id[id(code)]
+        except KeyError:
+            pass
+        wanted, upstream = (False, False) if code.co_name in _INLINED else self._wanted(code.co_filename, frame)
+        if not wanted:
+            self._refused.append(code)  # kept: an id stays taken while its object lives
+            self.by_id[id(code)] = None
+            return None
+        return self.add(code, upstream=upstream)
+
+    def add(self, code: CodeType, *, upstream: bool = False) -> CodeInfo:
+        """Record `code` from now on."""
+        with self._lock:
+            known = self.by_id.get(id(code))
+            return self._add(code, upstream) if known is None else known
+
+    def _add(self, code: CodeType, upstream: bool) -> CodeInfo:
+        file = code.co_filename
+        inside = file.removeprefix(PACKAGE)
+        info = CodeInfo(
+            len(self.infos),
+            code,
+            _shown_names(code),
+            self._values and not upstream,
+            bool(code.co_argcount) and code.co_varnames[0] == "self" and not inside.startswith(_NO_MODULES),
+            bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)),
+            inside == os.path.join("nn", "modules", "module.py") or (upstream and file.endswith("/nn/modules/module.py")),
+            code.co_name == "forward",
+            code.co_code,
+            upstream=upstream,
+        )
+        self.infos.append(info)
+        self.by_id[id(code)] = info
+        return info
+
+    def known(self, code: CodeType) -> CodeInfo | None:
+        """The entry of code met before."""
+        return self.by_id.get(id(code))
+
+    def _wanted(self, file: str, frame: FrameType) -> tuple[bool, bool]:
+        """(recorded, with names, lines and times only)."""
+        if file.startswith(LITERATE) or file.startswith("<frozen"):
+            return False, False
+        for root in self._roots:
+            if file.startswith(root.prefix):
+                return True, root.upstream
+        if os.path.isabs(file) and file.startswith((PACKAGE, *_installed())):
+            return False, False
+        if frame.f_globals is self._namespace:
+            return True, False
+        # Code that lives in a recorded package under another file name: a notebook cell edited there.
+        name = frame.f_globals.get("__name__")
+        inside = type(name) is str and any(name == d or name.startswith(d + ".") for d in self._dotted)
+        return inside and is_cell(file), False
+
+
+def _shown_names(code: CodeType) -> tuple[str, ...]:
+    if code.co_flags & inspect.CO_OPTIMIZED:
+        names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    else:
+        names = code.co_names
+    return tuple(n for n in dict.fromkeys(names) if not n.startswith((".", "__")))
+
+
+def dotted(name: str) -> str:
+    """The module name of a package given by upstream's name."""
+    return "readtorch" + name.removeprefix("torch") if name == "torch" or name.startswith("torch.") else name
+
+
+def find_roots(name: str) -> Iterator[_Root]:
+    """Where the code of package `name` lies. ValueError if there is no such package."""
+    found = False
+    for candidate in dict.fromkeys((dotted(name), name)):
+        upstream = candidate == "torch" or candidate.startswith("torch.")
+        base, _, rest = candidate.partition(".")
+        for folder in _package_folders(base, upstream):
+            path = os.path.join(folder, *rest.split(".")) if rest else folder
+            if os.path.isdir(path):
+                found = True
+                yield _Root(path + os.sep, upstream)
+            elif os.path.isfile(path + ".py"):
+                found = True
+                yield _Root(path + ".py", upstream)
+    if not found:
+        raise ValueError(f"trace: no package or module {name!r}; name it as upstream does, e.g. 'torch.nn.modules'")
+
+
+def _package_folders(base: str, upstream: bool) -> list[str]:
+    if base == "readtorch":
+        return [PACKAGE.rstrip(os.sep)]
+    loaded = sys.modules.get(base)
+    if upstream and (loaded is None or getattr(loaded, "__name__", "") != "torch"):
+        return []
+    if loaded is not None:
+        paths = [os.path.abspath(p) for p in getattr(loaded, "__path__", ())]
+        file = getattr(loaded, "__file__", None)
+        return paths or ([os.path.abspath(file).removesuffix(".py")] if file else [])
+    spec = importlib.util.find_spec(base)
+    if spec is None:
+        return []
+    if spec.submodule_search_locations:
+        return [os.path.abspath(p) for p in spec.submodule_search_locations]
+    return [spec.origin.removesuffix(".py")] if spec.origin else []
+
+
+def is_cell(file: str) -> bool:
+    """Whether `file` names code that has no file: a notebook cell, or text compiled by a tool."""
+    return file.startswith("<") or "ipykernel" in file or not file.endswith(".py")
+
+
+def _installed() -> tuple[str, ...]:
+    """Folders of installed code and of the standard library."""
+    return (os.path.dirname(os.__file__) + os.sep, *(p + os.sep for p in sys.path if p.endswith("-packages")))
+
+
+class Paths:
+    """The names that files go by in a document."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, str] = {}
+
+    def name(self, file: str) -> str:
+        """`file` relative to its package, the book or the working folder; cells are numbered as they appear."""
+        if is_cell(file) and not os.path.isfile(file):
+            return self._cells.setdefault(file, f"cell {len(self._cells) + 1}" if self._cells else "cell")
+        if "ipykernel" in file:
+            return self._cells.setdefault(file, f"cell {len(self._cells) + 1}" if self._cells else "cell")
+        full = os.path.abspath(file)
+        if full.startswith(PACKAGE):
+            return _posix("readtorch/" + full.removeprefix(PACKAGE))
+        if full.startswith(BOOK + "chapters" + os.sep):
+            return _posix(full.removeprefix(BOOK))
+        entries = {os.path.abspath(p or os.curdir) for p in sys.path} | {os.getcwd()}
+        for entry in sorted(entries, key=len, reverse=True):
+            if len(entry) > 1 and full.startswith(entry + os.sep):
+                return _posix(full.removeprefix(entry + os.sep))
+        return os.path.basename(full)
+
+
+def _posix(path: str) -> str:
+    return path.replace(os.sep, "/")
+
+
+def upstream_symbol(path: str, qualified: str) -> str:
+    """What compares equal in a trace of readtorch and one of PyTorch: the upstream path and the qualified name."""
+    inside = path.removeprefix("readtorch/")
+    return f"{'torch/' + inside if inside != path else path}#{qualified}"
+
+
+_ABSOLUTE = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?[\\/](?:[^\s\\/'\"<>:,;()\[\]{}]+[\\/])+(?P<last>[^\s\\/'\"<>:,;()\[\]{}]*)")
+
+
+def without_machine_paths(text: str) -> str:
+    """`text` with absolute paths cut down to their last part: a trace is shared, the machine it ran on is not."""
+    return _ABSOLUTE.sub(lambda m: f"…/{m['last']}", text) if "/" in text or "\\" in text else text

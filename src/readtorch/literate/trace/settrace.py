@@ -1,0 +1,117 @@
+"""Calls and lines through `sys.settrace` (Python 3.11, or on demand)."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+from readtorch.literate.trace.events import LINE, RETURN, UNWIND, YIELD
+from readtorch.literate.trace.recorder import Recorder
+from readtorch.literate.trace.scope import CodeInfo
+
+NAME = "sys.settrace"
+
+_RETURN_OPS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap)
+_YIELD_OPS = frozenset({dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]})
+"""Where a suspended frame stands: at the yield, from 3.13 on at what follows it."""
+
+
+class SetTrace:
+    """Feeds a recorder while started. Threads started meanwhile are recorded; those already running are not."""
+
+    name = NAME
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._active = False
+        self._frame: FrameType | None = None
+        self._before: tuple[Any, Any] = (None, None)
+        self._errors: dict[int, tuple[BaseException, FrameType, int, int]] = {}
+        """by thread: the last exception, the frame that saw it, its instruction, the number of events then"""
+        self._call, self._local = self._functions()
+
+    def start(self, frame: FrameType | None) -> None:
+        """Begin with the next event; `frame` is recorded too although it is running already."""
+        self._active = True
+        self._before = (sys.gettrace(), threading.gettrace())
+        if frame is not None:
+            self._frame = frame
+            info = self._recorder.scope.add(frame.f_code)
+            self._recorder.call(info, frame)
+            frame.f_trace_lines = self._recorder.lines
+            frame.f_trace = self._local
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+
+    def stop(self) -> None:
+        """No event after this (other threads stop at their next event). May be called twice."""
+        if not self._active:
+            return
+        self._active = False
+        own, others = self._before
+        threading.settrace(others)
+        if self._frame is not None:
+            self._frame.f_trace = None
+            self._frame = None
+        if sys.gettrace() is self._call:
+            sys.settrace(own)
+
+    def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        recorder, scope = self._recorder, self._recorder.scope
+        known, events, append = scope.by_id, recorder.events, recorder.events.append
+        values, lines, errors = recorder.values, recorder.lines, self._errors
+
+        def call(frame: FrameType, event: str, value: Any) -> Any:
+            if not self._active:
+                sys.settrace(None)
+                return None
+            code = frame.f_code
+            try:
+                info = known[id(code)]
+            except KeyError:
+                info = scope.info(code, frame)
+            if info is None:
+                return None
+            if not lines:
+                frame.f_trace_lines = False
+            if info.suspends:
+                recorder.resume(info, frame)
+            else:
+                recorder.call(info, frame)
+            return local
+
+        def local(frame: FrameType, event: str, value: Any) -> Any:
+            if not self._active:
+                return None
+            if event == "line":
+                if values:
+                    recorder.line(known[id(frame.f_code)], frame, frame.f_lineno)  # type: ignore[arg-type]
+                elif len(events) < recorder.limit:
+                    append((LINE, get_ident(), perf_counter_ns(), frame.f_lineno))
+                else:
+                    recorder.full()
+            elif event == "return":
+                left(known[id(frame.f_code)], frame, value)  # type: ignore[arg-type]
+            elif event == "exception":
+                errors[get_ident()] = (value[1], frame, frame.f_lasti, len(events))
+            return local
+
+        def left(info: CodeInfo, frame: FrameType, value: Any) -> None:
+            """Python reports a return of None when an exception leaves a frame; the instruction tells which it is."""
+            operation = info.bytecode[frame.f_lasti]
+            if operation in _RETURN_OPS:
+                recorder.leave(RETURN, info, frame, value)
+                return
+            last = errors.get(get_ident())
+            if operation in _YIELD_OPS and (last is None or last[1:] != (frame, frame.f_lasti, len(events))):
+                recorder.leave(YIELD, info, frame, value)
+            else:
+                recorder.leave(UNWIND, info, frame, last[0] if last else None)
+
+        return call, local

@@ -1,0 +1,135 @@
+"""The sources of a trace: the functions that ran, once each, and the chapter cells they come from.
+
+Only what ran is embedded, function by function, and docstrings longer than a line are left out: a trace is sent with a page. The
+digest is that of the whole file, so that a reader (and a test) can tell whether a trace is of the present text.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from readtorch.literate.trace.scope import Locate
+
+Excerpt = list[Any]
+"""[first line, text]"""
+
+
+def file_entry(path: str, file: str, code_lines: Iterable[int], *, embed: bool) -> dict[str, Any]:
+    """The document's entry for `file`; `code_lines` are the first lines of the code objects that ran in it."""
+    lines = linecache.getlines(file) if embed else []
+    if not lines:
+        return {"path": path}
+    text = "".join(lines)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"path": path, "sha256": digest, "excerpts": excerpts(text, code_lines)}
+
+
+def excerpts(text: str, code_lines: Iterable[int]) -> list[Excerpt]:
+    """The outermost definitions around `code_lines`, in order; module-level code and unparsable text as a whole."""
+    lines = text.split("\n")
+    spans, docstrings = _spans(text)
+    kept: set[int] = set()
+    for line in set(code_lines):
+        inside = [(first, last) for first, last in spans if first <= line <= last]
+        if not inside:
+            return [[1, "\n".join(lines).rstrip("\n")]]
+        first, last = min(inside)
+        kept.update(range(first, last + 1))
+    for first, last in docstrings:
+        kept.difference_update(range(first + 1, last + 1))
+    found: list[Excerpt] = []
+    for line in sorted(kept):
+        if found and line == found[-1][0] + len(found[-1][1]):
+            found[-1][1].append(lines[line - 1])
+        else:
+            found.append([line, [lines[line - 1]]])
+    return [[first, "\n".join(texts)] for first, texts in found]
+
+
+@lru_cache(maxsize=256)
+def _spans(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """((first, last) of every function that lies in no other function, the same of long docstrings)."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return [], []
+    spans: list[tuple[int, int]] = []
+    docstrings: list[tuple[int, int]] = []
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if function and not inside:
+                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])  # type: ignore[attr-defined]
+                spans.append((first, child.end_lineno))  # type: ignore[attr-defined]
+            if function:
+                body = child.body  # type: ignore[attr-defined]
+                head = body[0].value if isinstance(body[0], ast.Expr) else None
+                if isinstance(head, ast.Constant) and isinstance(head.value, str) and head.end_lineno != head.lineno:
+                    docstrings.append((head.lineno, head.end_lineno or head.lineno))
+            visit(child, inside or function)
+
+    visit(tree, False)
+    return spans, docstrings
+
+
+def cell_ranges(
+    files: dict[int, tuple[str, Iterable[int]]], locate: Locate | None
+) -> list[tuple[int, int, int, str, str, int]]:
+    """(file, first line, last line, chapter path, cell id, chapter line of the first) for the lines that ran.
+
+    `locate` is asked first (it knows the notebook's cells), then the line map of the package.
+    """
+    package = _package_locate()
+    found: list[tuple[int, int, int, str, str, int]] = []
+    for index, (file, lines) in files.items():
+        for line in sorted(set(lines)):
+            place = (locate(file, line) if locate else None) or package(file, line)
+            if place is None:
+                continue
+            path, chapter_line, cell = place
+            last = found[-1] if found else None
+            if last and last[0] == index and last[3:5] == (path, cell) and chapter_line - last[5] == line - last[1]:
+                found[-1] = (*last[:2], line, *last[3:])
+            else:
+                found.append((index, line, line, path, cell, chapter_line))
+    return found
+
+
+def _package_locate() -> Callable[[str, int], tuple[str, int, str] | None]:
+    """Chapter places of package lines; nothing where the book is not at hand."""
+    try:
+        from readtorch.literate.linemap import locate
+    except ImportError:
+        return lambda file, line: None
+    ids = _cell_ids()
+
+    def place(file: str, line: int) -> tuple[str, int, str] | None:
+        found = locate(file, line)
+        return None if found is None else (found.path, found.line, ids(found.path, found.line))
+
+    return place
+
+
+def _cell_ids() -> Callable[[str, int], str]:
+    """The anchor of the cell that holds a chapter line, "" if unknown."""
+    from readtorch.literate.chapter import Book
+    from readtorch.literate.errors import LiterateError
+
+    try:
+        parts = {part.path: part for part in Book.load().parts}
+    except LiterateError:
+        parts = {}
+
+    @lru_cache(maxsize=None)
+    def cell_id(path: str, line: int) -> str:
+        part = parts.get(path)
+        inside = [c for c in part.code_cells if c.line <= line] if part else []
+        return part.ids.get(inside[-1].index, "") if part and inside else ""
+
+    return cell_id
