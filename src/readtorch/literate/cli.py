@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tangle": ("readtorch.literate.build", "bring src/readtorch in line with the chapters (--check: only compare)"),
     "run": ("readtorch.literate.execute", "run the chapters and their claims, listing every error with chapter:line"),
     "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
+    "trace": ("readtorch.literate.trace.commands", "view, export or record an execution"),
     "upstream": ("readtorch.literate.upstream", "check, find or regenerate the references to PyTorch's source"),
     "read": ("readtorch.literate.serve", "weave the book, running its chapters, and serve it on this machine"),
 }

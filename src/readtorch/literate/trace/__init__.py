@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,9 +31,10 @@ def trace(
     title: str = "",
     namespace: Mapping[str, Any] | None = None,
     locate: Locate | None = None,
+    script: str | Path | None = None,
     mechanism: str | None = None,
 ) -> Recording:
-    """Record what runs inside the `with` block; `with trace(…) as t` leaves a `Trace` in `t`.
+    """Record what runs inside the `with` block, and leave it as a `Trace` in the variable after `as`.
 
     `packages` are named as upstream names them ("torch.nn"); without any, all of readtorch is covered. The code of the block
     and its notebook or script always is. `layers` are "calls", "lines", "ops", "autograd" (these four by default), "alloc",
@@ -40,13 +42,13 @@ def trace(
     mean and first elements. `steps` ends the recording after so many steps. A recording ends by itself at 60,000 events.
 
     For tools that run code on someone's behalf: `namespace` holds the globals of the code to cover in place of the caller's
-    block, `locate` maps a file name and line of that code to (chapter path, chapter line, cell id). `mechanism` forces
-    "sys.monitoring" or "sys.settrace".
+    block, `script` the file whose code (and that beside it) is covered in its place; `locate` maps a file name and line of
+    covered code to (chapter path, chapter line, cell id). `mechanism` forces "sys.monitoring" or "sys.settrace".
 
     Raises ValueError for a package, layer or option that there is not, RuntimeError where a recording is already running.
     """
     chosen = DEFAULT if layers is None else tuple(layers)
-    return Recording(packages, chosen, values, steps, title, namespace, locate, mechanism)
+    return Recording(packages, chosen, values, steps, title, namespace, locate, script, mechanism)
 
 
 class _Callable(ModuleType):

@@ -25,7 +25,9 @@ def chrome_trace(decoded: Decoded) -> dict[str, Any]:
         if kind in "CG":
             frame = decoded.frames[decoded.frame[event]]
             stacks[lane].append(frame)
-            events.append({"ph": "B", **place, "name": decoded.name(frame), "cat": "call", "args": _where(decoded, frame)})
+            events.append(
+                {"ph": "B", **place, "name": decoded.name(frame), "cat": "call", "args": _where(decoded, frame)}
+            )
         elif kind in "RYE":
             frame = stacks[lane].pop()
             events.append({"ph": "E", **place, "name": decoded.name(frame), "cat": "call"})
@@ -43,8 +45,8 @@ def chrome_trace(decoded: Decoded) -> dict[str, Any]:
             events.append({"ph": "i", **place, "s": "t", "name": decoded.strings[decoded.detail[event]], "cat": "mark"})
     end = decoded.time[-1] if decoded.time else 0
     for lane, stack in stacks.items():
-        for frame in reversed(stack):
-            events.append({"ph": "E", "pid": 1, "tid": lane + 1, "ts": end, "name": decoded.name(frame), "cat": "call"})
+        place = {"pid": 1, "tid": lane + 1, "ts": end}
+        events.extend({"ph": "E", **place, "name": decoded.name(f), "cat": "call"} for f in reversed(stack))
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": _texts(document["meta"])}
 
 

@@ -239,7 +239,7 @@ _CONTAINERS = {id(kind): kind for kind in (dict, list, tuple, set, frozenset, de
 _BY_BASE: dict[int, Callable[[Any], Description]] = {
     id(BaseException): _exception,
     id(np.generic): _numpy_scalar,
-    id(np.dtype): lambda d: ("d", np.dtype.name.__get__(d)),  # type: ignore[attr-defined]
+    id(np.dtype): lambda d: ("d", np.dtype.name.__get__(d)),
     id(int): _integer,
     id(type): lambda k: ("k", _class_name(k)),
     id(types.FunctionType): _function,

@@ -125,7 +125,8 @@ def digest(decoded: Decoded) -> str:
             continue
         lanes.setdefault(decoded.lane[event], []).append(entry)
     described = sorted(
-        json.dumps([decoded.document["lanes"][lane]["name"], entries], sort_keys=True) for lane, entries in lanes.items()
+        json.dumps([decoded.document["lanes"][lane]["name"], entries], sort_keys=True)
+        for lane, entries in lanes.items()
     )
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 

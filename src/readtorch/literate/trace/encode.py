@@ -31,6 +31,7 @@ from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import CodeInfo, Paths
 from readtorch.literate.trace.sources import cell_ranges, file_entry
 
+
 def encode(recorder: Recorder, meta: dict[str, Any], begin_ns: int) -> dict[str, Any]:
     """The document; cut down, and said to be, until it is within MAX_BYTES gzipped."""
     events = recorder.events
@@ -268,10 +269,10 @@ class _Encoder:
             [self._strings(i.code.co_qualname), files(i.code.co_filename), i.code.co_firstlineno]
             for i in self._codes.entries
         ]
-        starts: dict[str, list[int]] = defaultdict(list)
+        starts: dict[str, list[tuple[str, int]]] = defaultdict(list)
         embed: dict[str, bool] = {}
         for info in self._codes.entries:
-            starts[info.code.co_filename].append(info.code.co_firstlineno)
+            starts[info.code.co_filename].append((info.code.co_name, info.code.co_firstlineno))
             embed[info.code.co_filename] = not info.upstream
         entries = [file_entry(paths.name(f), f, starts[f], embed=embed[f]) for f in files.entries]
         lines = {i: (f, self._lines[f]) for i, f in enumerate(files.entries) if embed[f]}

@@ -11,7 +11,19 @@ from typing import Any
 from readtorch.literate.trace.events import dumps
 from readtorch.literate.trace.fallback import render_fallback
 
-SCRIPTS = ("model", "words", "highlight", "timeline", "tree", "source", "values", "compare", "chrome", "loader", "element")
+SCRIPTS = (
+    "model",
+    "words",
+    "highlight",
+    "timeline",
+    "tree",
+    "source",
+    "values",
+    "compare",
+    "chrome",
+    "loader",
+    "element",
+)
 """The viewer's files in the order in which they are joined; all share one function scope."""
 
 
@@ -54,30 +66,39 @@ def trace_js(identifier: str, document: dict[str, Any]) -> str:
     return f"readtorchTrace({name},{script_json(document)});\n"
 
 
-def element_html(document: dict[str, Any], *, identifier: str = "", src: str = "", level: int = 3) -> str:
-    """`<readtorch-trace>` with its fallback inside a `<div>`; with `src` the document is loaded from there."""
-    attributes = f' level="{level}"'
-    if identifier:
-        attributes = f' id="{escape(identifier)}"' + attributes
-    if src:
-        attributes += f' src="{escape(src)}"'
-    data = "" if src else f'<script type="application/json">{script_json(document)}</script>'
-    return f"<div><readtorch-trace{attributes}>{data}{render_fallback(document)}</readtorch-trace></div>"
+def element_html(
+    *documents: dict[str, Any], identifier: str = "", src: str = "", level: int = 3, book: str | None = None
+) -> str:
+    """`<readtorch-trace>` with its fallback inside a `<div>`; two documents are compared.
+
+    With `src` the document is loaded from that script (`trace_js`) when the reader comes near. `level` is that of the heading,
+    `book` the address below which the pages of the parts lie, for links to chapter cells.
+    """
+    attributes = {"id": identifier, "src": src, "level": str(level), "book": book}
+    given = "".join(
+        f' {name}="{escape(value)}"'
+        for name, value in attributes.items()
+        if value or (name == "book" and value is not None)
+    )
+    data = "".join(f'<script type="application/json">{script_json(d)}</script>' for d in documents if not src)
+    fallback = "".join(render_fallback(d) for d in documents)
+    return f"<div><readtorch-trace{given}>{data}{fallback}</readtorch-trace></div>"
 
 
-def notebook_html(document: dict[str, Any]) -> str:
+def notebook_html(*documents: dict[str, Any]) -> str:
     """What a notebook shows: the element, and the viewer with it, so that a saved notebook needs nothing else."""
-    return f"{element_html(document)}<script>{viewer_script()}</script>"
+    return f"{element_html(*documents)}<script>{viewer_script()}</script>"
 
 
-def page_html(document: dict[str, Any], *, name: str = "trace") -> str:
+def page_html(*documents: dict[str, Any], name: str = "trace") -> str:
     """A page of its own that needs no server and no network."""
-    title = escape(document["meta"]["title"] or name)
+    title = escape(documents[0]["meta"]["title"] or name)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{_PAGE_STYLE}</style></head>\n"
-        f"<body>{element_html(document, identifier=name, level=1)}<script>{viewer_script()}</script></body></html>\n"
+        f"<body><main>{element_html(*documents, identifier=name, level=1)}</main>"
+        f"<script>{viewer_script()}</script></body></html>\n"
     )
 
 

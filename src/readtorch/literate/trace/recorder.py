@@ -25,12 +25,12 @@ from readtorch.literate.trace.events import (
     NODE,
     OP,
     RESUME,
-    RETURN,
     SET,
     UNWIND,
     YIELD,
 )
 from readtorch.literate.trace.scope import CodeInfo, Scope, without_machine_paths
+
 
 class Recorder:
     """Collects raw events until `limit` of them, or `steps` steps, are there."""

@@ -8,6 +8,7 @@ import platform
 import sys
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import Any
@@ -38,6 +39,7 @@ class Recording:
         title: str,
         namespace: Mapping[str, Any] | None,
         locate: Locate | None,
+        script: str | Path | None,
         mechanism: str | None,
     ) -> None:
         chosen = frozenset(layers)
@@ -55,6 +57,7 @@ class Recording:
         self._title = title
         self._namespace = namespace
         self._locate = locate
+        self._script = None if script is None else str(Path(script).resolve())
         self._mechanism = mechanism
         self._trace = Trace()
 
@@ -77,13 +80,18 @@ class Recording:
             _running.release()
 
     def _start(self, caller: FrameType) -> None:
-        frame = None if self._namespace is not None else _outside(caller)
-        namespace = self._namespace if frame is None else frame.f_globals
+        own = self._namespace is None and self._script is None
+        frame = _outside(caller) if own else None
+        namespace = frame.f_globals if frame is not None else self._namespace
         self._frame, self._line = frame, frame.f_lineno if frame is not None else 0
-        scope = Scope(self._packages, values=self._values == "summary", namespace=namespace, locate=self._locate)
-        recorder = Recorder(
-            scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps
+        scope = Scope(
+            self._packages,
+            values=self._values == "summary",
+            namespace=namespace,
+            script=self._script,
+            locate=self._locate,
         )
+        recorder = Recorder(scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps)
         self._recorder = recorder
         self._source = _mechanism(self._mechanism)(recorder) if "calls" in self._layers else None
         self._slot: Any = _observer_slot() if self._layers & {"ops", "autograd", "alloc"} else None
@@ -122,7 +130,7 @@ class Recording:
 
         return {
             "title": self._title,
-            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "numpy": np.__version__,
             "readtorch": __version__,

@@ -76,7 +76,7 @@ class _Root:
 class Scope:
     """Decides by code object; the answer is remembered.
 
-    `namespace` holds the globals of the notebook or script that is recorded, `locate` maps a cell's file name and line to
+    `namespace` holds the globals of the notebook that is recorded, `script` is the file that is; `locate` maps a cell's file name and line to
     its chapter where the caller knows it.
     """
 
@@ -86,6 +86,7 @@ class Scope:
         *,
         values: bool,
         namespace: Mapping[str, Any] | None = None,
+        script: str | None = None,
         locate: Locate | None = None,
     ) -> None:
         self.packages = packages or ("torch",)
@@ -94,6 +95,8 @@ class Scope:
         self._values = values
         self._namespace = namespace
         self._roots = [root for name in self.packages for root in find_roots(name)]
+        if script is not None:
+            self._roots.append(_Root(script, upstream=False))
         self._dotted = tuple(dotted(name) for name in self.packages)
         self.by_id: dict[int, CodeInfo | None] = {}
         self._refused: list[CodeType] = []
@@ -128,7 +131,8 @@ class Scope:
             self._values and not upstream,
             bool(code.co_argcount) and code.co_varnames[0] == "self" and not inside.startswith(_NO_MODULES),
             bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)),
-            inside == os.path.join("nn", "modules", "module.py") or (upstream and file.endswith("/nn/modules/module.py")),
+            inside == os.path.join("nn", "modules", "module.py")
+            or (upstream and file.endswith("/nn/modules/module.py")),
             code.co_name == "forward",
             code.co_code,
             upstream=upstream,
@@ -143,7 +147,7 @@ class Scope:
 
     def _wanted(self, file: str, frame: FrameType) -> tuple[bool, bool]:
         """(recorded, with names, lines and times only)."""
-        if file.startswith(LITERATE) or file.startswith("<frozen"):
+        if file.startswith((LITERATE, "<frozen")):
             return False, False
         for root in self._roots:
             if file.startswith(root.prefix):
@@ -251,7 +255,9 @@ def upstream_symbol(path: str, qualified: str) -> str:
     return f"{'torch/' + inside if inside != path else path}#{qualified}"
 
 
-_ABSOLUTE = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?[\\/](?:[^\s\\/'\"<>:,;()\[\]{}]+[\\/])+(?P<last>[^\s\\/'\"<>:,;()\[\]{}]*)")
+_ABSOLUTE = re.compile(
+    r"(?<![\w.:/])(?:[A-Za-z]:)?[\\/](?:[^\s\\/'\"<>:,;()\[\]{}]+[\\/])+(?P<last>[^\s\\/'\"<>:,;()\[\]{}]*)"
+)
 
 
 def without_machine_paths(text: str) -> str:

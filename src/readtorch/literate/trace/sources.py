@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 from readtorch.literate.trace.scope import Locate
@@ -19,26 +19,26 @@ Excerpt = list[Any]
 """[first line, text]"""
 
 
-def file_entry(path: str, file: str, code_lines: Iterable[int], *, embed: bool) -> dict[str, Any]:
-    """The document's entry for `file`; `code_lines` are the first lines of the code objects that ran in it."""
+def file_entry(path: str, file: str, starts: Iterable[tuple[str, int]], *, embed: bool) -> dict[str, Any]:
+    """The document's entry for `file`; `starts` are name and first line of the code objects that ran in it."""
     lines = linecache.getlines(file) if embed else []
     if not lines:
         return {"path": path}
     text = "".join(lines)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"path": path, "sha256": digest, "excerpts": excerpts(text, code_lines)}
+    return {"path": path, "sha256": digest, "excerpts": excerpts(text, starts)}
 
 
-def excerpts(text: str, code_lines: Iterable[int]) -> list[Excerpt]:
-    """The outermost definitions around `code_lines`, in order; module-level code and unparsable text as a whole."""
+def excerpts(text: str, starts: Iterable[tuple[str, int]]) -> list[Excerpt]:
+    """The outermost definitions (for a lambda: the statement) around `starts`, in order; for a module all of it."""
     lines = text.split("\n")
     spans, docstrings = _spans(text)
     kept: set[int] = set()
-    for line in set(code_lines):
+    for name, line in set(starts):
         inside = [(first, last) for first, last in spans if first <= line <= last]
-        if not inside:
+        if name == "<module>" or not inside:
             return [[1, "\n".join(lines).rstrip("\n")]]
-        first, last = min(inside)
+        first, last = max(inside)
         kept.update(range(first, last + 1))
     for first, last in docstrings:
         kept.difference_update(range(first + 1, last + 1))
@@ -53,7 +53,7 @@ def excerpts(text: str, code_lines: Iterable[int]) -> list[Excerpt]:
 
 @lru_cache(maxsize=256)
 def _spans(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """((first, last) of every function that lies in no other function, the same of long docstrings)."""
+    """((first, last) of every statement that lies in no function, the same of long docstrings)."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -61,25 +61,27 @@ def _spans(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     spans: list[tuple[int, int]] = []
     docstrings: list[tuple[int, int]] = []
 
-    def visit(node: ast.AST, inside: bool) -> None:
-        for child in ast.iter_child_nodes(node):
-            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            if function and not inside:
-                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])  # type: ignore[attr-defined]
-                spans.append((first, child.end_lineno))  # type: ignore[attr-defined]
-            if function:
-                body = child.body  # type: ignore[attr-defined]
-                head = body[0].value if isinstance(body[0], ast.Expr) else None
-                if isinstance(head, ast.Constant) and isinstance(head.value, str) and head.end_lineno != head.lineno:
-                    docstrings.append((head.lineno, head.end_lineno or head.lineno))
-            visit(child, inside or function)
+    def visit(body: list[ast.stmt], inside: bool) -> None:
+        for node in body:
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if not inside:
+                decorators = getattr(node, "decorator_list", [])
+                spans.append((min([node.lineno, *(d.lineno for d in decorators)]), node.end_lineno or node.lineno))
+            head = node.body[0] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else None
+            text = head.value if isinstance(head, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.end_lineno != text.lineno:
+                docstrings.append((text.lineno, text.end_lineno or text.lineno))
+            for name in ("body", "orelse", "finalbody"):
+                visit(getattr(node, name, []), inside or function)
+            for handler in getattr(node, "handlers", []):
+                visit(handler.body, inside or function)
 
-    visit(tree, False)
+    visit(tree.body, False)
     return spans, docstrings
 
 
 def cell_ranges(
-    files: dict[int, tuple[str, Iterable[int]]], locate: Locate | None
+    files: Mapping[int, tuple[str, Iterable[int]]], locate: Locate | None
 ) -> list[tuple[int, int, int, str, str, int]]:
     """(file, first line, last line, chapter path, cell id, chapter line of the first) for the lines that ran.
 
@@ -126,7 +128,7 @@ def _cell_ids() -> Callable[[str, int], str]:
     except LiterateError:
         parts = {}
 
-    @lru_cache(maxsize=None)
+    @cache
     def cell_id(path: str, line: int) -> str:
         part = parts.get(path)
         inside = [c for c in part.code_cells if c.line <= line] if part else []

@@ -104,7 +104,7 @@ class View {
       ? make("p", { class: "notice", role: "note" }, `The recording ended before the code did: limit of ${limits[meta.truncated] || meta.truncated}.`)
       : "";
     const when = String(meta.created).slice(0, 10);
-    const facts = [`Python ${meta.python}`, `NumPy ${meta.numpy}`, meta.device, meta.recorder, `times: ${meta.clock} clock, with the recorder's own`, when];
+    const facts = [`Python ${meta.python}`, `NumPy ${meta.numpy}`, meta.device, meta.recorder, `times by the ${meta.clock} clock, the recorder's included`, when];
     return make("footer", {}, notice, this.live, make("p", { class: "made" }, facts.filter(Boolean).join(" · ")));
   }
 
@@ -295,7 +295,30 @@ class View {
 
 class ReadtorchTrace extends HTMLElement {
   connectedCallback() {
-    if (this.shadowRoot) return this.watchTheme();
+    this.onhash = () => this.follow();
+    addEventListener("hashchange", this.onhash);
+    addEventListener("popstate", this.onhash);
+    if (this.views) this.watchTheme();
+    else if (!this.shadowRoot) this.begin();
+  }
+
+  /** A page that loads documents itself hands one over here. */
+  set document(doc) {
+    try {
+      this.build([doc]);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  begin() {
+    if (Object.hasOwn(this, "document")) {
+      // set before this class was known
+      const { document: doc } = this;
+      delete this.document;
+      this.document = doc;
+      return;
+    }
     const data = [...this.querySelectorAll('script[type="application/json"]')];
     const sources = ["src", "with"].map((name) => this.getAttribute(name)).filter(Boolean);
     const build = (docs) => this.build(docs);
@@ -322,9 +345,6 @@ class ReadtorchTrace extends HTMLElement {
         this.load = () => (observer.disconnect(), start());
       }
     }
-    this.onhash = () => this.follow();
-    addEventListener("hashchange", this.onhash);
-    addEventListener("popstate", this.onhash);
   }
 
   disconnectedCallback() {
@@ -361,7 +381,7 @@ class ReadtorchTrace extends HTMLElement {
     const level = Math.min(6, Math.max(1, Number(this.getAttribute("level")) || 3));
     const book = this.getAttribute("book");
     const models = docs.slice(0, 2).map((doc) => new Model(doc));
-    const root = this.attachShadow({ mode: "open" });
+    const root = this.shadowRoot || this.attachShadow({ mode: "open" });
     const sheet = document.createElement("style");
     sheet.textContent = STYLE;
     this.frame = make("div", { class: "frame" });
@@ -369,7 +389,7 @@ class ReadtorchTrace extends HTMLElement {
     if (models.length > 1) this.frame.append(this.comparison(models));
     const pair = make("div", { class: models.length > 1 ? "pair" : "single" }, ...this.views.map((view) => view.element));
     this.frame.append(pair);
-    root.append(sheet, this.frame);
+    root.replaceChildren(sheet, this.frame);
     this.setAttribute("data-lm-suppress-shortcuts", "true");
     this.watchTheme();
     this.views.forEach((view, side) => {

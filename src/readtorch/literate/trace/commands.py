@@ -1,0 +1,95 @@
+"""`readtorch trace view|export|run`."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.trace.document import Trace
+from readtorch.literate.trace.recording import DEFAULT, LAYERS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line to `parser`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="view|export|run")
+    view = actions.add_parser("view", help="show a trace, or two side by side, in the browser")
+    view.add_argument("file", type=Path, help="a trace saved as .json or .json.gz")
+    view.add_argument("other", type=Path, nargs="?", help="a second trace to compare with")
+    view.add_argument("-o", "--output", type=Path, help="write a self-contained HTML page instead of opening one")
+    view.add_argument("--no-browser", action="store_true", help="serve the page and print its address, open nothing")
+    view.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+    export = actions.add_parser("export", help="write a file for Perfetto or chrome://tracing")
+    export.add_argument("file", type=Path)
+    export.add_argument("-o", "--output", type=Path, required=True)
+    run = actions.add_parser(
+        "run", help="run a script and record it", usage="%(prog)s [options] script.py [arguments …]"
+    )
+    run.add_argument("-o", "--output", type=Path, default=Path("trace.json"), help="(default: trace.json)")
+    run.add_argument("--packages", default="", help="comma-separated, named as upstream names them (default: torch)")
+    run.add_argument("--layers", default=",".join(DEFAULT), help=f"of {','.join(LAYERS)} (default: %(default)s)")
+    run.add_argument("--values", choices=("no", "summary"), default="no")
+    run.add_argument("--steps", type=int, help="end the recording after so many steps")
+    run.add_argument("--title", default="")
+    run.add_argument("script", type=Path)
+    run.add_argument("arguments", nargs=argparse.REMAINDER)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; LiterateError where a file is no trace."""
+    return {"view": _view, "export": _export, "run": _run}[args.action](args)
+
+
+def _load(path: Path) -> Trace:
+    if not path.is_file():
+        raise LiterateError(Problem(str(path), 0, "no such file", "record one with `readtorch trace run script.py`"))
+    return Trace.load(path)
+
+
+def _view(args: argparse.Namespace) -> int:
+    from readtorch.literate.trace.page import page_html
+
+    documents = [_load(path).document for path in (args.file, args.other) if path is not None]
+    page = page_html(*documents, name=args.file.name.split(".")[0])
+    if args.output is None:
+        from readtorch.literate.trace.serve import serve
+
+        return serve(page, port=args.port, browser=not args.no_browser)
+    args.output.write_text(page, encoding="utf-8")
+    print(f"wrote {args.output}")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    _load(args.file).export_chrome_trace(args.output)
+    print(f"wrote {args.output}; open it in Perfetto or chrome://tracing")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from readtorch.literate.trace import trace
+
+    if not args.script.is_file():
+        raise LiterateError(Problem(str(args.script), 0, "no such script"))
+    packages = tuple(filter(None, args.packages.split(",")))
+    layers = tuple(filter(None, args.layers.split(",")))
+    title = args.title or args.script.name
+    sys.argv = [str(args.script), *args.arguments]
+    sys.path.insert(0, str(args.script.resolve().parent))
+    try:
+        recording = trace(
+            *packages, layers=layers, values=args.values, steps=args.steps, title=title, script=args.script
+        )
+    except ValueError as error:
+        raise LiterateError(Problem("readtorch trace run", 0, str(error))) from None
+    status = 0
+    with recording as recorded:
+        try:
+            runpy.run_path(str(args.script.resolve()), run_name="__main__")
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    recorded.save(args.output)
+    print(f"{recorded!r}\nwrote {args.output}; `readtorch trace view {args.output}` shows it", file=sys.stderr)
+    return status
