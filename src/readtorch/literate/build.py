@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from readtorch.literate.agreed import PACKAGE, Agreed, Edited
 from readtorch.literate.chapter import Book
-from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
 from readtorch.literate.transaction import Transaction
 
@@ -18,39 +19,73 @@ _SUFFIXES = (".py", ".cu", ".cuh")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 and show the differences if there are any"
+        "--check", action="store_true", help="write nothing; show the differences and exit 1 if there are any"
     )
+    parser.add_argument("--force", action="store_true", help="overwrite edits made in src/ that were never synced")
+    parser.add_argument("--watch", action="store_true", help="keep running and tangle whenever a chapter is saved")
     parser.add_argument(
-        "--as-of", metavar="CHAPTER", help="the package as it stands at the end of this chapter (needs -o)"
+        "--as-of", metavar="CHAPTER", help="the package as it stands at the end of this chapter (with -o)"
     )
-    parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="write the package below DIR instead of src/")
+    parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="write an importable package below DIR")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.as_of or args.output:
+        from readtorch.literate.asof import write_package
+
+        return write_package(args.output, args.as_of)
+    if args.watch:
+        from readtorch.literate.watch import watch
+
+        return watch()
     book = Book.load()
-    if args.check:
-        return check(book)
-    return write(book)
+    return check(book) if args.check else write(book, force=args.force)
 
 
-def write(book: Book) -> int:
-    """Write what differs, delete orphans; say what was done."""
+def write(book: Book, force: bool = False) -> int:
+    """Write what differs, delete orphans; say what was done. Edits made in the package are not overwritten unless forced."""
     files = tangle(book)
-    transaction = Transaction()
-    changed = [path for path in files if read(book.package / path) != files[path].text]
+    agreed = Agreed(book.root)
+    texts = {path: read(book.package / path) for path in files}
+    changed = [path for path in files if texts[path] != files[path].text]
     gone = orphans(book.package, files)
-    with transaction:
+    if not force:
+        problems = Problems()
+        for path in changed:
+            _refuse_if_edited(files[path], texts[path], agreed, problems)
+        for path in gone:
+            text = read(book.package / path) or ""
+            if agreed.edited(path, None, text)[0] is not Edited.CHAPTER and not agreed.in_git(path, text):
+                problems.add(
+                    f"{PACKAGE}/{path}", 0, "was edited, and no cell goes into it any more", "remove it, or use --force"
+                )
+        problems.raise_if_any()
+    with Transaction() as transaction:
         for path in changed:
             transaction.write(book.package / path, files[path].text)
         for path in gone:
             transaction.delete(book.package / path)
+    agreed.record({path: file.text for path, file in files.items()})
     for path in changed:
-        print(f"wrote   src/readtorch/{path}")
+        print(f"wrote   {PACKAGE}/{path}")
     for path in gone:
-        print(f"deleted src/readtorch/{path}")
+        print(f"deleted {PACKAGE}/{path}")
     if not changed and not gone:
         print(f"{len(files)} files are up to date")
     return 0
+
+
+def _refuse_if_edited(file: TangledFile, text: str | None, agreed: Agreed, problems: Problems) -> None:
+    if text is None or agreed.edited(file.path, file.text, text)[0] is Edited.CHAPTER or agreed.in_git(file.path, text):
+        return
+    wanted, found = file.text.split("\n"), text.split("\n")
+    line = next((k for k, pair in enumerate(zip(wanted, found, strict=False)) if pair[0] != pair[1]), 0)
+    problems.add(
+        f"{PACKAGE}/{file.path}",
+        line + 1,
+        f"was edited here since it was tangled ({place_of(file, line, line + 1)})",
+        "run `readtorch sync` to bring the edit into the chapter, or `readtorch tangle --force` to drop it",
+    )
 
 
 def check(book: Book) -> int:
@@ -64,7 +99,7 @@ def check(book: Book) -> int:
             print_difference(file, text)
     for path in orphans(book.package, files):
         faults += 1
-        print(f"src/readtorch/{path}: no cell goes into this file any more")
+        print(f"{PACKAGE}/{path}: no cell goes into this file any more")
     if faults:
         print("run `readtorch tangle` if the chapters are right, `readtorch sync` if the files are", file=sys.stderr)
         return 1

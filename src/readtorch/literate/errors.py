@@ -55,9 +55,14 @@ class Problems:
         except LiterateError as error:
             self._found.extend(error.problems)
 
+    @property
+    def error(self) -> LiterateError:
+        """All that was collected, as one error."""
+        return LiterateError(self._found)
+
     def raise_if_any(self) -> None:
         if self._found:
-            raise LiterateError(self._found)
+            raise self.error
 
     def __len__(self) -> int:
         return len(self._found)

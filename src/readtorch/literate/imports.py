@@ -93,7 +93,7 @@ def _natural(text: str) -> tuple[object, ...]:
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in _NATURAL.split(text) if p)
 
 
-def _member_key(name: str, alias: str | None) -> tuple[object, ...]:
+def member_key(name: str, alias: str | None) -> tuple[object, ...]:
     """CONSTANTS, then Classes, then the rest; each alphabetical without regard to case."""
     if len(name) > 1 and name.isupper():
         kind = 0
@@ -131,15 +131,15 @@ def merge(imports: Iterable[Import], indent: str = "") -> list[list[Statement]]:
             lines = [indent + line if line else line for line in item.verbatim]
         else:
             lines = [f"{indent}import {item.module}" + (f" as {item.alias}" if item.alias else "")]
-        keyed.append((_statement_key(item), Statement(lines, [item])))
+        keyed.append((statement_key(item), Statement(lines, [item])))
     for group in members.values():
         unique: dict[str, Import] = {}
         for item in group:
             assert item.name is not None
             unique.setdefault(item.name, item)
-        ordered = sorted(unique.values(), key=lambda i: _member_key(i.name or "", i.alias))
-        statement = Statement(_render(ordered, any(i.exploded for i in group), indent), ordered)
-        keyed.append((_statement_key(ordered[0]), statement))
+        ordered = sorted(unique.values(), key=lambda i: member_key(i.name or "", i.alias))
+        statement = Statement(render(ordered, any(i.exploded for i in group), indent), ordered)
+        keyed.append((statement_key(ordered[0]), statement))
     keyed.sort(key=lambda pair: pair[0])
     sections: dict[int, list[Statement]] = {}
     for _, statement in keyed:
@@ -147,15 +147,15 @@ def merge(imports: Iterable[Import], indent: str = "") -> list[list[Statement]]:
     return [sections[key] for key in sorted(sections)]
 
 
-def _statement_key(item: Import) -> tuple[object, ...]:
+def statement_key(item: Import) -> tuple[object, ...]:
     is_from = item.name is not None
-    first = _member_key(item.name, item.alias) if item.name is not None else ()
+    first = member_key(item.name, item.alias) if item.name is not None else ()
     # `import x` stands above `from x import y`; relative imports go from the farthest package to the nearest.
     distance = len(item.module) - len(item.module.lstrip("."))
     return (is_from, -distance, *_module_key(item.module), first, _natural(item.alias or ""))
 
 
-def _render(members: list[Import], exploded: bool, indent: str) -> list[str]:
+def render(members: list[Import], exploded: bool, indent: str) -> list[str]:
     names = [f"{i.name} as {i.alias}" if i.alias else str(i.name) for i in members]
     head = f"{indent}from {members[0].module} import "
     flat = head + ", ".join(names)
