@@ -353,19 +353,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    return check_claims(Book.load(), Path(__file__).resolve().parents[1], args)
+
+
+def check_claims(book: Book, package: Path, args: argparse.Namespace) -> int:
+    """`readtorch claims` over `book`, whose chapters are about the readtorch in `package`."""
     from readtorch.literate.terminal import Tally, claims_table
 
-    book = Book.load()
     parts = chosen_parts(book, args.chapter)
     cells = [cell for part in parts for cell in claims(part)]
     store = None if args.no_cache else Store(default_location(book.root))
-    examiner = Examiner(
-        root=book.root,
-        package=Path(__file__).resolve().parents[1],
-        store=store,
-        chapters=book.chapters,
-        jobs=args.jobs,
-    )
+    examiner = Examiner(root=book.root, package=package, store=store, chapters=book.chapters, jobs=args.jobs)
     with Tally(len(cells) * len(examiner.libraries), "claims") as tally:
         outcomes = examiner.examine(cells, lambda cell, library, outcome: tally.step(f"{cell.path}:{cell.line}"))
     results = [(c, evidence_of(c, outcomes[c.part, c.index], examiner.versions)) for c in cells]

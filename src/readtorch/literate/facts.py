@@ -291,14 +291,19 @@ def _near_paths(path: str) -> list[str]:
 
 
 def _near_names(path: str, name: str) -> list[str]:
+    """Targets that may be meant: that last name in this file, in others (it may be inherited), or a similar one here."""
     names = list(dict.fromkeys(t.name for t in symbols_in(path)))
-    last = re.split(r"\.|::", name)[-1]
-    ends = [n for n in names if re.split(r"\.|::", n)[-1] == last]
-    near = ends or difflib.get_close_matches(name, names, n=4, cutoff=0.6)
-    if not near:
-        elsewhere = _elsewhere(last, path)
-        return elsewhere[:4]
-    return [f"{path}#{n}" for n in near[:4]]
+    last = _last(name)
+    same = [n for n in names if _last(n) == last]
+    spelled = {_last(n): n for n in reversed(names)}
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.75)
+    close += [spelled[n] for n in difflib.get_close_matches(last, list(spelled), n=3, cutoff=0.75)]
+    here = [f"{path}#{n}" for n in dict.fromkeys([*same, *close])]
+    return [*here[:3], *([] if same else _elsewhere(last, path)[: 4 - len(here[:3])])]
+
+
+def _last(name: str) -> str:
+    return re.split(r"\.|::", name)[-1]
 
 
 def _elsewhere(last: str, path: str) -> list[str]:
@@ -309,9 +314,7 @@ def _elsewhere(last: str, path: str) -> list[str]:
         for match in re.finditer(rf"^ +{re.escape(last)} ", _text(source), re.MULTILINE):
             for file, (where, start, stop) in _files().items():
                 if where == source and start <= match.start() < stop:
-                    found += [f"{file}#{t.name}" for t in symbols_in(file) if re.split(r"\.|::", t.name)[-1] == last][
-                        :1
-                    ]
+                    found += [f"{file}#{t.name}" for t in symbols_in(file) if _last(t.name) == last][:1]
             if len(found) >= 4:
                 return found
     return found

@@ -321,7 +321,8 @@ class Runner:
             outputs.error(name, str(error), [line.rstrip("\n") for line in lines])
         if "raises-exception" in cell.tags and isinstance(error, Exception) and not isinstance(error, CheckError):
             return
-        run.line = self.chapter_line(cell, error)
+        is_check = isinstance(error, CheckError)
+        run.line = cell.directive_line("check") if is_check else self.chapter_line(cell, error)
         run.missing = error.name or "" if isinstance(error, NameError) else ""
         if isinstance(error, CheckError):
             run.fault = str(error)
