@@ -6,7 +6,9 @@ back. Outside IPython none of them does anything.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 __all__ = ["diff", "live", "reset"]
@@ -30,12 +32,24 @@ def live() -> None:
     from readtorch.literate.tracebacks import install_in_ipython
 
     _stop_telling(shell)
+    _enter_chapters()
     snapshot = make_snapshot()
     hooks.HOOK = hooks.Hook(shell, Session(snapshot, shell.user_ns))
     hooks.HOOK.install()
     install_in_ipython(shell)
     for problem in snapshot.problems:
         print(f"readtorch: {problem}", file=sys.stderr)
+
+
+def _enter_chapters() -> None:
+    """Make `chapters/` the working directory, as it is when the site is built: JupyterLab starts in the part's own folder."""
+    from readtorch.literate.chapter import ORDER
+
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if folder.name == "chapters" and any(entry.stem in ORDER for entry in folder.iterdir()):
+            os.chdir(folder)
+            return
 
 
 def reset(symbol: object = None) -> None:
