@@ -15,15 +15,135 @@
 # ---
 
 # %% [markdown]
-# # state_dict, and the way back
+# # `state_dict`, and the way back
+#
+# A trained model has to outlive the process, and usually the code that made it. This part builds the form in which PyTorch lets it:
+# a flat dictionary from dotted names to tensors, and the much longer code that puts such a dictionary back into a model and says
+# precisely what does not fit. (Writing the dictionary to a file is a subject of its own, at the end of the chapter.)
 
 # %%
+import copy
+import pickle
+import warnings
+from collections import OrderedDict
+
 import readtorch as torch
 from readtorch import nn
 from readtorch.literate import live
 from readtorch.nn.modules.module import Module
 
 live()
+
+
+# %%
+class Scale(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.weight
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Scale()
+        self.second = Scale()
+        self.bias = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        return self.second(self.first(x)) + self.bias
+
+
+net = Net()
+
+# %% [markdown]
+# ## Why not pickle the model?
+#
+# A module is a Python object; `pickle` can write it, and reading it back gives a working model.
+
+# %%
+frozen = pickle.dumps(net)
+pickle.loads(frozen)(torch.ones(3))
+
+# %% [markdown]
+# Until someone edits the class. A pickle does not hold the class. It holds its *name*, `__main__.Scale`, and the object's `__dict__`;
+# the reader imports whatever has that name by then, makes an empty instance without calling `__init__`, and fills in the old
+# attributes. Rename a parameter and load again:
+
+
+# %% tags=["raises-exception"]
+class Scale(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * self.factor
+
+
+pickle.loads(frozen)(torch.ones(3))
+
+# %% [markdown]
+# The object has the new `forward` and the old tables. Move the file instead, and the import fails; delete it, and the
+# weights cannot be read at all. (And whoever can write the file decides what is imported and called: unpickling runs code. `torch.load` has
+# refused whole objects by default since 2.6.)
+#
+# > [!NOTE]
+# > **Often told otherwise.** "Saving the model saves the structure, the computation graph, too." There is no graph in it. What is pickled is
+# > a reference to a class and the values of attributes; the structure is in the Python source, which is *not* saved. Formats that do hold a
+# > graph are TorchScript and `torch.export`.
+
+
+# %%
+#| claim: a pickled module holds its class by name and its attributes by value; unpickling calls neither the old code nor __init__
+def _(torch):
+    import pickle, sys, types
+
+    home = types.ModuleType("home_of_the_model")
+    sys.modules[home.__name__] = home
+
+    def define(answer):
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.made_by = answer
+
+            def forward(self):
+                return answer
+
+        Model.__module__, Model.__qualname__, home.Model = home.__name__, "Model", Model
+        return Model
+
+    try:
+        data = pickle.dumps(define("old")())
+        define("new")
+        model = pickle.loads(data)
+        assert (model.made_by, model()) == ("old", "new")
+    finally:
+        del sys.modules[home.__name__]
+
+
+# %%
+class Scale(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.weight
+
+
+# %% [markdown]
+# ## What is in a `state_dict`?
+#
+# The alternative is to save what cannot be recomputed and nothing else: the tensors, by name. Each module contributes its own
+# parameters, then its persistent buffers, then asks its children, who do the same under a longer prefix.
 
 
 # %%
@@ -114,6 +234,80 @@ def _from_positional(args: tuple[Any, ...], destination: Any, prefix: str, keep_
 
 
 # %%
+net = Net()
+list(net.state_dict())
+
+# %% [markdown]
+# Note who does what. `_save_to_state_dict` concerns one module, and classes override it that store their state in another form (quantised
+# layers do). `state_dict` is the recursion; it calls each child's `state_dict`, so a wrapper can override that and change names for
+# everything below it. Step in and look at the prefix.
+
+# %%
+#| trace: torch.nn layers=calls,lines values=summary title="state_dict: one prefix longer on each level"
+saved = net.state_dict()
+
+# %% [markdown]
+# The values are the model's own tensors, detached: new tensor objects without history over *the same storage*. Nothing is copied, so
+# `state_dict()` is cheap however large the model, and what it returns goes on changing with the model.
+
+# %%
+before = saved["bias"].clone()
+with torch.no_grad():
+    net.bias.fill_(5)
+before, saved["bias"]
+
+
+# %%
+#| claim: state_dict() holds detached aliases: no gradient, same memory; keep_vars=True gives the module's own objects
+def _(torch):
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.ones(2))
+    alias = module.state_dict()["weight"]
+    assert type(alias) is torch.Tensor and not alias.requires_grad
+    assert alias.data_ptr() == module.weight.data_ptr()
+    assert module.state_dict(keep_vars=True)["weight"] is module.weight
+
+
+# %% [markdown]
+# The dictionary is an `OrderedDict` with an attribute stuck onto it. `_metadata` holds, by module path, the version of the class that
+# wrote the entries. It is the most easily lost piece of a checkpoint: every way of copying that makes a *new* dictionary drops it.
+
+
+# %%
+def has_metadata(state):
+    return hasattr(state, "_metadata")
+
+
+{
+    "state_dict()": has_metadata(saved),
+    "copy.copy": has_metadata(copy.copy(saved)),
+    "copy.deepcopy": has_metadata(copy.deepcopy(saved)),
+    "pickle": has_metadata(pickle.loads(pickle.dumps(saved))),
+    "saved.copy()": has_metadata(saved.copy()),
+    "dict(saved)": has_metadata(dict(saved)),
+    "{k: v for …}": has_metadata({k: v for k, v in saved.items()}),
+}
+
+
+# %%
+#| claim: _metadata survives copy.copy, deepcopy and pickle of a state_dict, and is lost by its own copy() and by dict()
+def _(torch):
+    import copy, pickle
+
+    state = torch.nn.Module().state_dict()
+    assert dict(state._metadata) == {"": {"version": 1}}
+    for kept in (copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert kept._metadata == state._metadata
+    for lost in (state.copy(), dict(state)):
+        assert not hasattr(lost, "_metadata")
+
+
+# %% [markdown]
+# Pre- and post-hooks see the collection of each module's state. Libraries that shard parameters gather them in the one and rename
+# or drop entries in the other. The post-hook exists twice, for a reason told under the bugs.
+
+
+# %%
 #| into: nn/modules/module.py
 #| upstream: torch/nn/modules/module.py#Module.register_state_dict_pre_hook
 #| upstream: torch/nn/modules/module.py#Module.register_state_dict_post_hook
@@ -139,6 +333,141 @@ class Module(Module):
                 "register_state_dict_post_hook"
             )
         return _file_hook(hook, self._state_dict_hooks)
+
+
+# %% [markdown]
+# ## Why is loading so much longer than saving?
+#
+# The obvious loop is three lines.
+
+
+# %%
+def load(model, state):
+    for name, parameter in model.named_parameters():
+        parameter.data = state[name]
+
+
+net(torch.ones(3)), net(torch.ones(3))
+target = Net()
+load(target, saved)
+saved["first.calls"], target.first.calls
+
+# %% [markdown]
+# It is wrong in five ways, of which one shows: buffers are left out, the counter is not the saved one. Keys that
+# no parameter has are ignored, so a typo loads nothing and says nothing. A shape that does not fit is accepted, and fails in some later
+# forward. The model now *shares* its memory with the dictionary. And a float64 checkpoint on the GPU would make this a float64
+# model on the GPU, whatever the user had asked for before.
+#
+# PyTorch's answer to the last two is to copy the *elements* into the tensors that are there. These keep their identity (an optimizer
+# may hold them), their dtype and their device. To the first three the answer is to compare two sets of names in both directions and to
+# report everything at once.
+
+
+# %%
+#| into: nn/modules/module.py
+#| upstream: torch/nn/modules/module.py#Module.load_state_dict
+class Module(Module):
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Copy the tensors of `state_dict` into this module and all below, by dotted name and in place.
+
+        With `assign` the tensors themselves are put in place of the module's, keeping their dtype and device (and the
+        module's `requires_grad`): make the optimizer afterwards. Returns `(missing_keys, unexpected_keys)`.
+
+        Raises TypeError if `state_dict` is no mapping; RuntimeError, after everything that fits has been copied, that
+        lists each shape that differs and, with `strict`, each missing and each unexpected key.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        metadata = getattr(state_dict, "_metadata", None)
+        copied: Any = OrderedDict(state_dict)
+        if metadata is not None:
+            copied._metadata = metadata
+        report = _IncompatibleKeys([], [])
+        errors: list[str] = []
+        _load_below(self, copied, "", metadata, assign, report, errors)
+        if strict:
+            errors = [*_key_errors(report), *errors]
+        if errors:
+            listed = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+        return report
+
+
+# %%
+#| into: nn/modules/module.py
+#| upstream: torch/nn/modules/module.py#_IncompatibleKeys
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` returns. Its two lists may be changed by hooks while loading goes on."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+def _key_errors(report: _IncompatibleKeys) -> Iterator[str]:
+    for title, keys in (("Missing", report.missing_keys), ("Unexpected", report.unexpected_keys)):
+        if keys:
+            quoted = ", ".join(f'"{key}"' for key in keys)
+            yield f"{title} key(s) in state_dict: {quoted}. "
+
+
+# %% [markdown]
+# `_load_below` is the recursion, in the manner of `state_dict`: each module is asked to load what is its own. The part of the dictionary
+# below each child is found by one pass over the keys.
+
+
+# %%
+#| into: nn/modules/module.py
+def _load_below(
+    module: Module,
+    state_dict: dict[str, Any],
+    prefix: str,
+    metadata: Any,
+    assign: bool,
+    report: _IncompatibleKeys,
+    errors: list[str],
+) -> None:
+    """`load_state_dict` of one module: itself, then each child with the part of `state_dict` that lies below it."""
+    #: A copy: what is noted here for one call must not stay in the caller's checkpoint.
+    local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], ()))
+    local_metadata.pop("assign_to_params_buffers", None)
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    missing, unexpected = report
+    module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
+    if module._modules:
+        below = _by_child(state_dict, prefix)
+        for name, child in module._modules.items():
+            if child is not None:
+                _load_below(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, report, errors)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, report) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values: "
+                "change incompatible_keys in place"
+            )
+
+
+def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
+    """The entries below each child, by the child's name: one pass over the keys, however many children there are."""
+    below: dict[str, dict[str, Any]] = {}
+    skip = len(prefix)
+    for key, value in state_dict.items():
+        if key.startswith(prefix):
+            name, dot, _ = key[skip:].partition(".")
+            if dot:
+                below.setdefault(name, {})[key] = value
+    return below
+
+
+# %% [markdown]
+# And the work, for one module. It never raises for a fault in the checkpoint. It appends to three lists that belong to the call at the
+# root, so that a hundred faults are one message.
 
 
 # %%
@@ -255,99 +584,192 @@ def _in_place_of(tensor: Tensor, given: Tensor) -> Tensor:
     return Parameter(given, requires_grad=tensor.requires_grad)
 
 
-# %%
-#| into: nn/modules/module.py
-#| upstream: torch/nn/modules/module.py#Module.load_state_dict
-class Module(Module):
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Copy the tensors of `state_dict` into this module and all below, by dotted name and in place.
+# %% tags=["raises-exception"]
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Scale(4)
+        self.third = Scale()
 
-        With `assign` the tensors themselves are put in place of the module's, keeping their dtype and device (and the
-        module's `requires_grad`): make the optimizer afterwards. Returns `(missing_keys, unexpected_keys)`.
 
-        Raises TypeError if `state_dict` is no mapping; RuntimeError, after everything that fits has been copied, that
-        lists each shape that differs and, with `strict`, each missing and each unexpected key.
-        """
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        metadata = getattr(state_dict, "_metadata", None)
-        copied: Any = OrderedDict(state_dict)
-        if metadata is not None:
-            copied._metadata = metadata
-        report = _IncompatibleKeys([], [])
-        errors: list[str] = []
-        _load_below(self, copied, "", metadata, assign, report, errors)
-        if strict:
-            errors = [*_key_errors(report), *errors]
-        if errors:
-            listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
-        return report
+Other().load_state_dict(net.state_dict())
+
+# %% [markdown]
+# Read the message from the bottom. *Size mismatch*: a name that both know, with different shapes. *Unexpected*: the checkpoint knows a
+# name, the model does not. *Missing*: the reverse. `strict=False` silences the two about names, and returns them:
 
 
 # %%
-#| into: nn/modules/module.py
-def _load_below(
-    module: Module,
-    state_dict: dict[str, Any],
-    prefix: str,
-    metadata: Any,
-    assign: bool,
-    report: _IncompatibleKeys,
-    errors: list[str],
-) -> None:
-    """`load_state_dict` of one module: itself, then each child with the part of `state_dict` that lies below it."""
-    local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
-    if assign:
-        local_metadata["assign_to_params_buffers"] = assign
-    missing, unexpected = report
-    module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
-    if module._modules:
-        below = _by_child(state_dict, prefix)
-        for name, child in module._modules.items():
-            if child is not None:
-                _load_below(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, report, errors)
-    for hook in module._load_state_dict_post_hooks.values():
-        if hook(module, report) is not None:
-            raise AssertionError(
-                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values: "
-                "change incompatible_keys in place"
-            )
+class Wider(Net):
+    def __init__(self):
+        super().__init__()
+        self.extra = Scale()
 
 
-def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
-    """The entries below each child, by the child's name: one pass over the keys, however many children there are."""
-    below: dict[str, dict[str, Any]] = {}
-    skip = len(prefix)
-    for key, value in state_dict.items():
-        if key.startswith(prefix):
-            name, dot, _ = key[skip:].partition(".")
-            if dot:
-                below.setdefault(name, {})[key] = value
-    return below
+Wider().load_state_dict(net.state_dict(), strict=False)
+
+# %% [markdown]
+# Follow the failing load through the recursion; the three lists are the same objects all the way down.
+
+# %%
+#| trace: torch.nn layers=calls values=summary title="load_state_dict with a missing key"
+wider = Wider()
+try:
+    wider.load_state_dict(net.state_dict())
+except RuntimeError as error:
+    message = str(error)
+
+# %% [markdown]
+# What a reader of the message may doubt:
 
 
 # %%
-#| into: nn/modules/module.py
-#| upstream: torch/nn/modules/module.py#_IncompatibleKeys
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What `load_state_dict` returns. Its two lists may be changed by hooks while loading goes on."""
+#| claim: load_state_dict raises after loading everything that fits: a model that refused a checkpoint is half loaded
+def _(torch):
+    def model(width):
+        module = torch.nn.Module()
+        module.a, module.b = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(width))
+        return module
 
-    __slots__ = ()
+    source, target = model(2), model(3)
+    with torch.no_grad():
+        source.a.fill_(9)
+    try:
+        target.load_state_dict(source.state_dict())
+    except RuntimeError as error:
+        assert "size mismatch for b" in str(error)
+    else:
+        raise AssertionError("loaded")
+    assert target.a.tolist() == [9, 9]
 
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return super().__repr__()
 
-    __str__ = __repr__
+# %%
+#| claim: loading copies elements: the Parameter object, its dtype and its requires_grad stay, the checkpoint is not shared
+def _(torch):
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    held, state = module.weight, {"weight": torch.ones(2, dtype=torch.float64)}
+    module.load_state_dict(state)
+    assert module.weight is held and held.dtype == torch.float32 and not held.requires_grad
+    state["weight"].fill_(5)
+    assert held.tolist() == [1, 1]
 
 
-def _key_errors(report: _IncompatibleKeys) -> Iterator[str]:
-    for title, keys in (("Missing", report.missing_keys), ("Unexpected", report.unexpected_keys)):
-        if keys:
-            quoted = ", ".join(f'"{key}"' for key in keys)
-            yield f"{title} key(s) in state_dict: {quoted}. "
+# %%
+#| claim: the message lists missing keys, then unexpected ones, then mismatches, each key in double quotes
+def _(torch):
+    module = torch.nn.Module()
+    module.a, module.b = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))
+    try:
+        module.load_state_dict({"a": torch.zeros(3), "c": torch.zeros(1)})
+    except RuntimeError as error:
+        title, missing, unexpected, mismatch = str(error).split("\n\t")
+    assert title == "Error(s) in loading state_dict for Module:"
+    assert missing.strip() == 'Missing key(s) in state_dict: "b".'
+    assert unexpected.strip() == 'Unexpected key(s) in state_dict: "c".'
+    assert mismatch.startswith("size mismatch for a")
+
+
+# %% [markdown]
+# Why is the shape compared at all, if `copy_` is going to check it? Because `copy_` broadcasts. In 0.4 the comparison was missing in one place,
+# and a layer with one output channel loaded into one with 32, as 32 copies (pytorch/pytorch#8282).
+#
+# ### `assign=True`: the checkpoint's tensors themselves
+#
+# Copying needs both models in memory, and a model on `meta` has no memory to copy into. With `assign=True` each tensor of the checkpoint
+# *takes the place* of the module's. dtype and device are then the checkpoint's; only `requires_grad` is kept. What the in-place copy
+# preserved is lost: an optimizer made before holds tensors that no longer belong to the model, and a tied weight is assigned twice.
+
+
+# %%
+#| claim: assign=True replaces the Parameter objects, takes over the checkpoint's dtype, keeps requires_grad, and unties tied weights
+def _(torch):
+    nn = torch.nn
+    model = nn.Module()
+    model.a, model.b = nn.Module(), nn.Module()
+    model.a.weight = model.b.weight = nn.Parameter(torch.zeros(2), requires_grad=False)
+    held = model.a.weight
+    model.load_state_dict({name: torch.ones(2, dtype=torch.float64) for name in ("a.weight", "b.weight")}, assign=True)
+    assert model.a.weight is not held and model.a.weight.dtype == torch.float64
+    assert isinstance(model.a.weight, nn.Parameter) and not model.a.weight.requires_grad
+    assert model.a.weight is not model.b.weight
+
+
+# %% [markdown]
+# ## How does an old checkpoint load into new code?
+#
+# > [!NOTE]
+# > **Often told otherwise.** "When loading from a checkpoint, compatibility is handled automatically." Nothing is. There is a *place* for it:
+# > a class that changes the layout of its state raises its `_version`, and overrides `_load_from_state_dict` to bring entries of older
+# > versions into the new form before the copying starts.
+#
+# Say that `Scale` used to call its weight `gamma`, and that version 2 also counts its calls.
+
+
+# %%
+class Scale2(nn.Module):
+    _version = 2
+
+    def __init__(self, width=3):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        return x * self.weight
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        version = local_metadata.get("version")
+        if version is None or version < 2:
+            if f"{prefix}gamma" in state_dict:
+                state_dict[f"{prefix}weight"] = state_dict.pop(f"{prefix}gamma")
+            state_dict.setdefault(f"{prefix}calls", self.calls)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+class Holder(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+
+old = OrderedDict({"inner.gamma": torch.full((3,), 7.0)})
+old._metadata = OrderedDict({"": {"version": 1}, "inner": {"version": 1}})
+new = Holder(Scale2())
+new.load_state_dict(old), new.inner.weight
+
+# %% [markdown]
+# Three details of the machinery make this possible. `state_dict` is a private copy, so it may be edited. The edit happens before the
+# names are compared, so the renamed key is neither missing nor unexpected. And the version is looked up *by path*, so that two modules
+# of one model may have been written by different versions.
+#
+# "Version missing" has to mean "old", as above, since a plain dictionary has none. The price is that a new checkpoint that went through
+# `dict(…)` is treated as an old one. BatchNorm, whose version 2 added `num_batches_tracked`, shows both sides:
+
+
+# %%
+#| needs: 03_norm
+#| claim: BatchNorm supplies num_batches_tracked for a checkpoint of version 1 or without metadata, and misses it in one of version 2
+#| source: pytorch/pytorch#110361
+def _(torch):
+    norm = torch.nn.BatchNorm1d(2)
+    state = norm.state_dict()
+    del state["num_batches_tracked"]
+    norm.load_state_dict(dict(state))
+    state._metadata[""]["version"] = 1
+    norm.load_state_dict(state)
+    state._metadata[""]["version"] = 2
+    try:
+        norm.load_state_dict(state)
+    except RuntimeError as error:
+        assert 'Missing key(s) in state_dict: "num_batches_tracked"' in str(error)
+    else:
+        raise AssertionError("loaded")
+
+
+# %% [markdown]
+# For code that does not own the class there are hooks: before a module loads, with the same arguments that `_load_from_state_dict` gets,
+# and after it and everything below it has loaded, with the two lists of names.
 
 
 # %%
@@ -379,6 +801,70 @@ class Module(Module):
 
 
 # %%
+#| claim: a load post-hook that empties missing_keys makes a strict load succeed; returning a value is an AssertionError
+def _(torch):
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.zeros(1))
+    forgiving = module.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    module.load_state_dict({})
+    forgiving.remove()
+    module.register_load_state_dict_post_hook(lambda module, keys: keys)
+    try:
+        module.load_state_dict({"weight": torch.zeros(1)})
+    except AssertionError as error:
+        assert "not expected to return" in str(error)
+    else:
+        raise RuntimeError("accepted")
+
+
+# %% [markdown]
+# ## State that is no tensor
+#
+# A tokenizer's vocabulary, a schedule's position: `get_extra_state` may return anything that can be pickled, and it travels under the key
+# `_extra_state`. The base class defines both methods and only ever compares *identity*: a subclass has extra state if its method is not
+# `Module`'s.
+
+
+# %%
+class Vocabulary(nn.Module):
+    def __init__(self, words=()):
+        super().__init__()
+        self.words = list(words)
+
+    def get_extra_state(self):
+        return self.words
+
+    def set_extra_state(self, state):
+        self.words = state
+
+
+reader = Holder(Vocabulary())
+reader.load_state_dict(Holder(Vocabulary(["to", "be"])).state_dict()), reader.inner.words
+
+
+# %%
+#| claim: get_extra_state alone makes a checkpoint that the same class refuses: the key is unexpected without set_extra_state
+def _(torch):
+    class HalfDone(torch.nn.Module):
+        def get_extra_state(self):
+            return 1
+
+    try:
+        HalfDone().load_state_dict(HalfDone().state_dict())
+    except RuntimeError as error:
+        assert 'Unexpected key(s) in state_dict: "_extra_state"' in str(error)
+    else:
+        raise AssertionError("loaded")
+
+
+# %% [markdown]
+# ## Copies in memory
+#
+# `copy.deepcopy` and `pickle` go through the same pair of methods. Upstream had to learn to read its own old pickles, which lack the
+# tables that were added since; with the list of tables at hand that is one loop.
+
+
+# %%
 #| into: nn/modules/module.py
 #| upstream: torch/nn/modules/module.py#Module.__getstate__
 #| upstream: torch/nn/modules/module.py#Module.__setstate__
@@ -397,6 +883,44 @@ class Module(Module):
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
 
+# %% [markdown]
+# What a deep copy takes along: parameters (as leaves, shared among themselves as before), buffers, plain attributes, and hooks. What it
+# leaves behind: gradients. Hooks that were registered with their module get the *copy* as module.
+
+# %%
+original = Scale()
+original.weight.sum().backward()
+seen = []
+original.register_forward_hook(lambda module, args, output: seen.append(module is original))
+twin = copy.deepcopy(original)
+twin(torch.ones(3))
+twin.weight.grad, seen
+
+
+# %%
+#| claim: deepcopy of a module drops gradients, keeps tied parameters tied among themselves, and copies hooks, which get the copy
+def _(torch):
+    import copy
+
+    nn = torch.nn
+    model = nn.Module()
+    model.a, model.b = nn.Module(), nn.Module()
+    model.a.weight = model.b.weight = nn.Parameter(torch.ones(1))
+    model.a.weight.sum().backward()
+    model.a.forward = lambda: 0
+    seen = []
+    model.a.register_forward_hook(lambda module, args, output: seen.append(module))
+    twin = copy.deepcopy(model)
+    assert twin.a.weight is twin.b.weight is not model.a.weight and twin.a.weight.grad is None
+    twin.a()
+    assert seen == [twin.a]
+
+
+# %% [markdown]
+# A third kind of copy is made on every forward of `DataParallel`: a *replica* per device, shallow, whose parameters are computed from the
+# original's and are therefore no leaves and not in any table. It belongs to chapter 6; the method is here because `Module` defines it.
+
+
 # %%
 #| into: nn/modules/module.py
 #| upstream: torch/nn/modules/module.py#Module._replicate_for_data_parallel
@@ -409,3 +933,223 @@ class Module(Module):
             _parameters={}, _buffers=self._buffers.copy(), _modules=self._modules.copy(), _is_replica=True
         )
         return replica
+
+
+# %% [markdown]
+# ## What upstream does more
+#
+# * With `torch.__future__.set_swap_module_params_on_conversion(True)`, loading builds the new tensor with `Tensor.module_load` and swaps it with
+#   the old object: identity is kept *and* dtype and device may change.
+# * One thing ours does and 2.13 does not: with `assign=True` the flag is put into a *copy* of the metadata (first bug below).
+# * `Module` has no method `save`. In Python one writes `torch.save(model.state_dict(), file)`. In C++ there is a method,
+#   `torch::nn::Module::save(OutputArchive&)`, and its file is a TorchScript archive, not what `torch.save` writes.
+
+
+# %%
+#| claim: nn.Module has neither save nor load
+def _(torch):
+    assert not hasattr(torch.nn.Module, "save") and not hasattr(torch.nn.Module, "load")
+
+
+# %% [markdown]
+# ## Bugs you can now explain
+#
+# **“load_state_dict(assign=True) mutates the caller's state_dict._metadata”** (pytorch/pytorch#188166, open in 2.13). Load a checkpoint into one model with
+# `assign=True` and into a second one without: the second one *also* takes over the tensors, and the two models share their weights from then
+# on. The flag travels to `_load_from_state_dict` inside `local_metadata`, which is the dictionary that hangs on the caller's checkpoint, and stays there,
+# even in a file. `_load_below` makes a copy and removes what it finds.
+
+
+# %%
+#| claim: after a load with assign=True, a default load of the same checkpoint copies into the existing Parameter
+#| differs: PyTorch 2.13 leaves the flag in the checkpoint's metadata, and the second load assigns too
+#| source: pytorch/pytorch#188166
+def _(torch):
+    def model():
+        module = torch.nn.Module()
+        module.weight = torch.nn.Parameter(torch.zeros(1))
+        return module
+
+    state = model().state_dict()
+    model().load_state_dict(state, assign=True)
+    second = model()
+    held = second.weight
+    second.load_state_dict(state)
+    assert second.weight is held
+
+
+# %% [markdown]
+# **“Add ability to return a copy to Module's state_dict member function.”** (pytorch/pytorch#34765.) `best = model.state_dict()` in the epoch with the best loss,
+# and at the end `best` holds the last epoch. The aliases above. `copy.deepcopy(model.state_dict())` keeps the values and, as the table above
+# shows, the metadata; `{k: v.clone() …}` loses it. (PyTorch's own transfer-learning tutorial had this bug: pytorch/tutorials#188.)
+
+
+# %%
+#| claim: a kept state_dict follows the training, a deep copy of it does not
+#| source: pytorch/pytorch#34765
+def _(torch):
+    import copy
+
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.zeros(1))
+    best, safe = model.state_dict(), copy.deepcopy(model.state_dict())
+    with torch.no_grad():
+        model.weight.add_(1)
+    assert best["weight"] == 1 and safe["weight"] == 0
+
+
+# %% [markdown]
+# **“loading state dict with mismatching shapes error”** (pytorch/pytorch#154597; asked for as a feature in #40859). `strict=False` and still "size mismatch".
+# `strict` is about *names*; the errors about shapes are in another list, which is raised in either case. Skipping them would mean that the copy in
+# place has nowhere to go. The exercise below does what people want.
+#
+# **“`load_state_dict()` fails to handle unexpected keys whose prefix matches a valid key”** (pytorch/pytorch#123510). A checkpoint with `fc1.weight` and
+# `fc1.weight.bad_key` loaded without complaint: a key was judged by its first step only. `_unknown_keys` looks at whether there is a second one.
+
+
+# %%
+#| claim: a key below the name of a parameter is unexpected
+#| source: pytorch/pytorch#123510
+def _(torch):
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.zeros(1))
+    report = module.load_state_dict({"weight": torch.ones(1), "weight.bad": torch.ones(1)}, strict=False)
+    assert report.unexpected_keys == ["weight.bad"]
+
+
+# %% [markdown]
+# **“_register_state_dict_hook docstring is not accurate?”** (pytorch/pytorch#117437). The private post-hook may return a new dictionary. On the module where
+# `state_dict()` was called that works; on a child it has no effect, since the parent goes on with its own `destination`. It could not be
+# repaired without changing results for those who rely on it, so there is a second, public hook that must return `None`.
+
+
+# %%
+#| claim: what a private state_dict hook returns replaces the result at the root and is ignored below it
+#| source: pytorch/pytorch#117437
+def _(torch):
+    child, root = torch.nn.Module(), torch.nn.Module()
+    child.weight = torch.nn.Parameter(torch.zeros(1))
+    root.child = child
+    child._register_state_dict_hook(lambda module, state, prefix, metadata: {"replaced": 1})
+    assert list(child.state_dict()) == ["replaced"]
+    assert list(root.state_dict()) == ["child.weight"]
+    root.register_state_dict_post_hook(lambda module, state, prefix, metadata: state)
+    try:
+        root.state_dict()
+    except RuntimeError as error:
+        assert "must return None" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %% [markdown]
+# **“Problem about using "deepcopy(model)"”** (pytorch/pytorch#54580). A model keeps an activation (`self.last = x`) and cannot be copied any more. A deep copy of a tensor
+# with history would have to copy the history, to which other tensors belong; so it is refused. Keep `x.detach()`.
+
+
+# %%
+#| claim: a module that holds a tensor with history cannot be deep-copied
+#| source: pytorch/pytorch#54580
+def _(torch):
+    import copy
+
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.ones(1))
+    module.last = module.weight * 2
+    try:
+        copy.deepcopy(module)
+    except RuntimeError as error:
+        assert "deepcopy" in str(error) or "deep copy" in str(error)
+    else:
+        raise AssertionError("copied")
+    module.last = module.last.detach()
+    copy.deepcopy(module)
+
+
+# %% [markdown]
+# ## Exercises
+#
+# **What fits.** Write `load_fitting(model, state)`: load every entry of `state` whose name exists in the model with the same shape, leave the rest of the
+# model alone, and return the names that were skipped, in the order of `state`. Versions must still reach the modules.
+
+
+# %%
+#| exercise: load_fitting
+def load_fitting(model: nn.Module, state: dict) -> list[str]:
+    raise NotImplementedError
+
+
+# %%
+#| solution: load_fitting
+def load_fitting(model: nn.Module, state: dict) -> list[str]:
+    own = model.state_dict()
+    skipped = [name for name, tensor in state.items() if name not in own or own[name].shape != tensor.shape]
+    fitting = copy.copy(state)  # and not {…}: the copy keeps _metadata
+    for name in skipped:
+        del fitting[name]
+    model.load_state_dict(fitting, strict=False)
+    return skipped
+
+
+# %%
+#| check: load_fitting
+source, target = Net(), Net()
+with torch.no_grad():
+    source.bias.fill_(3)
+state = source.state_dict()
+state["first.weight"], state["head.weight"] = torch.zeros(9), torch.zeros(1)
+assert load_fitting(target, state) == ["first.weight", "head.weight"]
+assert target.bias.tolist() == [3.0] * 3 and target.first.weight.tolist() == [1.0] * 3
+assert "head.weight" in state
+versions = []
+
+
+class Asks(nn.Module):
+    _version = 4
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        versions.append(local_metadata.get("version"))
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+load_fitting(Holder(Asks()), Holder(Asks()).state_dict())
+assert versions == [4]
+
+# %% [markdown]
+# **A split layer.** Version 1 of `Pair` had one weight of width 6; version 2 has `left` and `right` of width 3 each. Write the loading of old checkpoints.
+
+
+# %%
+#| exercise: Pair
+class Pair(nn.Module):
+    _version = 2
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+
+
+# %%
+#| solution: Pair
+class Pair(nn.Module):
+    _version = 2
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        if local_metadata.get("version", 1) < 2 and prefix + "weight" in state_dict:
+            whole = state_dict.pop(prefix + "weight")
+            state_dict[prefix + "left"], state_dict[prefix + "right"] = whole[:3], whole[3:]
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+# %%
+#| check: Pair
+pair = Holder(Pair())
+assert repr(pair.load_state_dict({"inner.weight": torch.arange(6.0)})) == "<All keys matched successfully>"
+assert pair.inner.left.tolist() == [0.0, 1.0, 2.0] and pair.inner.right.tolist() == [3.0, 4.0, 5.0]
+again = Holder(Pair())
+again.load_state_dict(pair.state_dict())
+assert again.inner.right.tolist() == [3.0, 4.0, 5.0]

@@ -638,6 +638,31 @@ class Module:
             )
         return _file_hook(hook, self._state_dict_hooks)
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Copy the tensors of `state_dict` into this module and all below, by dotted name and in place.
+
+        With `assign` the tensors themselves are put in place of the module's, keeping their dtype and device (and the
+        module's `requires_grad`): make the optimizer afterwards. Returns `(missing_keys, unexpected_keys)`.
+
+        Raises TypeError if `state_dict` is no mapping; RuntimeError, after everything that fits has been copied, that
+        lists each shape that differs and, with `strict`, each missing and each unexpected key.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        metadata = getattr(state_dict, "_metadata", None)
+        copied: Any = OrderedDict(state_dict)
+        if metadata is not None:
+            copied._metadata = metadata
+        report = _IncompatibleKeys([], [])
+        errors: list[str] = []
+        _load_below(self, copied, "", metadata, assign, report, errors)
+        if strict:
+            errors = [*_key_errors(report), *errors]
+        if errors:
+            listed = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+        return report
+
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -676,31 +701,6 @@ class Module:
             unexpected_keys.append(extra)
         if strict:
             unexpected_keys.extend(_unknown_keys(state_dict, prefix, own, self._modules))
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Copy the tensors of `state_dict` into this module and all below, by dotted name and in place.
-
-        With `assign` the tensors themselves are put in place of the module's, keeping their dtype and device (and the
-        module's `requires_grad`): make the optimizer afterwards. Returns `(missing_keys, unexpected_keys)`.
-
-        Raises TypeError if `state_dict` is no mapping; RuntimeError, after everything that fits has been copied, that
-        lists each shape that differs and, with `strict`, each missing and each unexpected key.
-        """
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        metadata = getattr(state_dict, "_metadata", None)
-        copied: Any = OrderedDict(state_dict)
-        if metadata is not None:
-            copied._metadata = metadata
-        report = _IncompatibleKeys([], [])
-        errors: list[str] = []
-        _load_below(self, copied, "", metadata, assign, report, errors)
-        if strict:
-            errors = [*_key_errors(report), *errors]
-        if errors:
-            listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
-        return report
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`.
@@ -1166,6 +1166,68 @@ def _from_positional(args: tuple[Any, ...], destination: Any, prefix: str, keep_
     return destination, prefix, keep_vars
 
 
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` returns. Its two lists may be changed by hooks while loading goes on."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+def _key_errors(report: _IncompatibleKeys) -> Iterator[str]:
+    for title, keys in (("Missing", report.missing_keys), ("Unexpected", report.unexpected_keys)):
+        if keys:
+            quoted = ", ".join(f'"{key}"' for key in keys)
+            yield f"{title} key(s) in state_dict: {quoted}. "
+
+
+def _load_below(
+    module: Module,
+    state_dict: dict[str, Any],
+    prefix: str,
+    metadata: Any,
+    assign: bool,
+    report: _IncompatibleKeys,
+    errors: list[str],
+) -> None:
+    """`load_state_dict` of one module: itself, then each child with the part of `state_dict` that lies below it."""
+    #: A copy: what is noted here for one call must not stay in the caller's checkpoint.
+    local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], ()))
+    local_metadata.pop("assign_to_params_buffers", None)
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    missing, unexpected = report
+    module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
+    if module._modules:
+        below = _by_child(state_dict, prefix)
+        for name, child in module._modules.items():
+            if child is not None:
+                _load_below(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, report, errors)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, report) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values: "
+                "change incompatible_keys in place"
+            )
+
+
+def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
+    """The entries below each child, by the child's name: one pass over the keys, however many children there are."""
+    below: dict[str, dict[str, Any]] = {}
+    skip = len(prefix)
+    for key, value in state_dict.items():
+        if key.startswith(prefix):
+            name, dot, _ = key[skip:].partition(".")
+            if dot:
+                below.setdefault(name, {})[key] = value
+    return below
+
+
 def _saved_members(module: Module) -> dict[str, Tensor]:
     """The module's own tensors that a checkpoint holds, by name."""
     transient = module._non_persistent_buffers_set
@@ -1230,63 +1292,3 @@ def _in_place_of(tensor: Tensor, given: Tensor) -> Tensor:
     if isinstance(given, Parameter):
         return given.requires_grad_(tensor.requires_grad)
     return Parameter(given, requires_grad=tensor.requires_grad)
-
-
-def _load_below(
-    module: Module,
-    state_dict: dict[str, Any],
-    prefix: str,
-    metadata: Any,
-    assign: bool,
-    report: _IncompatibleKeys,
-    errors: list[str],
-) -> None:
-    """`load_state_dict` of one module: itself, then each child with the part of `state_dict` that lies below it."""
-    local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
-    if assign:
-        local_metadata["assign_to_params_buffers"] = assign
-    missing, unexpected = report
-    module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
-    if module._modules:
-        below = _by_child(state_dict, prefix)
-        for name, child in module._modules.items():
-            if child is not None:
-                _load_below(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, report, errors)
-    for hook in module._load_state_dict_post_hooks.values():
-        if hook(module, report) is not None:
-            raise AssertionError(
-                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values: "
-                "change incompatible_keys in place"
-            )
-
-
-def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
-    """The entries below each child, by the child's name: one pass over the keys, however many children there are."""
-    below: dict[str, dict[str, Any]] = {}
-    skip = len(prefix)
-    for key, value in state_dict.items():
-        if key.startswith(prefix):
-            name, dot, _ = key[skip:].partition(".")
-            if dot:
-                below.setdefault(name, {})[key] = value
-    return below
-
-
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What `load_state_dict` returns. Its two lists may be changed by hooks while loading goes on."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return super().__repr__()
-
-    __str__ = __repr__
-
-
-def _key_errors(report: _IncompatibleKeys) -> Iterator[str]:
-    for title, keys in (("Missing", report.missing_keys), ("Unexpected", report.unexpected_keys)):
-        if keys:
-            quoted = ", ".join(f'"{key}"' for key in keys)
-            yield f"{title} key(s) in state_dict: {quoted}. "
