@@ -15,15 +15,56 @@
 # ---
 
 # %% [markdown]
-# # Containers
+# # Lists, dictionaries and sequences of modules
+#
+# Registration happens when an attribute of a module is assigned (part 1), so a Python list of layers is invisible. The containers of this part are
+# the way out, and they add no new mechanism: each is a module whose children, or parameters, stand in the ordinary tables under names that
+# look like indices or keys. That is why they are short, and it is the source of everything about them that surprises.
 
 # %%
+from collections import OrderedDict
+
 import readtorch as torch
 from readtorch import nn
 from readtorch.literate import live
 from readtorch.nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 
 live()
+
+
+# %%
+class Scale(nn.Module):
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), float(factor)))
+
+    def forward(self, x):
+        return x * self.weight
+
+    def extra_repr(self):
+        return f"{self.weight[0].item():g}"
+
+
+class Stack(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+
+{kind.__name__: len(list(Stack(kind([Scale(), Scale()])).parameters())) for kind in (list, tuple, nn.ModuleList)}
+
+# %% [markdown]
+# ## Which container, when?
+#
+# | | is registered as | called as a function | use it for |
+# |---|---|---|---|
+# | `Sequential` | children "0", "1", … or given names | one after the other | a chain |
+# | `ModuleList` | children "0", "1", … | error | layers that `forward` indexes or loops over |
+# | `ModuleDict` | children under their keys | error | layers chosen by name |
+# | `ParameterList` | parameters "0", "1", … | error | weights without a layer |
+# | `ParameterDict` | parameters under their keys | error | the same by name |
+#
+# ## `Sequential`
 
 # %%
 #| into: nn/modules/container.py
@@ -74,6 +115,15 @@ class Sequential(Module):
 
     def __dir__(self) -> list[str]:
         return _without_numbers(super().__dir__())
+
+
+# %%
+chain = nn.Sequential(Scale(2), Scale(3))
+chain, chain(torch.ones(2)), list(chain.state_dict())
+
+# %% [markdown]
+# The names are strings because the table's names are. `chain[0]` is therefore a *position*, looked up in the order of the table, and
+# `getattr(chain, "0")` is the name; with given names the two part ways.
 
 
 # %%
@@ -134,6 +184,37 @@ class Sequential(Sequential):
 
 
 # %%
+named = nn.Sequential(OrderedDict(embed=Scale(2), mix=Scale(3), out=Scale(4)))
+named[1], named.mix is named[1], named[1:]
+
+# %% [markdown]
+# Slices keep names. Deletion does not: `del` numbers what is left from "0", and names that an `OrderedDict` had given are gone. So are the
+# keys that a checkpoint was saved under.
+
+
+# %%
+#| claim: a slice of a Sequential keeps its names, deleting an entry renumbers all of them; a slice of a ModuleList is numbered from 0
+def _(torch):
+    from collections import OrderedDict
+
+    nn = torch.nn
+
+    def chain():
+        return nn.Sequential(OrderedDict(a=nn.Module(), b=nn.Module(), c=nn.Module()))
+
+    assert list(chain()[1:]._modules) == ["b", "c"]
+    shorter = chain()
+    del shorter[0]
+    assert list(shorter._modules) == ["0", "1"]
+    assert list(nn.ModuleList([nn.Module() for _ in range(3)])[1:]._modules) == ["0", "1"]
+
+
+# %% [markdown]
+# Growing is by name, too. `append` uses the number of entries as the next name; `insert` moves each later entry up by one name, which
+# takes for granted that the names are numbers.
+
+
+# %%
 #| into: nn/modules/container.py
 #| upstream: torch/nn/modules/container.py#Sequential.append
 #| upstream: torch/nn/modules/container.py#Sequential.insert
@@ -161,6 +242,33 @@ class Sequential(Sequential):
         for module in sequential:
             self.append(module)
         return self
+
+
+# %%
+#| claim: Sequential.insert works on numbered entries and is a KeyError on named ones; append gives named ones a number
+def _(torch):
+    from collections import OrderedDict
+
+    nn = torch.nn
+    numbered = nn.Sequential(nn.Module(), nn.Module())
+    first = nn.Module()
+    numbered.insert(0, first)
+    assert numbered[0] is first and list(numbered._modules) == ["0", "1", "2"]
+    named = nn.Sequential(OrderedDict(a=nn.Module()))
+    named.append(nn.Module())
+    assert list(named._modules) == ["a", "1"]
+    try:
+        nn.Sequential(OrderedDict(a=nn.Module(), b=nn.Module())).insert(0, nn.Module())
+    except KeyError:
+        pass
+    else:
+        raise AssertionError("inserted")
+
+
+# %% [markdown]
+# `+` joins and `*` repeats. Both share modules; nothing is copied. `nn.Sequential(block) * 12` is a network of twelve steps with the weights
+# of *one* block, as is `ModuleList([block] * 12)`. Sometimes that is the idea (ALBERT ties its layers so). More often a list
+# comprehension was meant.
 
 
 # %%
@@ -202,6 +310,35 @@ def _require_count(sequential: Sequential, count: Any) -> int:
     if count <= 0:
         raise ValueError(f"Non-positive multiplication factor {count} for {type(sequential)}")
     return count
+
+
+# %%
+tied = nn.Sequential(Scale(2)) * 3
+tied(torch.ones(2)), len(list(tied.parameters())), len(tied.state_dict())
+
+
+# %%
+#| claim: Sequential * n and [module] * n share one module: n entries, one set of parameters, n sets of checkpoint keys
+def _(torch):
+    nn = torch.nn
+
+    class Unit(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return x * self.weight
+
+    for repeated in (nn.Sequential(Unit()) * 3, nn.ModuleList([Unit()] * 3)):
+        assert len(repeated) == 3 and len(list(repeated.parameters())) == 1
+        assert list(repeated.state_dict()) == ["0.weight", "1.weight", "2.weight"]
+
+
+# %% [markdown]
+# ## `ModuleList`
+#
+# The same without `forward`: it only holds. A call is an error, since "apply them all" is for `Sequential` to say.
 
 
 # %%
@@ -282,6 +419,14 @@ class ModuleList(ModuleList):
 
 
 # %%
+layers = nn.ModuleList(Scale(i) for i in (1, 1, 1, 5))
+layers
+
+# %% [markdown]
+# Its `repr` folds neighbours that *print* alike. That they print alike says nothing of their weights.
+
+
+# %%
 #| into: nn/modules/container.py
 #| upstream: torch/nn/modules/container.py#ModuleList.__repr__
 class ModuleList(ModuleList):
@@ -306,6 +451,33 @@ def _runs(texts: list[str]) -> Iterator[tuple[int, int, str]]:
         if position == len(texts) or texts[position] != texts[first]:
             yield first, position - 1, texts[first]
             first = position
+
+
+# %% [markdown]
+# One method of the list is not like a list's. `insert` does not count from the end, and what it does with a negative index is worse than
+# refusing it. `_make_room` starts moving entries up from the last one, walks down past the first, and fails when there is no "-1".
+# By then everything has been moved.
+
+
+# %%
+#| claim: ModuleList.insert with a negative index raises KeyError and leaves the list longer, with its first entry doubled
+def _(torch):
+    nn = torch.nn
+    a, b = nn.Module(), nn.Module()
+    layers = nn.ModuleList([a, b])
+    try:
+        layers.insert(-1, nn.Module())
+    except KeyError:
+        pass
+    else:
+        raise AssertionError("inserted")
+    assert [layer for layer in layers] == [a, a, b]
+
+
+# %% [markdown]
+# ## `ModuleDict`
+#
+# Keys are names of children, with all that part 1 said about names: no dots, not empty, and nothing that the class itself has.
 
 
 # %%
@@ -392,6 +564,40 @@ def _pairs(owner: str, given: Any) -> Iterator[tuple[Any, Any]]:
 
 
 # %%
+choices = nn.ModuleDict({"twice": Scale(2), "thrice": Scale(3)})
+choices["thrice"](torch.ones(2)), list(choices), "thrice" in choices
+
+# %% [markdown]
+# The last of these rules is met sooner than one thinks. `Module` has many short method names:
+
+# %% tags=["raises-exception"]
+nn.ModuleDict({"double": Scale(2)})
+
+
+# %%
+#| claim: a ModuleDict key may not be the name of a method or attribute of Module, nor contain a dot
+#| source: pytorch/pytorch#71203
+def _(torch):
+    nn = torch.nn
+    for key in ("keys", "type", "forward", "training", "a.b", ""):
+        try:
+            nn.ModuleDict({key: nn.Module()})
+        except KeyError:
+            pass
+        else:
+            raise AssertionError(key)
+    nn.ModuleDict({"0": nn.Module(), "weight": nn.Module()})
+
+
+# %% [markdown]
+# ## Parameters without a layer
+#
+# `ParameterList` and `ParameterDict` hold *any* values. A tensor that is put in becomes a Parameter; other values become plain attributes, which are
+# neither saved nor moved. Since a plain attribute leaves no trace in the tables, the list has to count for itself, and the dictionary to remember
+# its keys.
+
+
+# %%
 #| into: nn/modules/container.py
 #| upstream: torch/nn/modules/container.py#ParameterList
 class ParameterList(Module):
@@ -470,6 +676,11 @@ def _described(value: Any, type_name: str) -> str:
     size = "x".join(map(str, value.size()))
     place = f" ({value.device})" if value.device.type == "cuda" else ""
     return f"{kind} containing: [{type_name} of size {size}{place}]"
+
+
+# %%
+values = nn.ParameterList([torch.zeros(2), "not a tensor", nn.Parameter(torch.ones(3))])
+values, list(values.state_dict())
 
 
 # %%
@@ -584,7 +795,7 @@ class ParameterDict(ParameterDict):
 
         The order is theirs, except that a mapping which is neither OrderedDict nor ParameterDict is sorted by key.
         """
-        pairs = _pairs("ParametersDict", parameters)
+        pairs = _pairs("ParameterDict", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             pairs = iter(sorted(pairs))
         for key, value in pairs:
@@ -611,6 +822,40 @@ class ParameterDict(ParameterDict):
         raise RuntimeError("ParameterDict should not be called: it has no forward")
 
 
+# %% [markdown]
+# The two dictionaries disagree about order. `ParameterDict` *sorts* the keys of a plain `dict`, as everything here did when Python's dictionaries had no
+# order of their own; `ModuleDict` stopped, and takes it as it comes. The order is the order of `parameters()`, by whose position
+# optimizers store their state.
+
+
+# %%
+#| claim: ParameterDict sorts the keys of a plain dict and keeps the order of pairs; ModuleDict keeps both
+def _(torch):
+    nn = torch.nn
+    assert list(nn.ParameterDict({"b": torch.ones(1), "a": torch.ones(1)})) == ["a", "b"]
+    assert list(nn.ParameterDict([("b", torch.ones(1)), ("a", torch.ones(1))])) == ["b", "a"]
+    assert list(nn.ModuleDict({"b": nn.Module(), "a": nn.Module()})) == ["b", "a"]
+
+
+# %%
+#| claim: a ParameterList turns tensors into Parameters, keeps other values as attributes, and refuses a bare tensor to extend by
+def _(torch):
+    nn = torch.nn
+    values = nn.ParameterList([torch.zeros(1), 3])
+    assert isinstance(values[0], nn.Parameter) and values[1] == 3 and len(values) == 2
+    assert list(values.state_dict()) == ["0"]
+    try:
+        values.extend(torch.zeros(2))
+    except TypeError as error:
+        assert "iterable" in str(error)
+    else:
+        raise AssertionError("extended by rows")
+
+
+# %% [markdown]
+# `Container`, the first of them all, is still there to say that it is not needed.
+
+
 # %%
 #| into: nn/modules/container.py
 #| upstream: torch/nn/modules/container.py#Container
@@ -627,6 +872,9 @@ class Container(Module):
         for name, module in kwargs.items():
             self.add_module(name, module)
 
+
+# %% [markdown]
+# What a program sees of all this is two short files of names.
 
 # %%
 #| into: nn/modules/__init__.py
@@ -657,3 +905,123 @@ from readtorch.nn import parameter as parameter
 from readtorch.nn.modules import *  # noqa: F403
 from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
+
+# %% [markdown]
+# ## What upstream does more
+#
+# Methods such as `__len__` and `__iter__` carry a decorator that tells TorchScript to use the Python version, and the signatures are overloaded
+# for type checkers. `ParameterList` and `ParameterDict` once warned that their replicas are empty under `DataParallel`
+# (pytorch/pytorch#36035); chapter 6 shows why.
+#
+# ## Bugs you can now explain
+#
+# **“Module: parameters are not included if the module is initialized in a list”** (pytorch/pytorch#715, of February 2017; #666, #1053 and #38639 ask the same, and
+# #59925 from 2021 asks for a warning). The answer has always been `ModuleList`. The silent failure has one tell: `print(model)` does not show the layers.
+#
+# **“Allow `nn.Sequential` to take a normal dict (along with OrderedDict)”** (pytorch/pytorch#72815, open again as #84751). `nn.Sequential({"a": layer})` complains that
+# `dict is not a Module subclass`: anything but a single `OrderedDict` is taken for a module. The request was declined on the ground that for a chain the order is
+# the meaning, and a `dict` does not promise that its author thought of it.
+
+
+# %%
+#| claim: Sequential takes an OrderedDict by name, and a plain dict for a module, which it is not
+#| source: pytorch/pytorch#72815
+def _(torch):
+    try:
+        torch.nn.Sequential({"a": torch.nn.Module()})
+    except TypeError as error:
+        assert "dict is not a Module subclass" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %% [markdown]
+# **“Why nn.Sequential can't handle multiple input?”** (pytorch/pytorch#19808, #3349.) `forward` takes one argument and passes on one result. A layer that returns a tuple
+# hands a tuple, as one argument, to the next. Spreading it would make it impossible to pass a tuple on purpose.
+
+
+# %%
+#| claim: Sequential passes a tuple result on as one argument, and takes one argument itself
+#| source: pytorch/pytorch#19808
+def _(torch):
+    nn = torch.nn
+
+    class Split(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    class Receive(nn.Module):
+        def forward(self, pair):
+            return type(pair)
+
+    assert nn.Sequential(Split(), Receive())(1) is tuple
+    try:
+        nn.Sequential(Split())(1, 2)
+    except TypeError as error:
+        assert "positional argument" in str(error)
+    else:
+        raise AssertionError("took two")
+
+
+# %% [markdown]
+# **“python Sequential allows duplicate names”** (pytorch/pytorch#19463). Two layers called "A", and the first is gone without a word. It was lost before `Sequential` was
+# called: `OrderedDict([("A", x), ("A", y)])` has one entry. In C++ the same is an error, because there the container sees the pairs.
+#
+# ## Exercises
+#
+# **Independent copies.** Write `repeat(module, times)`: a Sequential of `times` modules that start out equal to `module` and are trained separately.
+# The first may be `module` itself.
+
+
+# %%
+#| exercise: repeat
+def repeat(module: nn.Module, times: int) -> nn.Sequential:
+    raise NotImplementedError
+
+
+# %%
+#| solution: repeat
+import copy
+
+
+def repeat(module: nn.Module, times: int) -> nn.Sequential:
+    return nn.Sequential(module, *(copy.deepcopy(module) for _ in range(times - 1)))
+
+
+# %%
+#| check: repeat
+three = repeat(Scale(2), 3)
+assert len(three) == 3 and len(list(three.parameters())) == 3
+assert three(torch.ones(2)).tolist() == [8.0, 8.0]
+with torch.no_grad():
+    three[1].weight.fill_(5)
+assert three[0].weight.tolist() == [2.0, 2.0] and three[2].weight.tolist() == [2.0, 2.0]
+
+# %% [markdown]
+# **Cut without renaming.** Write `without(sequential, index)`: a new Sequential that shares all modules but the one at `index` and keeps *their names*, so that
+# the old checkpoint, less that module's keys, still loads. (Mind a module that occurs twice.)
+
+
+# %%
+#| exercise: without
+def without(sequential: nn.Sequential, index: int) -> nn.Sequential:
+    raise NotImplementedError
+
+
+# %%
+#| solution: without
+def without(sequential: nn.Sequential, index: int) -> nn.Sequential:
+    kept = list(sequential._modules.items())  # named_children() would leave out the second of a pair
+    del kept[index]
+    return nn.Sequential(OrderedDict(kept))
+
+
+# %%
+#| check: without
+twice = Scale(3)
+chain = nn.Sequential(Scale(2), twice, twice, Scale(7))
+cut = without(chain, 0)
+assert list(cut._modules) == ["1", "2", "3"] and cut[0] is cut[1] is twice
+assert without(chain, -1)(torch.ones(2)).tolist() == [18.0, 18.0]
+assert list(chain._modules) == ["0", "1", "2", "3"]
+assert not cut.load_state_dict(chain.state_dict(), strict=False).missing_keys

@@ -456,7 +456,7 @@ class ParameterDict(Module):
 
         The order is theirs, except that a mapping which is neither OrderedDict nor ParameterDict is sorted by key.
         """
-        pairs = _pairs("ParametersDict", parameters)
+        pairs = _pairs("ParameterDict", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             pairs = iter(sorted(pairs))
         for key, value in pairs:
