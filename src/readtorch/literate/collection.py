@@ -179,7 +179,8 @@ class PartFile(pytest.File):
         yield RunsItem, "runs", own
         for cell in self.part.code_cells:
             if cell.has("test"):
-                yield TestItem, f"test: {self.part.ids[cell.index]}", [cell]
+                function = next((name for name in cell.defines if name.startswith("test_")), None)
+                yield TestItem, f"test: {function or self.part.ids[cell.index]}", [cell]
             elif cell.has("exercise"):
                 name = cell.get("exercise")
                 yield ExerciseItem, f"exercise: {name}", [c for c in self.part.code_cells if _of_exercise(c, name)]

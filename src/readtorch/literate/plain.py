@@ -380,7 +380,8 @@ def _formatted(error: BaseException, step: TracebackType | None) -> list[str]:
 
 
 def _headline(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(type(error), error)).strip().split("\n")[-1]
+    lines = traceback.format_exception_only(type(error), error)
+    return (lines[-1] if isinstance(error, SyntaxError) else lines[0]).strip().split("\n")[0]
 
 
 def _indented(lines: list[str]) -> str:
