@@ -161,3 +161,39 @@ def test_only_a_few_entries_of_a_part_are_kept(small: SmallBook) -> None:
         run(small)
     assert len(list((small.root / "cache" / "02_module").glob("*.json"))) == cache.KEPT
     assert not list((small.root / "cache").rglob("*.partial"))
+
+
+def test_a_cached_trace_names_the_lines_and_cells_that_the_chapter_has_now(small: SmallBook) -> None:
+    def write_with(prose: str) -> None:
+        small.chapter(f"""
+# %% [markdown]
+# # {prose}
+
+# %%
+def double(x):
+    return 2 * x
+
+# %%
+#| trace: layers=calls,lines
+y = 1
+y = double(y)
+""")
+
+    def places() -> set[tuple[str, str, int]]:
+        result = run(small)
+        (output,) = result.cells[2].outputs
+        document = output["data"]["application/vnd.readtorch.trace+json"]
+        return {(document["strings"][row[3]], document["strings"][row[4]], row[5]) for row in document["cells"]}
+
+    write_with("Title")
+    first = places()
+    assert first == {
+        ("chapters/02_module.py", "title-1", small.line_of("return 2")),
+        ("chapters/02_module.py", "title-2", small.line_of("y = 1")),
+    }
+    write_with("Another\n#\n# and longer")
+    assert run(small).cached
+    assert places() == {
+        ("chapters/02_module.py", "another-1", small.line_of("return 2")),
+        ("chapters/02_module.py", "another-2", small.line_of("y = 1")),
+    }

@@ -41,6 +41,8 @@ from readtorch.literate.evidence import (
     problems_of,
     summary,
 )
+from readtorch.literate.tangle import tangle
+from readtorch.literate.trace_places import MIME, resolve
 
 LIMIT = 180.0
 """Seconds a cell may take before its part is ended."""
@@ -155,7 +157,22 @@ class Executor:
                     results |= self._from_store(missing, progress)  # another build may have been faster
                 missing = [part for part in parts if part.name not in results]
                 results |= self._run_now(missing, progress)
+        self._resolve_traces(parts, results)
         return {part.name: results[part.name] for part in parts}
+
+    def _resolve_traces(self, parts: list[Part], results: dict[str, PartResult]) -> None:
+        found = [
+            (part, output["data"][MIME])
+            for part in parts
+            for cell in results[part.name].cells.values()
+            for output in cell.outputs
+            if MIME in output.get("data", ())
+        ]
+        if found:
+            by_path = {part.path: part for part in self.book.parts}
+            files = tangle(self.book)
+            for part, document in found:
+                resolve(document, part, by_path, files)
 
     def examine(self, parts: list[Part], results: dict[str, PartResult]) -> None:
         """Add the evidence to the results."""

@@ -30,6 +30,7 @@ from readtorch.literate.asserts import explain_asserts
 from readtorch.literate.chapter import Cell, Part
 from readtorch.literate.outputs import Capture, Display, Normaliser, Output, Outputs
 from readtorch.literate.pretty import pretty
+from readtorch.literate.trace_places import unresolved
 
 SEED = 0
 """What every generator starts from: a part, a claim."""
@@ -303,13 +304,14 @@ class Runner:
         )
         with recorder as recording:
             yield
-        outputs.display(*self.display.bundle(recording))
+        data, metadata = self.display.bundle(recording)
+        data.pop("text/html", None)  # the weaver makes its own from the document; two copies of it would be kept
+        outputs.display(data, metadata)
 
     def _locate(self, file: str, line: int) -> tuple[str, int, str] | None:
-        """A line of a cell as (chapter path, chapter line, cell id)."""
-        for cell in self.part.code_cells:
-            if self.file_name(cell) == file:
-                return self.part.path, cell.first_line + line - 1, self.part.ids[cell.index]
+        for index, number in self.numbers.items():
+            if self.file_name(self.part.cells[index]) == file:
+                return unresolved(self.part.path, number, line)
         return None
 
     def _record(self, cell: Cell, error: BaseException, outputs: Outputs, run: CellRun) -> None:

@@ -20,9 +20,12 @@ _TELL_ONCE = (
 
 
 def live() -> None:
-    """From here on, running an edited tangled cell changes the loaded package. Does nothing outside IPython, or twice."""
+    """From here on, running an edited tangled cell changes the loaded package. Does nothing outside IPython, or twice.
+
+    Nor where the executor runs the book (literate/execute.py), which brings the names of tangled cells in by itself.
+    """
     shell = current_shell()
-    if shell is None:
+    if shell is None or "READTORCH_EXECUTOR" in os.environ:
         return
     from readtorch.literate.notebook import shell as hooks
     from readtorch.literate.notebook.session import Session, make_snapshot
