@@ -54,7 +54,9 @@ CHAPTER = """
 def small(tmp_path: Path) -> SmallBook:
     small = SmallBook(tmp_path)
     (tmp_path / "src").symlink_to(tmp_path / "package")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    torch: t\n    gpu: g\naddopts = -p no:cacheprovider\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    torch: t\n    gpu: g\naddopts = -p no:cacheprovider\n"
+    )
     small.module("__init__.py", "answer = 42\n")
     small.module("../torch/__init__.py", "answer = 42\n")
     small.module("../torch/version.py", "__version__ = '9.9'\n")
