@@ -215,3 +215,17 @@ def test_a_page_is_taken_from_before_while_nothing_it_rests_on_changed(tmp_path:
     file.write_text(file.read_text().replace("class Shelf:", "class Shelves:"))
     book = Book.load(tmp_path)
     assert Site(book, tangle(book), {}).weave(second)["00_tensor/1_box"] is not second["00_tensor/1_box"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wide", "note"),
+    [
+        ("a\n\nb", "", "a\n\nb"),
+        ("a\n\n```mermaid\nx\n```\n\nb", "a\n\n```mermaid\nx\n```", "b"),
+        ("a\n\n```python\nx\n```\n\nb", "", "a\n\n```python\nx\n```\n\nb"),
+        ("a\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\nb", "a\n\n| x | y |\n|---|---|\n| 1 | 2 |", "b"),
+        ("![alt](x.svg)\n\nb", "![alt](x.svg)", "b"),
+    ],
+)
+def test_wide_blocks_do_not_go_beside_code(text: str, wide: str, note: str) -> None:
+    assert prose.split_wide(text) == (wide, note)

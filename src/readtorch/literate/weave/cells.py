@@ -56,7 +56,7 @@ class CellWriter:
             name = escape(cell.get("exercise") or "")
             head = f'<div class="rt-head"><span class="rt-kind">Exercise</span><code>{name}</code></div>'
             return self._cell(cell, "rt-exercise", head + self._listing(cell)[0])
-        if _is_setup(cell):
+        if is_setup(cell):
             return self._folded(cell, "rt-setup", "Notebook setup")
         code, _ = self._listing(cell)
         return self._cell(cell, "rt-demo", code + self.outputs(cell) + self._footer(cell))
@@ -237,7 +237,7 @@ def _first_name(cell: Cell) -> str | None:
     return next((n.name for n in cell.tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)), None)
 
 
-def _is_setup(cell: Cell) -> bool:
+def is_setup(cell: Cell) -> bool:
     """Imports and the call of `live()` only."""
     return any(re.fullmatch(r"live\(\)", line.strip()) for line in cell.code.split("\n")) and all(
         isinstance(n, ast.Import | ast.ImportFrom | ast.Expr) for n in cell.tree.body

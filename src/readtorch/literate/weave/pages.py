@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from readtorch.literate.chapter import Cell, Part
 from readtorch.literate.weave import prose
 from readtorch.literate.weave.addresses import page_source, page_url, relative, slug
-from readtorch.literate.weave.cells import CellWriter
+from readtorch.literate.weave.cells import CellWriter, is_setup
 from readtorch.literate.weave.outputs import render_outputs
 from readtorch.literate.weave.whole import whole_name
 
@@ -92,16 +92,18 @@ class _PageMaker:
         self.slots.append(html)
 
     def _row(self, sections: list[str], cells: list[Cell]) -> None:
-        """Text and the cells that follow it: the last section of the text stands beside them."""
-        if not cells:
-            for section in sections:
-                self._prose(section)
-            return
-        for section in sections[:-1]:
+        """Text and the cells that follow it: the last section of the text, below its last wide block, stands beside them."""
+        beside = bool(cells) and not all(is_setup(cell) for cell in cells)
+        for section in sections[: -1 if beside else None]:
             self._prose(section)
-        heading, note = _heading(sections[-1] if sections else "")
+        if not cells:
+            return
+        heading, text = _heading(sections[-1] if sections and beside else "")
         if heading:
             self.out.append(f"\n{heading}\n")
+        wide, note = prose.split_wide(text)
+        if wide:
+            self._prose(wide)
         html = self._cells(cells)
         sided = " rt-sides" if 'class="rt-side"' in html else ""
         bare = "" if note else " rt-bare"

@@ -90,6 +90,26 @@ def split_sections(text: str) -> list[str]:
     return [joined for section in sections if (joined := "\n".join(section).strip("\n"))]
 
 
+def split_wide(text: str) -> tuple[str, str]:
+    """The text up to the last block that needs the page's width (a diagram, a table, a picture), and what follows it."""
+    lines = text.split("\n")
+    fence, last = "", -1
+    for number, line in enumerate(lines):
+        match = _FENCE.match(line)
+        if match and not fence:
+            fence = match["fence"] + line.strip().removeprefix(match["fence"])
+        elif match and line.strip() == match["fence"] and fence.startswith(match["fence"]):
+            last = number if fence.endswith("mermaid") else last
+            fence = ""
+        elif not fence and (_WIDE.match(line) or (number == last + 1 and last >= 0 and line.startswith(("|", "{")))):
+            last = number
+    return "\n".join(lines[: last + 1]).strip("\n"), "\n".join(lines[last + 1 :]).strip("\n")
+
+
+_WIDE = re.compile(r"\s*\|? *:?-{3,}:? *\||!\[|<(?:svg|figure|img)\b|</(?:svg|figure)>")
+"""A table's rule, a picture, a figure."""
+
+
 @lru_cache(maxsize=1)
 def _converter() -> python_markdown.Markdown:
     converter = python_markdown.Markdown(

@@ -86,10 +86,10 @@
   const diagrams = [...document.querySelectorAll(".rt-mermaid")].map((element) => ({ element, text: element.textContent }));
   let drawn = 0;
   async function draw() {
-    await load(asset("mermaid/mermaid.tiny.js"));
+    await Promise.all([load(asset("mermaid/mermaid.tiny.js")), document.fonts.ready]);
     const colour = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
     mermaid.initialize({
-      startOnLoad: false, securityLevel: "strict", theme: "base", fontFamily: "inherit",
+      startOnLoad: false, securityLevel: "strict", theme: "base", fontFamily: getComputedStyle(document.querySelector(".md-typeset")).fontFamily,
       themeVariables: {
         darkMode: document.body.dataset.mdColorScheme === "slate",
         background: colour("--rt-paper"), primaryColor: colour("--rt-head-bg"), primaryTextColor: colour("--rt-ink"),
