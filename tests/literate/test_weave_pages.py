@@ -97,7 +97,7 @@ def test_a_claim_shows_two_honest_ticks(tmp_path: Path, ours: str, upstream: str
     book = write_book(tmp_path)
     run = results(book, "02_module", {}, **{"a-run-3": evidence(ours, upstream)})
     html = html_of(woven(book, run)[1]["02_module"])
-    assert '<p class="rt-sentence">a shelf keeps what is put on it</p>' in html
+    assert '<p class="rt-sentence">a shelf is empty at first</p>' in html
     for word in words:
         assert word in html
 

@@ -131,7 +131,8 @@ print("<img src=x onerror=alert(1)>")
 shelf.put(torch.c10.Box(3))
 
 # %%
-#| claim: a shelf keeps what is put on it
+#| claim: a shelf is empty at first
+#| differs: upstream has no shelves
 #| fact: torch/nn/modules/module.py#Module.register_buffer
 #| source: pytorch/pytorch#45834
 def _(torch):

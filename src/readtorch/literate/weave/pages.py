@@ -171,7 +171,9 @@ class _PageMaker:
         name = f"{slug(self.part.name)}-{slug(self.part.ids[cell.index])}"
         address = f"traces/{name}.js"
         self.files[address] = trace_js(name, document).encode()
-        return f'<div class="rt-trace">{element_html(document, identifier=name, src=relative(address, self.url))}</div>'
+        book = relative("book/x", self.url).removesuffix("x")
+        element = element_html(document, identifier=name, src=relative(address, self.url), book=book)
+        return f'<div class="rt-trace">{element}</div>'
 
     def whole_names(self) -> set[str]:
         found = (self.site.fragments.get((self.part.path, c.index)) for c in self.part.code_cells)

@@ -45,7 +45,7 @@ class Source {
     if (!cell) return this.chapter.replaceChildren();
     const part = cell.path.replace(/^chapters\//, "").replace(/\.py$/, "");
     const text = `${part}${cell.id ? ` · ${cell.id}` : ""}`;
-    const link = this.book === null ? make("span", {}, text) : make("a", { href: `${this.book}${part}/#${encodeURIComponent(cell.id)}` }, text);
+    const link = this.book === null ? make("span", {}, text) : make("a", { href: `${this.book}${part}/index.html#${encodeURIComponent(cell.id)}` }, text);
     link.title = `${cell.path}:${cell.line}`;
     this.chapter.replaceChildren(link);
   }

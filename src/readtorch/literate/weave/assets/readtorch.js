@@ -78,7 +78,7 @@
       for (const element of equations) {
         const text = element.textContent.trim();
         const displayMode = text.startsWith("\\[");
-        katex.render(text.slice(2, -2), element, { displayMode, throwOnError: false });
+        katex.render(text.slice(2, -2), element, { displayMode, throwOnError: false, strict: "ignore" });
       }
     });
   }
