@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
     "trace": ("readtorch.literate.trace.commands", "view, export or record an execution"),
     "upstream": ("readtorch.literate.upstream", "check, find or regenerate the references to PyTorch's source"),
+    "show": ("readtorch.literate.show", "print the book's source of a name beside the installed PyTorch's"),
     "lab": ("readtorch.literate.lab", "open the chapters in JupyterLab"),
     "read": ("readtorch.literate.serve", "weave the book, running its chapters, and serve it on this machine"),
 }
