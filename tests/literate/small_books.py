@@ -15,11 +15,11 @@ TOOLS = Path(readtorch.literate.__file__).resolve().parent
 
 
 class SmallBook:
-    """A book below `root` whose chapters import the package `root/package/readtorch`."""
+    """A book below `root` whose chapters import the package `root/src/readtorch`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.package = root / "package" / "readtorch"
+        self.package = root / "src" / "readtorch"
         self.package.mkdir(parents=True)
         (root / "chapters").mkdir()
         (self.package / "literate").symlink_to(TOOLS)

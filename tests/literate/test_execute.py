@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from small_books import SmallBook, texts
 
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.execute import execute
+from readtorch.literate.tangle import tangle
 
 
 @pytest.fixture
@@ -435,3 +437,42 @@ def test_a_namespace_is_not_shared_between_parts(small: SmallBook) -> None:
     small.chapter("# %%\nimport os\n'LEAK' in os.environ, 'name' in globals()\n", "03_norm")
     executor = small.executor()
     assert texts(executor.run(list(executor.book.parts))["03_norm"]) == ["(False, False)"]
+
+
+def test_frames_of_the_package_name_their_chapter(small: SmallBook) -> None:
+    small.module("nn/__init__.py", "")
+    small.chapter("""
+        # %%
+        #| into: nn/layer.py
+        def divide(x):
+            return x / 0
+
+        # %%
+        divide(1)
+        """)
+    small.module("nn/layer.py", tangle(small.book)["nn/layer.py"].text)
+    (problem,) = small.run().problems
+    assert problem.line == small.line_of("divide(1)")
+    line = small.line_of("return x / 0")
+    assert re.search(rf'nn/layer.py", line \d+, in divide  → chapters/02_module.py:{line}\n', problem.message)
+
+
+def test_a_check_that_prints_on_the_stub_leaves_no_output(small: SmallBook) -> None:
+    small.chapter("""
+        # %%
+        #| exercise: double
+        def double(x):
+            print("the stub ran")
+            raise NotImplementedError
+
+        # %%
+        #| solution: double
+        def double(x):
+            return 2 * x
+
+        # %%
+        #| check: double
+        assert double(1) == 2
+        print("checked")
+        """)
+    assert texts(small.run()) == ["checked\n"]

@@ -53,7 +53,6 @@ CHAPTER = """
 @pytest.fixture
 def small(tmp_path: Path) -> SmallBook:
     small = SmallBook(tmp_path)
-    (tmp_path / "src").symlink_to(tmp_path / "package")
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nmarkers =\n    torch: t\n    gpu: g\naddopts = -p no:cacheprovider\n"
     )

@@ -275,7 +275,6 @@ def environment(package: Path) -> dict[str, str]:
     fixed = {
         "PYTHONPATH": os.pathsep.join([first, *inherited]),
         "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "module://readtorch.literate.figures",
         "NO_COLOR": "1",
         "TERM": "dumb",

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +155,8 @@ class Executor:
         if missing:
             with ExitStack() as stack:
                 if self.store is not None:
-                    stack.enter_context(self.store.locked("run"))
+                    for name in sorted(part.name for part in missing):  # in one order, so that two builds cannot block
+                        stack.enter_context(self.store.locked(name))
                     results |= self._from_store(missing, progress)  # another build may have been faster
                 missing = [part for part in parts if part.name not in results]
                 results |= self._run_now(missing, progress)
@@ -200,8 +203,11 @@ class Executor:
 
     def _key(self, part: Part) -> str:
         present = sorted({need for cell in part.code_cells for need in cell.needs if need in self.book.chapters})
-        data = data_digest(self.book.root / "chapters")
-        return combined(EXECUTOR, code_digest(part), self.versions, self.device, present, data, self.ipython)
+        return combined(EXECUTOR, code_digest(part), self.versions, self.device, present, self._data, self.ipython)
+
+    @cached_property
+    def _data(self) -> str:
+        return data_digest(self.book.root / "chapters")
 
     def _from_store(self, parts: list[Part], progress: Progress) -> dict[str, PartResult]:
         results = {}
@@ -230,7 +236,10 @@ class Executor:
         folder = self.book.root / "chapters"
         with Zygote(preload, environment=environment(self.package.folder), folder=folder) as zygote:
             tasks = [Task(p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit) for p in parts]
-            for event in zygote.run(tasks, self.jobs):
+            alone = {p.name for p in parts if self.device == "cuda" and any(c.has("gpu") for c in p.code_cells)}
+            side_by_side = [task for task in tasks if task.key not in alone]
+            on_the_gpu = [task for task in tasks if task.key in alone]  # times of one part must not be another's
+            for event in chain(zygote.run(side_by_side, self.jobs), zygote.run(on_the_gpu, 1)):
                 part = by_name[event.task.key]
                 if event.kind == "progress":
                     begun.setdefault(part.name, time.perf_counter())
@@ -280,11 +289,30 @@ class Executor:
             problem = None
             if run["fault"]:
                 if run["fault"] not in seen and not _follows(run["missing"], failed):
-                    problem = Problem(part.path, run["line"], run["fault"])
+                    problem = Problem(part.path, run["line"], self._with_places(run["fault"]))
                 seen.add(run["fault"])
                 failed.append(cell)
             done[cell.index] = CellResult(run["outputs"], run["seconds"], None, run["skipped"], problem)
         return PartResult(part.name, digest, self.device, self.versions, done, cached, seconds)
+
+    def _with_places(self, text: str) -> str:
+        """The traceback's frames in the package with their place in the book."""
+        if not _FRAME.search(text):
+            return text
+        try:
+            files = tangle(self.book)
+        except LiterateError:
+            return text
+
+        def with_place(match: re.Match[str]) -> str:
+            lines = files[match["file"]].lines if match["file"] in files else ()
+            number = int(match["line"])
+            line = lines[number - 1] if number <= len(lines) else None
+            if line is None or line.part_path is None:
+                return match[0]
+            return f"{match[0]}  → {line.part_path}:{line.chapter_line}"
+
+        return _FRAME.sub(with_place, text)
 
     def _broken(self, part: Part, at: dict[str, Any] | None, reason: str, where: str) -> PartResult:
         """A part whose process ended: the fault belongs to the cell that was running."""
@@ -295,6 +323,9 @@ class Executor:
         problem = Problem(part.path, line, f"the cell {reason}" if at else reason)
         cells = {index: CellResult(problem=problem)}
         return PartResult(part.name, "", self.device, self.versions, cells)
+
+
+_FRAME = re.compile(r'File "(?:src|site-packages)/readtorch/(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?')
 
 
 def _follows(missing: str, failed: list[Cell]) -> bool:

@@ -276,6 +276,9 @@ class Runner:
         child = os.fork()
         if child == 0:
             try:
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, 1)
+                os.dup2(nothing, 2)
                 scratch = Outputs(self._normalise)
                 self.execute(stub, scratch)
                 self.execute(cell, scratch)
