@@ -476,3 +476,16 @@ def test_a_check_that_prints_on_the_stub_leaves_no_output(small: SmallBook) -> N
         print("checked")
         """)
     assert texts(small.run()) == ["checked\n"]
+
+
+def test_a_package_that_cannot_be_imported_is_a_fault_with_its_place(small: SmallBook) -> None:
+    small.chapter("""
+        # %%
+        #| into: __init__.py
+        value = undefined_name
+        """)
+    small.module("__init__.py", tangle(small.book)["__init__.py"].text)
+    (problem,) = small.run().problems
+    assert "could not be started: NameError: name 'undefined_name' is not defined" in problem.message
+    assert f"→ chapters/02_module.py:{small.line_of('undefined_name')}" in problem.message
+    assert str(small.root) not in problem.message

@@ -43,6 +43,7 @@ from readtorch.literate.evidence import (
     problems_of,
     summary,
 )
+from readtorch.literate.outputs import Normaliser
 from readtorch.literate.tangle import tangle
 from readtorch.literate.trace_places import MIME, resolve
 
@@ -227,6 +228,7 @@ class Executor:
         by_name = {part.name: part for part in parts}
         at: dict[str, dict[str, Any]] = {}
         begun: dict[str, float] = {}
+        told: dict[str, Part] = {}
         results = {}
         preload = ["numpy", "readtorch", "readtorch.literate.shell", "readtorch.literate.plain"]
         if self.ipython:
@@ -251,7 +253,9 @@ class Executor:
                     cells = {int(index): run for index, run in event.data["cells"].items()}
                     results[part.name] = self._finished(part, cells, event.data["modules"], seconds)
                 else:
-                    results[part.name] = self._broken(part, at.get(part.name), event.reason, event.where)
+                    first = told.setdefault(event.reason, part) if event.kind == "failed" else part
+                    reason = event.reason if first is part else f"could not be started, as {first.path}"
+                    results[part.name] = self._broken(part, at.get(part.name), reason, event.where)
                 progress(Event(part.name, "failed" if results[part.name].problems else "done"))
         return results
 
@@ -320,7 +324,15 @@ class Executor:
         inside = re.search(rf'File "{re.escape(file)}", line (\d+)', where) if file else None
         if inside:
             line = line + int(inside[1]) - 1
-        problem = Problem(part.path, line, f"the cell {reason}" if at else reason)
+        if at:
+            message = f"the cell {reason}"
+        elif "\n" not in reason:
+            message = reason
+        else:
+            last = reason.rstrip().split("\n")[-1]
+            trace = "\n".join("    " + text for text in reason.rstrip().split("\n"))
+            message = self._with_places(Normaliser(self.book.root).text(f"could not be started: {last}\n{trace}"))
+        problem = Problem(part.path, line, message)
         cells = {index: CellResult(problem=problem)}
         return PartResult(part.name, "", self.device, self.versions, cells)
 

@@ -5,6 +5,9 @@ milliseconds and starts from the same state each time. The zygote is a fresh int
 children see, however long the caller has been running; and children are isolated: one that crashes, hangs or changes global state
 concerns nobody else.
 
+This file is run by its path, with the standard library alone: a readtorch that cannot be imported is a fault of the chapters, to be
+reported by the children like any other.
+
 Caller and zygote speak in JSON lines: tasks go in by standard input, events come out by standard output.
 """
 
@@ -74,7 +77,7 @@ class Zygote:
     def __enter__(self) -> Zygote:
         self._answers = Path(tempfile.mkdtemp(prefix="readtorch-"))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "readtorch.literate.zygote", json.dumps(self._preload), str(self._answers)],
+            [sys.executable, "-P", __file__, json.dumps(self._preload), str(self._answers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self._environment,
