@@ -150,6 +150,70 @@ def announce():
 def second():
     return "second"
 """,
+    "operators imports": """
+#| into: operators.py
+#| imports
+from types import SimpleNamespace
+""",
+    "operators": """
+#| into: operators.py
+library = SimpleNamespace()
+
+
+class Entry:
+    def __init__(self, name):
+        self.name, self.kernel, self.derivative, self.call = name, None, None, None
+
+
+ENTRIES = {}
+
+
+def entry_point(entry):
+    kernel, derivative = entry.kernel, entry.derivative
+
+    def call(value):
+        return kernel(value), derivative and derivative(value)
+
+    call.__qualname__ = entry.name
+    return call
+
+
+def operator(name):
+    def put(kernel):
+        ENTRIES.setdefault(name, Entry(name)).kernel = kernel
+        offer(ENTRIES[name])
+        return kernel
+
+    return put
+
+
+def derivative(name, formula):
+    ENTRIES[name].derivative = formula
+    offer(ENTRIES[name])
+
+
+def offer(entry):
+    entry.call = entry_point(entry)
+    setattr(library, entry.name, entry.call)
+""",
+    "square imports": """
+#| into: square.py
+#| imports
+from readtorch.operators import derivative, library, operator
+""",
+    "square": """
+#| into: square.py
+@operator("square")
+def square_kernel(value):
+    return value * value
+
+
+derivative("square", lambda value: 2 * value)
+""",
+    "square function": """
+#| into: square.py
+square = library.square
+""",
     "layers imports": """
 #| into: nn/layers.py
 #| imports

@@ -95,3 +95,46 @@ def test_edited_imports_are_taken_into_the_module(kernel: Kernel) -> None:
     assert kernel.value("(readtorch.nn.module.floor(2.5), floor(2.5))") == "(2, 2)"
     kernel.must("reset()")
     assert kernel.value("hasattr(readtorch.nn.module, 'floor')") == "False"
+
+
+def test_an_edited_kernel_or_derivative_reaches_every_copy_of_the_operator(kernel: Kernel) -> None:
+    """As in the dispatcher: a registration makes the entry point anew, and that was copied to where Python looks."""
+    kernel.must("from readtorch.square import square\nimport readtorch.operators as operators")
+    assert kernel.value("square(3)") == "(9, 6)"
+    kernel.must(kernel.cell("square", ("value * value", "value ** 3")))
+    assert (
+        kernel.value("(square(3), readtorch.square.square(3), operators.library.square(3))")
+        == "((27, 6), (27, 6), (27, 6))"
+    )
+    kernel.must(kernel.cell("square", ("value * value", "value ** 3"), ("2 * value", "3 * value ** 2")))
+    assert (
+        kernel.value("(square(3), readtorch.square.square(3), operators.library.square(3))")
+        == "((27, 27), (27, 27), (27, 27))"
+    )
+    kernel.must("reset()")
+    assert (
+        kernel.value("(square(3), square is readtorch.square.square is operators.library.square)") == "((9, 6), True)"
+    )
+
+
+def test_a_failed_registration_leaves_the_operator_as_it_was(kernel: Kernel) -> None:
+    kernel.must(
+        "import readtorch.square\nimport readtorch.operators as operators\nentry, call = operators.ENTRIES['square'], operators.library.square"
+    )
+    kernel.run(kernel.cell("square", ("value * value", "0"), ("2 * value", "0")) + "\nderivative('cube', None)")
+    assert (
+        kernel.value("(operators.library.square is call is entry.call, operators.ENTRIES == {'square': entry})")
+        == "(True, True)"
+    )
+    assert kernel.value("readtorch.square.square(3)") == "(9, 6)"
+
+
+def test_closures_that_a_function_made_before_its_edit_follow(kernel: Kernel) -> None:
+    kernel.must("from readtorch.square import square")
+    kernel.must(kernel.cell("operators", ("return kernel(value),", "return -kernel(value),")))
+    assert kernel.value("square(3)") == "(-9, 6)"
+    outcome = kernel.must(kernel.cell("operators", ("return kernel(value),", "return entry.name, kernel(value),")))
+    assert "closures made before by entry_point.<locals>.call keep the old code" in outcome.printed
+    assert kernel.value("square(3)") == "(-9, 6)"
+    kernel.must("reset()")
+    assert kernel.value("square(3)") == "(9, 6)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from typing import Any
 
@@ -55,4 +56,45 @@ def adopt(old: types.FunctionType, new: types.FunctionType, journal: Journal) ->
     if old is new:
         return
     journal.note_function(old)
+    journal.inner_code.update(_inner_pairs(old.__code__, new.__code__))
     set_state(old, state(new))
+
+
+def _inner_pairs(old: types.CodeType, new: types.CodeType) -> dict[types.CodeType, types.CodeType]:
+    """Code of the functions defined inside `old` that changed, each with its counterpart in `new`."""
+    theirs = {code.co_qualname: code for code in _inner(new)}
+    pairs: dict[types.CodeType, types.CodeType] = {}
+    for code in _inner(old):
+        counterpart = theirs.get(code.co_qualname)
+        if counterpart is not None:
+            if _differs(code, counterpart):
+                pairs[code] = counterpart
+            pairs.update(_inner_pairs(code, counterpart))
+    return pairs
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [const for const in code.co_consts if isinstance(const, types.CodeType)]
+
+
+def _differs(old: types.CodeType, new: types.CodeType) -> bool:
+    """Do they do something else? Line numbers do not count."""
+    plain = [tuple(c for c in code.co_consts if not isinstance(c, types.CodeType)) for code in (old, new)]
+    return old.co_code != new.co_code or old.co_names != new.co_names or plain[0] != plain[1]
+
+
+def update_closures(journal: Journal) -> list[str]:
+    """Give closures that edited functions made before the new code too. Returns the names of those that cannot take it."""
+    pairs = journal.inner_code
+    if not pairs:
+        return []
+    left: list[str] = []
+    for function in gc.get_referrers(*pairs):
+        if isinstance(function, types.FunctionType) and function.__code__ in pairs:
+            new = pairs[function.__code__]
+            if new.co_freevars == function.__code__.co_freevars:
+                journal.note_function(function)
+                function.__code__ = new
+            else:
+                left.append(new.co_qualname)
+    return list(dict.fromkeys(left))

@@ -113,6 +113,8 @@ class Journal:
         self._collections: list[tuple[str, Any, list[Any]]] = []
         self._functions: dict[int, tuple[types.FunctionType, tuple[Any, ...]]] = {}
         self._seen: set[int] = set()
+        self.inner_code: dict[types.CodeType, types.CodeType] = {}
+        """Code of closures that edited functions make: what existing ones run, and what new ones will."""
         self.classes: list[type] = []
         modules = loaded_modules()
         for module in modules:
@@ -141,7 +143,7 @@ class Journal:
         elif isinstance(value, type):
             if of_package(value):
                 self._class(value)
-        elif depth and of_package(kind) and id(value) not in self._seen:
+        elif id(value) not in self._seen and (kind is types.SimpleNamespace or (depth and of_package(kind))):
             self._object(value, depth)
 
     def _table(self, table: Any, depth: int) -> None:
@@ -159,7 +161,7 @@ class Journal:
             self._visit(value, depth + 1)
 
     def _object(self, value: Any, depth: int) -> None:
-        """An entry of a table that is an object of the library, such as an operator with its kernels."""
+        """A namespace, or an entry of a table that is an object of the library, such as an operator with its kernels."""
         self._seen.add(id(value))
         attributes = attributes_of(value)
         self._namespaces.append(("object", value, attributes))
@@ -213,7 +215,7 @@ class Journal:
 
     def release(self) -> None:
         """Let go of everything: a traceback that is kept for `%debug` must not keep the old package alive."""
-        for entries in (self._namespaces, self._collections, self._functions, self.classes):
+        for entries in (self._namespaces, self._collections, self._functions, self.classes, self.inner_code):
             entries.clear()
 
 

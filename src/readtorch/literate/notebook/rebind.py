@@ -8,10 +8,10 @@ import inspect
 import sys
 import types
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
-from readtorch.literate.notebook.journal import MAPPINGS, SEQUENCES, SETS, Journal, loaded_modules, put
+from readtorch.literate.notebook.journal import SEQUENCES, SETS, Journal, loaded_modules, put
 
 _SHOWN = 4
 
@@ -23,34 +23,67 @@ def by_identity(old: Any, new: Any) -> bool:
     return isinstance(old, type | types.FunctionType) or callable(old) or type(old) is type(new)
 
 
-def rebind(old: Any, new: Any, journal: Journal, notebook: dict[str, Any], classes: Iterable[type]) -> None:
-    """Replace `old` by `new` in loaded modules, classes, watched tables and the notebook."""
-    for module in loaded_modules():
-        _replace("module", vars(module), dict(vars(module)), old, new)
-    for cls in classes:
-        _replace("class", cls, dict(vars(cls)), old, new)
-    for kind, target, entries in journal.tables():
-        if isinstance(target, SEQUENCES):
-            if any(v is old for v in target):
-                content = [new if v is old else v for v in target]
-                target.clear()
-                target.extend(content)
-        elif isinstance(target, SETS):
-            if any(v is old for v in target):
-                target.discard(old)
-                target.add(new)
-        else:
-            _replace(kind, target, dict(target) if isinstance(target, MAPPINGS) else entries, old, new)
-    _replace("module", notebook, dict(notebook), old, new)
+class Exchange:
+    """Old objects and what takes their place."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, old: Any, new: Any) -> None:
+        self._pairs[id(old)] = (old, new)
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    def __contains__(self, value: object) -> bool:
+        return id(value) in self._pairs
+
+    def __getitem__(self, value: Any) -> Any:
+        """What takes the place of `value`: itself, if nothing does."""
+        return self._pairs.get(id(value), (value, value))[1]
+
+    def everywhere(self, journal: Journal, notebook: dict[str, Any]) -> None:
+        """Exchange them in loaded modules, classes, watched tables and the notebook."""
+        if not self:
+            return
+        for module in loaded_modules():
+            self._in_namespace("module", vars(module), vars(module))
+        for cls in journal.classes:
+            self._in_namespace("class", cls, vars(cls))
+        for kind, target, entries in journal.tables():
+            if isinstance(target, SEQUENCES):
+                content = [self[v] for v in target]
+                if any(v in self for v in target):
+                    target.clear()
+                    target.extend(content)
+            elif isinstance(target, SETS):
+                for value in [v for v in target if v in self]:
+                    target.discard(value)
+                    target.add(self[value])
+            elif kind == "object":
+                self._in_namespace(kind, target, {k: getattr(target, k, None) for k in entries})
+            else:
+                self._in_namespace(kind, target, target)
+        self._in_namespace("module", notebook, notebook)
+
+    def _in_namespace(self, kind: str, target: Any, entries: Mapping[Any, Any]) -> None:
+        for key, value in list(entries.items()):
+            if id(value) in self._pairs:
+                put(kind, target, key, self[value])
+            elif kind == "class" and isinstance(value, property):
+                get, set_, delete = self[value.fget], self[value.fset], self[value.fdel]
+                if (get, set_, delete) != (value.fget, value.fset, value.fdel):
+                    put(kind, target, key, property(get, set_, delete, value.__doc__))
 
 
-def _replace(kind: str, target: Any, entries: dict[Any, Any], old: Any, new: Any) -> None:
-    for key, value in entries.items():
-        if value is old:
-            put(kind, target, key, new)
-        elif isinstance(value, property) and kind == "class" and old in (value.fget, value.fset, value.fdel):
-            parts: list[Any] = [new if part is old else part for part in (value.fget, value.fset, value.fdel)]
-            put(kind, target, key, property(parts[0], parts[1], parts[2], value.__doc__))
+def is_successor(old: Any, new: Any) -> bool:
+    """Has a function been replaced by its next version?"""
+    return (
+        isinstance(old, types.FunctionType)
+        and isinstance(new, types.FunctionType)
+        and old is not new
+        and old.__qualname__ == new.__qualname__
+    )
 
 
 def rebind_constant(name: str, source: str, old: Any, new: Any, notebook: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from readtorch.literate.notebook.classes import (
     remove_members,
 )
 from readtorch.literate.notebook.errors import LiveError, restart
-from readtorch.literate.notebook.functions import adopt, can_adopt, innermost
+from readtorch.literate.notebook.functions import adopt, can_adopt, innermost, update_closures
 from readtorch.literate.notebook.journal import MISSING, Journal
 from readtorch.literate.notebook.tables import Registrations, merge_table
 from readtorch.literate.notebook.units import FUNCTIONS, Unit, Version, reopened
@@ -66,8 +66,9 @@ class CellRun:
         self._execute(code, stand_in)
         registrations.settle(self.new)
         self._settle_names()
-        self._restore_fragments_of_new_classes(stand_in)
+        self._restore_fragments_of_new_classes()
         self._remove()
+        self.messages += [f"closures made before by {name} keep the old code" for name in update_closures(self.journal)]
 
     def _compile(self, statements: list[ast.stmt], filename: str) -> types.CodeType:
         module = ast.fix_missing_locations(ast.Module(statements, []))
@@ -220,7 +221,7 @@ class CellRun:
                     self.messages.append(f"{name}: what other cells had added is lost ({error}); run them again")
         return MISSING
 
-    def _restore_fragments_of_new_classes(self, stand_in: StandIn) -> None:
+    def _restore_fragments_of_new_classes(self) -> None:
         """A class that was made anew gets the members of the other fragments that re-open it."""
         for name, (old, new) in list(self.replaced.items()):
             if not (isinstance(old, type) and isinstance(new, type)):

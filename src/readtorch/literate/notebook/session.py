@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,22 +129,28 @@ class Session:
 
     def _spread(self, run: CellRun) -> list[str]:
         """Give what could not be changed in place to everybody who holds the old object; report who keeps it."""
-        messages = []
+        exchange = rebind.Exchange()
         for name, (old, new) in run.replaced.items():
-            if not rebind.by_identity(old, new):
+            if rebind.by_identity(old, new):
+                exchange.add(old, new)
+            else:
                 rebind.rebind_constant(name, run.module.__name__, old, new, self.notebook)
-                continue
-            rebind.rebind(old, new, run.journal, self.notebook, run.journal.classes)
-            kind = is_rebuilt(old)
-            if kind:
-                messages.append(f"{name} is {kind} and was made anew: objects made before keep the old class")
-            if isinstance(old, type | types.FunctionType):
-                ignore = run.journal.own_objects | {id(run.before), id(run.replaced[name]), id(run.replaced)}
-                ignore |= {id(cell) for cell in getattr(new, "__closure__", None) or ()}
-                holders = rebind.who_still_holds(old, ignore)
-                if holders:
-                    messages.append(f"the old {name} is still held by: {', '.join(holders)}")
-        return messages
+        for change in run.journal.changes():  # entry points that a registration has made anew
+            if change.kind in ("class", "object", "mapping") and rebind.is_successor(change.before, change.after):
+                exchange.add(change.before, change.after)
+        exchange.everywhere(run.journal, self.notebook)
+        return [text for name, (old, new) in run.replaced.items() for text in self._leftovers(run, name, old, new)]
+
+    def _leftovers(self, run: CellRun, name: str, old: Any, new: Any) -> Iterator[str]:
+        kind = is_rebuilt(old)
+        if kind:
+            yield f"{name} is {kind} and was made anew: objects made before keep the old class"
+        if isinstance(old, type | types.FunctionType):
+            ignore = run.journal.own_objects | {id(run.before), id(run.replaced[name]), id(run.replaced)}
+            ignore |= {id(cell) for cell in getattr(new, "__closure__", None) or ()}
+            holders = rebind.who_still_holds(old, ignore)
+            if holders:
+                yield f"the old {name} is still held by: {', '.join(holders)}"
 
     def _record(self, journal: Journal, run: CellRun) -> None:
         """Remember how every place was before its first edit, for `reset`."""
