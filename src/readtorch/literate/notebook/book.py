@@ -263,22 +263,20 @@ def _fragments(into: str, cells: list[Cell], units: tuple[Unit, ...], filename: 
 def _claim_the_rest(units: tuple[Unit, ...], claim: dict[Unit, int], alone: int) -> None:
     """A unit that no cell has (its cell was edited and saved, or cannot be read) goes where its neighbour above went.
 
-    Units with no neighbour become fragments of their own, numbered from `alone`; imports and the docstring at the head
-    belong to no fragment.
+    Units with no neighbour become fragments of their own, one each, numbered from `alone`; imports and the docstring at the
+    head belong to no fragment.
     """
     last: dict[str, int] = {}
     for unit in units:
+        if unit not in claim and unit.scope in last:
+            claim[unit] = last[unit.scope]
         if unit in claim:
             last[unit.scope] = claim[unit]
             if unit.header:
-                last.setdefault(unit.names[0], claim[unit])
-        elif unit.scope in last:
-            claim[unit] = last[unit.scope]
+                last[unit.names[0]] = claim[unit]
         elif unit.names:
-            claim[unit] = last[unit.scope] = alone
+            claim[unit] = alone
             alone += 1
-        if unit.header and unit in claim:
-            last.setdefault(unit.names[0], claim[unit])
 
 
 def text_of(units: Iterable[Unit]) -> str:
