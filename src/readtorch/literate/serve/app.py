@@ -14,6 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, StaticFileHandler
 
 from readtorch.literate.chapter import Book
+from readtorch.literate.errors import LiterateError
 from readtorch.literate.serve.guard import COOKIE, Context, Endpoint, Guarded, same
 from readtorch.literate.serve.lab import Lab
 from readtorch.literate.serve.policy import page_policy
@@ -113,23 +114,21 @@ class RunHandler(Endpoint):
 class UpstreamHandler(Endpoint):
     def get(self) -> None:
         """The reader's own PyTorch source of a symbol that the book links to."""
-        from readtorch.literate import facts
+        from readtorch.literate.installed import upstream_source
 
         symbol = self.get_query_argument("symbol")
-        try:
-            facts.resolve(symbol)
-        except facts.Unresolved as error:
-            raise HTTPError(404, str(error)) from None
-        from readtorch.literate.show import upstream_source
-
-        self.finish(describe(upstream_source(symbol), symbol))
+        found = upstream_source(symbol)
+        if found is None:
+            raise HTTPError(404, f"the fact base has no {symbol!r}")
+        lines = highlighted(found.source, found.language) if found.source is not None else ""
+        self.finish({"heading": found.heading, "note": found.note, "url": found.url, "html": lines})
 
 
-def describe(found: Any, symbol: str) -> dict[str, Any]:
-    """What `upstream_source` gives, as the pane wants it."""
-    if found is None:
-        return {"symbol": symbol, "source": None}
-    return {"symbol": symbol, **(found if isinstance(found, dict) else vars(found))}
+def highlighted(source: str, language: str) -> str:
+    """Source text as HTML, every character of it escaped."""
+    from readtorch.literate.weave.listing import highlight
+
+    return "\n".join(highlight(source, 1, {}, {}, lambda _: None, language))
 
 
 class LabHandler(Endpoint):
@@ -143,6 +142,8 @@ class LabHandler(Endpoint):
             address = await self.context.lab.address(part, cell)
         except KeyError:
             raise HTTPError(404, "no such cell") from None
+        except LiterateError as error:
+            raise HTTPError(503, str(error)) from None
         self.finish({"url": address})
 
 

@@ -116,7 +116,7 @@ class CellWriter:
         except facts.Unresolved as error:
             self.site.problems.append(error.problem(cell.path, cell.directive_line("upstream")))
             return ""
-        pane = f' data-upstream="{escape(target)}"' if target.partition("#")[0].endswith(".py") else ""
+        pane = f' data-upstream="{escape(target)}"' if target.partition("#")[0].endswith((".py", ".h", ".yaml")) else ""
         return f'<span class="rt-up"{pane}>{_upstream_link(found)}</span>'
 
     def _fact(self, target: str) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from html import escape
 
 from pygments.lexer import Lexer
-from pygments.lexers import CudaLexer, PythonLexer
+from pygments.lexers import CppLexer, CudaLexer, PythonLexer, YamlLexer
 from pygments.token import Token, _TokenType
 
 from readtorch.literate.weave.resolve import Reference
@@ -49,9 +49,10 @@ class Side:
     text: str
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _lexer(language: str) -> Lexer:
-    return CudaLexer(stripnl=False) if language == "cuda" else PythonLexer(stripnl=False, ensurenl=True)
+    lexers = {"python": PythonLexer, "cuda": CudaLexer, "cpp": CppLexer, "yaml": YamlLexer}
+    return lexers[language](stripnl=False, ensurenl=True)
 
 
 @lru_cache(maxsize=4096)

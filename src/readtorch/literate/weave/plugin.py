@@ -32,8 +32,8 @@ from readtorch.literate.weave.site import Site
 log = logging.getLogger("mkdocs.plugins.readtorch")
 
 ASSETS = Path(__file__).parent / "assets"
-BOOK, API = "readtorch:book", "readtorch:api"
-"""Placeholders in mkdocs.yml's `nav` for what the plugin generates."""
+BOOK, API, REFERENCE = "readtorch:book", "readtorch:api", "readtorch:reference"
+"""Placeholders in mkdocs.yml's `nav`: the parts, the API reference (both generated), the files of docs/reference/."""
 
 
 class Options(Config):
@@ -70,7 +70,13 @@ class ReadtorchPlugin(BasePlugin[Options]):
         except LiterateError as error:
             raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
         self.site = site
-        config.nav = _filled(config.nav, {BOOK: site.navigation(), API: api.navigation(self.api_pages)})
+        reference = sorted(p.name for p in (Path(config.docs_dir) / "reference").glob("*.md"))
+        generated = {
+            BOOK: site.navigation(),
+            API: api.navigation(self.api_pages),
+            REFERENCE: [f"reference/{name}" for name in reference],
+        }
+        config.nav = _filled(config.nav, generated)
         config.extra_css.insert(0, "assets/readtorch/readtorch.css")
         config.extra_javascript.insert(0, _deferred("assets/readtorch/readtorch.js"))
         # Search works from a folder too: Material reads the index from a script there, and this shim stands in for the worker.

@@ -76,13 +76,14 @@
     pane.setAttribute("aria-label", `PyTorch source of ${symbol}`);
     const head = document.createElement("header");
     const close = Object.assign(document.createElement("button"), { type: "button", textContent: "close" });
-    head.append(symbol.replace("#", " · "), close);
+    head.append(answer.heading ?? symbol, close);
     const note = document.createElement("p");
     const code = document.createElement("pre");
     code.tabIndex = 0;
     note.textContent = answer.note ?? "";
-    code.textContent = answer.source ?? "";
-    pane.append(head, note, code);
+    code.className = "highlight";
+    code.innerHTML = answer.html; // the server's highlighter, every character of the source escaped there
+    pane.append(head, note, ...(answer.html ? [code] : []));
     const away = (event) => {
       if (event.type === "keydown" && event.key !== "Escape") return;
       pane.remove();
