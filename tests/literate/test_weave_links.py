@@ -124,3 +124,71 @@ def test_every_link_leads_to_an_anchor(tmp_path: Path) -> None:
             here = f"book/{name}/index.html"
             target = posixpath.normpath(posixpath.join(posixpath.dirname(here), path)) if path else here
             assert anchor in ids[target], href
+
+LIBRARY = '''\
+# %% [markdown]
+# # Operators
+
+# %%
+#| into: aten/native/binary.py
+#| imports
+from readtorch.aten.dispatch import register, unary
+
+# %%
+#| into: aten/native/binary.py
+@register("add", key="CPU")
+def _add(a: object, b: object) -> object:
+    return a
+
+
+unary("exp", None)
+
+# %%
+#| into: _tensor.py
+class Tensor:
+    """A tensor."""
+
+# %%
+#| into: __init__.py
+_NAMES = {"Ghost": "elsewhere", "Tensor": "_tensor"}
+
+# %%
+import readtorch as torch
+
+x = torch.Tensor()
+torch.add(x, x).exp()
+x.add_(x)
+x.missing()
+torch.missing()
+torch.Ghost()
+'''
+
+
+def test_operators_lead_to_their_registration(tmp_path: Path) -> None:
+    from readtorch.literate.tangle import tangle
+    from readtorch.literate.weave.namespace import Namespace
+    from readtorch.literate.weave.symbols import SymbolIndex
+
+    book = write_book(tmp_path, {"00_tensor/1_ops": LIBRARY})
+    names = {"add": ("torch", "_VariableFunctions.add"), "exp": ("torch", "_VariableFunctions.exp")}
+    index = SymbolIndex(tangle(book), Namespace(names, frozenset({"add", "add_", "exp"})))
+    places = {}
+    for name in ("add", "exp", "Tensor.add_", "Tensor.missing", "missing", "Tensor", "Ghost"):
+        found = index.find(f"readtorch.{name}")
+        places[name] = found.name if isinstance(found, Definition) else None
+    assert places == {
+        "add": "_add",
+        "exp": "exp",
+        "Tensor.add_": "_add",
+        "Tensor.missing": None,
+        "missing": None,
+        "Tensor": "Tensor",
+        "Ghost": None,
+    }
+
+
+def test_without_the_package_no_operator_is_guessed(tmp_path: Path) -> None:
+    html = html_of(woven(write_book(tmp_path, {"00_tensor/1_ops": LIBRARY}))[1]["00_tensor/1_ops"])
+    assert 'x = torch.<a href="#Tensor">Tensor</a>()' in html
+    assert "torch.add(x, x).exp()" in html
+    assert "torch.Ghost()" in html

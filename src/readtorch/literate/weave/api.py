@@ -32,6 +32,11 @@ def pages(site: Site) -> dict[str, str]:
 
 def _is_public(site: Site, name: str) -> bool:
     module = site.index.modules[name]
+    packages = [name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1)]
+    if any(
+        not site.index.modules[p].file.endswith("__init__.py") for p in packages if p in site.index.modules
+    ) or not all(p in site.index.modules for p in packages):
+        return False  # no package's, so not importable by that name
     inside = name.removeprefix(PACKAGE).lstrip(".").split(".")
     if inside[0] in _INNER or any(word.startswith("_") and word != "_tensor" for word in inside):
         return False

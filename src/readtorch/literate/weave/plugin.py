@@ -71,7 +71,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
             raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
         self.site = site
         reference = sorted(p.name for p in (Path(config.docs_dir) / "reference").glob("*.md"))
-        generated = {
+        generated: dict[str, list[Any]] = {
             BOOK: site.navigation(),
             API: api.navigation(self.api_pages),
             REFERENCE: [f"reference/{name}" for name in reference],

@@ -12,6 +12,7 @@ from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.tangle import TangledFile
 from readtorch.literate.weave.addresses import Addresses
 from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
+from readtorch.literate.weave.namespace import namespace
 from readtorch.literate.weave.pages import WovenPage, plain, weave_part
 from readtorch.literate.weave.resolve import Notebook
 from readtorch.literate.weave.symbols import SymbolIndex
@@ -41,7 +42,7 @@ class Site:
         self.book = book
         self.tangled = tangled
         self.results = results
-        self.index = SymbolIndex(tangled)
+        self.index = SymbolIndex(tangled, namespace(book.package))
         self.addresses = Addresses(book, self.index)
         self.fragments: dict[CellKey, Fragment] = fragments(tangled)
         self.problems: list[Problem] = []

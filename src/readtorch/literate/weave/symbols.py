@@ -9,92 +9,44 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from readtorch.literate.tangle import TangledFile
+from readtorch.literate.weave.definitions import (
+    PACKAGE,
+    Alias,
+    Definition,
+    Import,
+    Module,
+    ModuleRef,
+    module_name,
+    read_module,
+)
+from readtorch.literate.weave.namespace import Namespace
 
-PACKAGE = "readtorch"
+__all__ = ["PACKAGE", "TENSOR", "Definition", "ModuleRef", "SymbolIndex", "module_name"]
 
-
-@dataclass(frozen=True)
-class Definition:
-    """Something the book defines: where in the package, and where in the book.
-
-    `name` is qualified within `module`; `kind` is class, function, data or attribute (assigned through `self`).
-    """
-
-    module: str
-    name: str
-    kind: str
-    file: str
-    line: int
-    end: int
-    path: str
-    chapter_line: int
-    cell: int
-    node: ast.AST = field(repr=False, compare=False)
-
-    @property
-    def qualified(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-@dataclass(frozen=True)
-class ModuleRef:
-    """A module of the package as a value."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Import:
-    """A name bound by an import: `module` itself, or `name` of it."""
-
-    module: str
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Alias:
-    """A name bound to the value of another expression of the same module (`functional = F`, `sub = subtract`)."""
-
-    value: ast.expr
-
-
-Binding = Definition | Import | Alias
-
-
-@dataclass
-class Module:
-    name: str
-    file: str
-    tree: ast.Module = field(repr=False)
-    names: dict[str, Binding] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-    members: dict[str, dict[str, Definition]] = field(default_factory=dict)
-    """Class name → its own members."""
-
-
-def module_name(file: str) -> str:
-    """`nn/modules/module.py` → `readtorch.nn.modules.module`."""
-    stem = file.removesuffix(".py").replace("/", ".")
-    stem = "" if stem == "__init__" else stem.removesuffix(".__init__")
-    return f"{PACKAGE}.{stem}" if stem else PACKAGE
+TENSOR = f"{PACKAGE}._tensor.Tensor"
 
 
 class SymbolIndex:
     """Definitions by module and name."""
 
-    def __init__(self, tangled: Mapping[str, TangledFile]) -> None:
+    def __init__(self, tangled: Mapping[str, TangledFile], namespace: Namespace | None = None) -> None:
         self.modules: dict[str, Module] = {}
+        self.namespace = namespace or Namespace()
         for file, content in tangled.items():
             if file.endswith(".py"):
-                module = _read_module(file, content)
+                module = read_module(file, content)
                 self.modules[module.name] = module
+        self.operators: dict[str, Definition] = {}
+        for module in self.modules.values():
+            for name, definition in module.operators.items():
+                self.operators.setdefault(name, definition)
 
     def __iter__(self) -> Iterator[Definition]:
         for module in self.modules.values():
             yield from (b for b in module.names.values() if isinstance(b, Definition))
+            yield from (d for d in module.operators.values() if d.name not in module.names)
             for members in module.members.values():
                 yield from members.values()
 
@@ -112,11 +64,27 @@ class SymbolIndex:
             return self._aliased(module, binding.value, depth - 1)
         if f"{module}.{name}" in self.modules:
             return ModuleRef(f"{module}.{name}")
+        if module == PACKAGE and name in self.namespace.names:
+            return self._at_run_time(name, depth - 1)
         for star in found.stars:
             value = None if name.startswith("_") else self.lookup(star, name, depth - 1)
             if value is not None:
                 return value
         return None
+
+    def _at_run_time(self, name: str, depth: int) -> Definition | None:
+        """A name that the package makes when asked for it."""
+        module, qualified = self.namespace.names[name]
+        if module in self.modules and "<" not in qualified:
+            head, _, member = qualified.partition(".")
+            value = self.lookup(module, head, depth) if module != PACKAGE else None
+            if isinstance(value, Definition):
+                return self.member(value, member) if member else value
+        return self.operator(name)
+
+    def operator(self, name: str) -> Definition | None:
+        """The registration of operator `name`; that of `name` for `name_`, which the dispatcher makes of it."""
+        return self.operators.get(name) or self.operators.get(name.removesuffix("_"))
 
     def _imported(self, binding: Import, depth: int) -> Definition | ModuleRef | None:
         if binding.name is None:
@@ -148,6 +116,8 @@ class SymbolIndex:
             found = self.member(base, name, depth - 1)
             if found is not None:
                 return found
+        if cls.qualified == TENSOR and name in self.namespace.methods:
+            return self.operator(name)
         return None
 
     def bases(self, cls: Definition) -> list[Definition]:
@@ -174,163 +144,3 @@ class SymbolIndex:
 
 def _unsubscripted(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node
-
-
-def _read_module(file: str, content: TangledFile) -> Module:
-    tree = ast.parse(content.text)
-    module = Module(module_name(file), file, tree)
-    reader = _Reader(module, content)
-    reader.block(tree.body)
-    return module
-
-
-class _Reader:
-    """Fills a `Module` from its tree."""
-
-    def __init__(self, module: Module, content: TangledFile) -> None:
-        self.module = module
-        self.content = content
-
-    def block(self, body: list[ast.stmt]) -> None:
-        for statement in body:
-            self.statement(statement)
-
-    def statement(self, node: ast.stmt) -> None:
-        names = self.module.names
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                target = alias.name if alias.asname else alias.name.split(".")[0]
-                names[alias.asname or target] = Import(target, None)
-        elif isinstance(node, ast.ImportFrom):
-            self.import_from(node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if not _is_overload(node):
-                self.define(node.name, "function", node)
-        elif isinstance(node, ast.ClassDef):
-            self.class_(node)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            self.assign(node)
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            self.block(node.body)
-            self.block(getattr(node, "orelse", []))
-            for handler in getattr(node, "handlers", []):
-                self.block(handler.body)
-
-    def import_from(self, node: ast.ImportFrom) -> None:
-        source = _absolute(node, self.module)
-        for alias in node.names:
-            if alias.name == "*":
-                self.module.stars.append(source)
-            else:
-                self.module.names[alias.asname or alias.name] = Import(source, alias.name)
-
-    def assign(self, node: ast.Assign | ast.AnnAssign) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            for name in (n for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
-                if isinstance(target, ast.Name) and isinstance(node.value, ast.Name | ast.Attribute):
-                    self.module.names.setdefault(name.id, Alias(node.value))
-                elif name.id not in self.module.names:
-                    self.define(name.id, "data", node, name.lineno)
-        if isinstance(node.value, ast.Dict):
-            self.lazy_table(node.value)
-
-    def lazy_table(self, table: ast.Dict) -> None:
-        """`{"nn": "readtorch.nn"}` or `{"Module": ("readtorch.nn.modules.module", "Module")}` behind a module `__getattr__`."""
-        for key, value in zip(table.keys, table.values, strict=True):
-            if not (isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.isidentifier()):
-                continue
-            words = [value] if not isinstance(value, ast.Tuple) else value.elts
-            texts = [w.value for w in words if isinstance(w, ast.Constant) and isinstance(w.value, str)]
-            if len(texts) != len(words) or not texts or not texts[0].startswith(PACKAGE):
-                continue
-            if len(texts) == 2:
-                self.module.names.setdefault(key.value, Import(texts[0], texts[1]))
-            elif texts[0].rpartition(".")[2] == key.value:
-                self.module.names.setdefault(key.value, Import(texts[0], None))
-            else:
-                self.module.names.setdefault(key.value, Import(texts[0], key.value))
-
-    def class_(self, node: ast.ClassDef) -> None:
-        self.define(node.name, "class", node)
-        members: dict[str, Definition] = {}
-        for statement in _flat(node.body):
-            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-                if not _is_overload(statement) and (statement.name not in members or not _is_accessor(statement)):
-                    self.define(f"{node.name}.{statement.name}", "function", statement, into=members)
-            elif isinstance(statement, ast.Assign | ast.AnnAssign):
-                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                for target in targets:
-                    if isinstance(target, ast.Name) and target.id != "__slots__":
-                        self.define(f"{node.name}.{target.id}", "attribute", statement, into=members)
-            elif isinstance(statement, ast.ClassDef):
-                self.define(f"{node.name}.{statement.name}", "class", statement, into=members)
-        self.instance_attributes(node, members)
-        self.module.members[node.name] = members
-
-    def instance_attributes(self, node: ast.ClassDef, members: dict[str, Definition]) -> None:
-        """`self.x = …` in a method, `__init__` first."""
-        methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.args.args]
-        for method in sorted(methods, key=lambda m: m.name not in ("__init__", "__new__")):
-            me = method.args.args[0].arg
-            for child in ast.walk(method):
-                if (
-                    isinstance(child, ast.Attribute)
-                    and isinstance(child.ctx, ast.Store)
-                    and isinstance(child.value, ast.Name)
-                    and child.value.id == me
-                    and child.attr not in members
-                ):
-                    self.define(f"{node.name}.{child.attr}", "attribute", child, into=members)
-
-    def define(
-        self, name: str, kind: str, node: ast.AST, line: int = 0, into: dict[str, Definition] | None = None
-    ) -> None:
-        line = line or node.lineno  # type: ignore[attr-defined]
-        origin = self.content.lines[line - 1]
-        if origin.part_path is None or origin.chapter_line is None or origin.cell is None:
-            return
-        end = getattr(node, "end_lineno", line) or line
-        definition = Definition(
-            self.module.name,
-            name,
-            kind,
-            self.module.file,
-            line,
-            end,
-            origin.part_path,
-            origin.chapter_line,
-            origin.cell.index,
-            node,
-        )
-        if into is None:
-            self.module.names[name] = definition
-        else:
-            into[name.rpartition(".")[2]] = definition
-
-
-def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in body:
-        if isinstance(statement, ast.If):
-            yield from _flat(statement.body)
-            yield from _flat(statement.orelse)
-        else:
-            yield statement
-
-
-def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(ast.unparse(d).rpartition(".")[2] == "overload" for d in node.decorator_list)
-
-
-def _is_accessor(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(isinstance(d, ast.Attribute) and d.attr in ("setter", "deleter", "getter") for d in node.decorator_list)
-
-
-def _absolute(node: ast.ImportFrom, module: Module) -> str:
-    if not node.level:
-        return node.module or ""
-    package = module.name.split(".")
-    if not module.file.endswith("__init__.py"):
-        package = package[:-1]
-    base = package[: len(package) - node.level + 1]
-    return ".".join([*base, *([node.module] if node.module else [])])
