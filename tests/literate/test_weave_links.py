@@ -125,6 +125,7 @@ def test_every_link_leads_to_an_anchor(tmp_path: Path) -> None:
             target = posixpath.normpath(posixpath.join(posixpath.dirname(here), path)) if path else here
             assert anchor in ids[target], href
 
+
 LIBRARY = '''\
 # %% [markdown]
 # # Operators
