@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,9 @@ def pytest_run(small: SmallBook, *arguments: str, torch: bool = True) -> tuple[i
     if not torch:
         (small.package.parent / "torch" / "version.py").unlink()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", *arguments]
+    installed = any(point.name == "readtorch" for point in entry_points(group="pytest11"))
+    plugin = [] if installed else ["-p", "readtorch.literate.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", *plugin, *arguments]
     done = subprocess.run(command, cwd=small.root, env=environment, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
