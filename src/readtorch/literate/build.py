@@ -158,3 +158,21 @@ def orphans(package: Path, files: dict[str, TangledFile]) -> list[str]:
                 if is_tangled_header(stream.readline()):
                     found.append(path)
     return found
+
+
+def check_package(book: Book, tangled: dict[str, TangledFile]) -> None:
+    """Raise LiterateError if the package on disk, which is what runs, is not the one that the chapters show."""
+    problems = Problems()
+    for path, file in tangled.items():
+        text = read(book.package / path)
+        if text == file.text:
+            continue
+        lines = (text or "").split("\n")
+        first = next((n for n, line in enumerate(file.lines) if n >= len(lines) or lines[n] != line.text), 0)
+        place, _, line = place_of(file, first, first + 1).rpartition(":")
+        state = "is missing" if text is None else "is not what the chapters give"
+        problems.add(place, int(line), f"src/readtorch/{path} {state}", _WAY_OUT)
+    problems.raise_if_any()
+
+
+_WAY_OUT = "run `readtorch tangle` if the chapters are right, `readtorch sync` if the file is"

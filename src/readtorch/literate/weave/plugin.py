@@ -20,10 +20,10 @@ from mkdocs.plugins import BasePlugin, event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from readtorch.literate.build import place_of, read
+from readtorch.literate.build import check_package
 from readtorch.literate.chapter import Book
-from readtorch.literate.errors import LiterateError, Problems
-from readtorch.literate.tangle import TangledFile, tangle
+from readtorch.literate.errors import LiterateError
+from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api
 from readtorch.literate.weave.pages import WovenPage
 from readtorch.literate.weave.rendered import KeptPage, Rendered
@@ -135,24 +135,6 @@ class ReadtorchPlugin(BasePlugin[Options]):
     ) -> LiveReloadServer:
         log.info("Editing a chapter weaves its page again; only changed code is run again.")
         return server
-
-
-def check_package(book: Book, tangled: dict[str, TangledFile]) -> None:
-    """Raise LiterateError if the package on disk, which is run and documented, is not the one that the pages show."""
-    problems = Problems()
-    for path, file in tangled.items():
-        text = read(book.package / path)
-        if text == file.text:
-            continue
-        lines = (text or "").split("\n")
-        first = next((n for n, line in enumerate(file.lines) if n >= len(lines) or lines[n] != line.text), 0)
-        place, _, line = place_of(file, first, first + 1).rpartition(":")
-        state = "is missing" if text is None else "is not what the chapters give"
-        problems.add(place, int(line), f"src/readtorch/{path} {state}", _WAY_OUT)
-    problems.raise_if_any()
-
-
-_WAY_OUT = "run `readtorch tangle` if the chapters are right, `readtorch sync` if the file is"
 
 
 def _count(number: int) -> str:
