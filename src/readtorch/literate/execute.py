@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from readtorch.literate.build import check_package
 from readtorch.literate.cache import (
     EXECUTOR,
     Package,
@@ -359,6 +360,7 @@ def run(args: argparse.Namespace) -> int:
 
     book = Book.load()
     parts = chosen_parts(book, args.chapter)
+    refuse_stale_package(book)
     store = None if args.no_cache else Store(default_location(book.root))
     executor = Executor(book, store=store, device=args.device, jobs=args.jobs, limit=args.limit)
     begin = time.perf_counter()
@@ -386,6 +388,12 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(parts)} parts in {time.perf_counter() - begin:.1f} s")
     problems.raise_if_any()
     return 0
+
+
+def refuse_stale_package(book: Book) -> None:
+    """In a checkout, cells that are tangled come from `src/`: LiterateError where that is not what the chapters say."""
+    if book.package == Path(__file__).resolve().parents[1]:
+        check_package(book, tangle(book))
 
 
 def _line(result: PartResult) -> str:
