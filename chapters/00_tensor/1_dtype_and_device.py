@@ -1,0 +1,520 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Numbers: dtype, promotion, device
+#
+# A tensor is a block of memory and a description of it. This part is the description's vocabulary: what one element is
+# (`dtype`), what comes out when two kinds of element meet (promotion), and where the memory lies (`device`).
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## What is `torch.float32`?
+#
+# NumPy has dtypes of its own, and ours are carried by NumPy arrays; why a second set of objects? Because the names differ where
+# it matters (`torch.bfloat16` has no NumPy counterpart, `np.dtype("f4")` and `np.dtype(">f4")` are two dtypes there), and because
+# a program tests `x.dtype is torch.float32`. So there is exactly one object per element type. Upstream's C++ enum `ScalarType`
+# numbers them; the Python object `torch.dtype` is a thin wrapper around that number.
+
+# %%
+#| into: c10/core/scalar_type.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# %%
+#| into: c10/core/scalar_type.py
+#| upstream: c10/core/ScalarType.h#c10::ScalarType
+class dtype:
+    """The type of a tensor's elements. One object exists per type: compare with `is`.
+
+    `numpy` is the NumPy dtype that carries it, None where the optional package for it is missing (bfloat16 without ml_dtypes).
+    """
+
+    __slots__ = ("_category", "_legacy", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy")
+
+    def __init__(self, name: str, numpy: np.dtype | None, itemsize: int, category: int, legacy: str) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.itemsize = itemsize
+        self._category = category
+        self._legacy = legacy
+        self.is_floating_point = category == FLOATING
+        self.is_complex = category == COMPLEX
+        self.is_signed = category >= FLOATING or name.startswith("int")
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def to_real(self) -> dtype:
+        """The type of the real part: `complex64` gives `float32`; a real type gives itself."""
+        return {complex64: float32, complex128: float64}.get(self, self)
+
+    def to_complex(self) -> dtype:
+        """The complex type whose parts have this type."""
+        if self in (complex64, complex128):
+            return self
+        return complex128 if self is float64 else complex64
+
+# %%
+#| into: c10/core/scalar_type.py
+BOOL, INTEGRAL, FLOATING, COMPLEX = range(4)
+
+
+def _bfloat16() -> np.dtype | None:
+    """NumPy has no bfloat16; the small package ml_dtypes registers one with it."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+uint8 = dtype("uint8", np.dtype(np.uint8), 1, INTEGRAL, "ByteTensor")
+int8 = dtype("int8", np.dtype(np.int8), 1, INTEGRAL, "CharTensor")
+int16 = dtype("int16", np.dtype(np.int16), 2, INTEGRAL, "ShortTensor")
+int32 = dtype("int32", np.dtype(np.int32), 4, INTEGRAL, "IntTensor")
+int64 = dtype("int64", np.dtype(np.int64), 8, INTEGRAL, "LongTensor")
+uint16 = dtype("uint16", np.dtype(np.uint16), 2, INTEGRAL, "UInt16Tensor")
+uint32 = dtype("uint32", np.dtype(np.uint32), 4, INTEGRAL, "UInt32Tensor")
+uint64 = dtype("uint64", np.dtype(np.uint64), 8, INTEGRAL, "UInt64Tensor")
+float16 = dtype("float16", np.dtype(np.float16), 2, FLOATING, "HalfTensor")
+float32 = dtype("float32", np.dtype(np.float32), 4, FLOATING, "FloatTensor")
+float64 = dtype("float64", np.dtype(np.float64), 8, FLOATING, "DoubleTensor")
+complex64 = dtype("complex64", np.dtype(np.complex64), 8, COMPLEX, "ComplexFloatTensor")
+complex128 = dtype("complex128", np.dtype(np.complex128), 16, COMPLEX, "ComplexDoubleTensor")
+bool = dtype("bool", np.dtype(np.bool_), 1, BOOL, "BoolTensor")
+bfloat16 = dtype("bfloat16", _bfloat16(), 2, FLOATING, "BFloat16Tensor")
+
+ALL = (uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, float32, float64, complex64, complex128)
+ALL = (*ALL, bool, bfloat16)
+
+#: the second names that scripts use
+ALIASES = {
+    "short": int16,
+    "int": int32,
+    "long": int64,
+    "half": float16,
+    "float": float32,
+    "double": float64,
+    "cfloat": complex64,
+    "cdouble": complex128,
+}
+
+# %% [markdown]
+# Going back from an array to the dtype is a dictionary lookup. Arrays in foreign byte order, strings and objects are not in the dictionary,
+# and are refused where data enters the library.
+
+# %%
+#| into: c10/core/scalar_type.py
+FROM_NUMPY: dict[np.dtype, dtype] = {entry.numpy: entry for entry in ALL if entry.numpy is not None}
+
+
+def from_numpy_dtype(numpy_dtype: Any) -> dtype:
+    """The dtype carried by a NumPy dtype. Raises TypeError for element types that tensors do not have."""
+    found = FROM_NUMPY.get(numpy_dtype)
+    if found is None:
+        supported = "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool"
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{numpy_dtype.type.__name__}. The only supported types are: {supported}."
+        )
+    return found
+
+
+def to_numpy_dtype(wanted: dtype) -> np.dtype:
+    """The NumPy dtype that carries `wanted`. Raises RuntimeError for bfloat16 without ml_dtypes."""
+    if wanted.numpy is None:
+        raise RuntimeError(f"{wanted!r} needs the package ml_dtypes: pip install 'readtorch[bfloat16]'")
+    return wanted.numpy
+
+
+_C_NAMES = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "uint16": "UInt16",
+    "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "float32": "Float", "float64": "Double",
+    "bfloat16": "BFloat16", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def to_string(entry: dtype | np.dtype) -> str:
+    """The C++ enum's name of a dtype (`Float`, `Long`), which error messages use."""
+    return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
+
+# %% [markdown]
+# ## What is `int32 + float16`?
+#
+# NumPy answers float64: it looks for a type that holds every value of both. On an accelerator that answer would silently turn half-precision
+# training into double precision, so upstream orders the types by *category* first (bool, integral, floating, complex) and
+# lets the higher category decide alone. Within a category the wider one wins. Three pairs need a word of their own: `uint8` meets a signed
+# type of its own width, and the two half-width floats, neither of which contains the other.
+
+# %%
+#| into: c10/core/scalar_type.py
+#| upstream: c10/core/ScalarType.h#c10::promoteTypes
+def promote_types(a: dtype, b: dtype) -> dtype:
+    """The smallest dtype, by category and then width, that an operation on `a` and `b` is computed in."""
+    if a is b:
+        return a
+    return _PROMOTED[a, b]
+
+
+_SIGNED_WIDTHS = {1: int8, 2: int16, 4: int32, 8: int64}
+
+
+def _promote_integral(a: dtype, b: dtype) -> dtype | None:
+    if a.is_signed == b.is_signed:
+        return a if a.itemsize >= b.itemsize else b
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    if unsigned is not uint8:
+        return None
+    return signed if signed.itemsize > 1 else int16
+
+
+def _promote_floating(a: dtype, b: dtype) -> dtype:
+    if a.itemsize == b.itemsize:
+        return float32
+    return a if a.itemsize > b.itemsize else b
+
+
+def _promote(a: dtype, b: dtype) -> dtype | None:
+    low, high = sorted((a, b), key=lambda entry: entry._category)
+    if low is high:
+        return low
+    if high._category == COMPLEX:
+        wide = low is float64 or complex128 in (low, high)
+        return complex128 if wide else complex64
+    if low._category != high._category:
+        return high
+    if high._category == FLOATING:
+        return _promote_floating(a, b)
+    return _promote_integral(a, b)
+
+
+class _Promotions(dict[tuple[dtype, dtype], dtype]):
+    """Filled as pairs are met; a pair without an answer (two wide unsigned types) is a RuntimeError, as upstream."""
+
+    def __missing__(self, pair: tuple[dtype, dtype]) -> dtype:
+        answer = _promote(*pair)
+        if answer is None:
+            names = ", ".join(to_string(entry) for entry in pair)
+            raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {names}")
+        self[pair] = answer
+        return answer
+
+
+_PROMOTED = _Promotions()
+
+# %% [markdown]
+# The reverse question comes up at every `out=` and every in-place operation: may the result be stored in a tensor of that type? Losing
+# precision is allowed (float64 into float16), losing a category is not.
+
+# %%
+#| into: c10/core/scalar_type.py
+#| upstream: c10/core/ScalarType.h#c10::canCast
+def can_cast(source: dtype, target: dtype) -> Any:
+    """May a result of type `source` be written to a tensor of type `target`? Categories may rise and not fall."""
+    return source._category <= target._category
+
+# %%
+#| into: c10/core/default_dtype.py
+#| imports
+from readtorch.c10.core import scalar_type
+
+# %% [markdown]
+# ## What is `torch.tensor(1.0)`?
+#
+# A Python float has 64 bits; the tensor made from it has the *default dtype*, float32 unless set otherwise. It also decides what `int / int`
+# becomes.
+
+# %%
+#| into: c10/core/default_dtype.py
+#| upstream: c10/core/DefaultDtype.h#c10::get_default_dtype
+_default = [scalar_type.float32]
+
+
+def get_default_dtype() -> scalar_type.dtype:
+    """The floating type of tensors made from Python floats."""
+    return _default[0]
+
+
+def set_default_dtype(wanted: scalar_type.dtype) -> None:
+    """Set it. TypeError unless it is a floating dtype."""
+    if not isinstance(wanted, scalar_type.dtype):
+        raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
+    if not wanted.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    _default[0] = wanted
+
+
+def get_default_complex_dtype() -> scalar_type.dtype:
+    """The complex type whose parts have the default dtype."""
+    return _default[0].to_complex()
+
+# %% [markdown]
+# ## Where does the memory lie?
+
+# %%
+#| into: c10/core/device.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+# %%
+#| into: c10/core/device.py
+#| upstream: c10/core/Device.h#c10::Device
+DEVICE_TYPES = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan",
+    "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+
+
+class device:
+    """A kind of memory and its ordinal: `device("cuda:1")`, `device("cuda", 1)`, `device(1)` (an accelerator's), `device(dev)`.
+
+    `index` is None where "the current one" is meant. Immutable and hashable. RuntimeError on a string that names no kind.
+    As a context manager it sets the device that creation functions use.
+    """
+
+    __slots__ = ("_saved", "index", "type")
+    type: str
+    index: int | None
+
+    def __new__(cls, type: Any = None, index: int | None = None) -> device:
+        if isinstance(type, device) and index is None:
+            return type
+        self = object.__new__(cls)
+        kind, number = _parse(type, index)
+        object.__setattr__(self, "type", kind)
+        object.__setattr__(self, "index", number)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"attribute '{name}' of 'torch.device' objects is not writable")
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (device, (self.type,) if self.index is None else (self.type, self.index))
+
+    def __enter__(self) -> device:
+        stack = _context.devices
+        stack.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _context.devices.pop()
+
+
+def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
+    if isinstance(kind, int) and not isinstance(kind, bool):
+        if kind < 0:
+            raise RuntimeError("Device index must not be negative")
+        return ("cuda", kind)
+    if not isinstance(kind, str):
+        raise TypeError(f"device(): argument 'type' (position 1) must be str, not {kind.__class__.__name__}")
+    name, colon, number = kind.partition(":")
+    if name not in DEVICE_TYPES:
+        kinds = ", ".join(DEVICE_TYPES)
+        raise RuntimeError(f"Expected one of {kinds} device type at start of device string: {name}")
+    if colon:
+        if index is not None:
+            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {kind}")
+        if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
+            raise RuntimeError(f"Invalid device string: '{kind}'")
+        index = int(number)
+    if index is not None and index < 0:
+        raise RuntimeError("Device index must not be negative")
+    return name, index
+
+
+class _Context:
+    """Devices entered with `with device:`, innermost last, below them the one of `set_default_device`."""
+
+    def __init__(self) -> None:
+        self.devices: list[device] = []
+
+
+_context = _Context()
+cpu = device("cpu")
+meta = device("meta")
+
+
+def current_default_device() -> device:
+    """Where creation functions put a tensor when no device is named."""
+    return _context.devices[-1] if _context.devices else cpu
+
+# %% [markdown]
+# Two more descriptions exist for completeness: how the elements are laid out (`layout`: always strided here) and in which order the dimensions
+# of an image lie in memory (`memory_format`).
+
+# %%
+#| into: c10/core/layout.py
+#| upstream: c10/core/Layout.h#c10::Layout
+class layout:
+    """How elements are stored; every tensor here is `strided`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+
+# %%
+#| into: c10/core/memory_format.py
+#| upstream: c10/core/MemoryFormat.h#c10::MemoryFormat
+class memory_format:
+    """The order of dimensions in memory that `contiguous`, `clone` and `to` can be asked for."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+# %% [markdown]
+# ## How precise is it?
+
+# %%
+#| into: csrc/type_info.py
+#| imports
+from __future__ import annotations
+
+import numpy as np
+
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+
+# %%
+#| into: csrc/type_info.py
+#| upstream: torch/csrc/TypeInfo.h#THPFInfo
+class finfo:
+    """Limits of a floating dtype (default: the default dtype). TypeError for others."""
+
+    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
+
+    def __init__(self, type: dtype | None = None) -> None:
+        wanted = get_default_dtype() if type is None else type
+        if not (wanted.is_floating_point or wanted.is_complex):
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{wanted}'")
+        wanted = wanted.to_real()
+        self.bits = wanted.itemsize * 8
+        self.dtype = wanted.name
+        if wanted.name == "bfloat16":
+            # the top half of a float32: 8 bits of exponent, 7 of mantissa
+            self.eps, self.max, self.tiny, self.resolution = 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126, 0.01
+        else:
+            limits = np.finfo(to_numpy_dtype(wanted))
+            self.eps, self.max, self.tiny = float(limits.eps), float(limits.max), float(limits.tiny)
+            self.resolution = float(limits.resolution)
+        self.min = -self.max
+        self.smallest_normal = self.tiny
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name):.6g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny"))
+        return f"finfo({values}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+
+class iinfo:
+    """Limits of an integral dtype. TypeError for others."""
+
+    __slots__ = ("bits", "dtype", "max", "min")
+
+    def __init__(self, type: dtype) -> None:
+        if type.is_floating_point or type.is_complex:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        self.bits = type.itemsize * 8
+        self.dtype = type.name
+        if type.name == "bool":
+            self.min, self.max = 0, 1
+        else:
+            limits = np.iinfo(to_numpy_dtype(type))
+            self.min, self.max = int(limits.min), int(limits.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+# %% [markdown]
+# ## Evidence
+
+# %%
+#| claim: a wider float loses to a complex of its width, an integer of any width to any float, and the half-width floats meet in float32
+def _(torch):
+    assert torch.promote_types(torch.int64, torch.float16) is torch.float16
+    assert torch.promote_types(torch.float64, torch.complex64) is torch.complex128
+    assert torch.promote_types(torch.float16, torch.bfloat16) is torch.float32
+    assert torch.promote_types(torch.uint8, torch.int8) is torch.int16
+
+# %%
+#| claim: precision may be lost when a result is stored, a category may not
+def _(torch):
+    assert torch.can_cast(torch.float64, torch.float16)
+    assert not torch.can_cast(torch.float32, torch.int64)
+    assert torch.can_cast(torch.int64, torch.int8)

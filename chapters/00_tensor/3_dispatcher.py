@@ -1,0 +1,498 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The dispatcher, and how an operator is registered
+#
+# `torch.add(a, b)` must do three things that know nothing of each other: compute a sum on whatever device holds the data, record how to differentiate it, and, inside
+# `autocast`, cast the inputs first. Upstream keeps them apart with a table: an operator is a row, a *dispatch key* is a column, each cell holds a kernel, and
+# a call walks from the key of highest priority down to the device's.
+#
+# This part is the table. The last section registers an operator from scratch: start there if you want to add one.
+
+# %%
+import numpy as np
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## The columns
+
+# %%
+#| into: c10/core/dispatch_key.py
+#| imports
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core.device import cpu, device, meta
+
+# %%
+#| into: c10/core/dispatch_key.py
+#| upstream: c10/core/DispatchKey.h#c10::DispatchKey
+class DispatchKey(enum.IntEnum):
+    """The columns, in the order of priority: a call meets the highest first."""
+
+    Undefined = 0
+    CPU = 1
+    CUDA = 2
+    Meta = 3
+    Autograd = 4
+    Autocast = 5
+
+# %% [markdown]
+# Which backend's column a call ends in is decided by the class of the raw array. The `meta` device has shapes and no data: its arrays are one element seen through
+# strides of zero, so that any shape costs eight bytes.
+
+# %%
+#| into: c10/core/dispatch_key.py
+class MetaArray(np.ndarray):
+    """The array of a tensor on the `meta` device: a shape and a dtype over a single element."""
+
+
+#: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
+BACKENDS: dict[type, DispatchKey] = {np.ndarray: DispatchKey.CPU, MetaArray: DispatchKey.Meta}
+
+#: how to tell the device of an array of that class
+DEVICE_OF: dict[type, Any] = {np.ndarray: lambda array: cpu, MetaArray: lambda array: meta}
+
+
+def device_of(array: Any) -> device:
+    """The device an array lies on."""
+    return DEVICE_OF[array.__class__](array)
+
+
+def meta_like(array: Any) -> MetaArray:
+    """The shape and dtype of `array`, without its data."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
+
+# %% [markdown]
+# ## Who is watching?
+#
+# A profiler or recorder wants to see every operator with its inputs and outputs. Upstream offers callbacks (`RecordFunction`); here it is one slot, read once per operator and once per node
+# of a backward pass, and None unless something records.
+
+# %%
+#| into: aten/record_function.py
+#| imports
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+# %%
+#| into: aten/record_function.py
+#| upstream: aten/src/ATen/record_function.h#at::RecordFunction
+class Observer(Protocol):
+    """What the slot `observer` may hold. Times are `time.perf_counter_ns()`."""
+
+    def operator(self, name: str, inputs: tuple, outputs: object, begin_ns: int, end_ns: int) -> None:
+        """An operator has returned. `name` is qualified (`aten::add`); operators called by it were reported before it."""
+
+    def node(self, node: Any, grads_in: tuple, grads_out: tuple, begin_ns: int, end_ns: int) -> None:
+        """A node of a backward pass has run. Gradients are raw arrays, tensors where the backward is itself recorded, or None."""
+
+    def alloc(self, storage: Any) -> None:
+        """A creation function has allocated a storage."""
+
+
+observer: Observer | None = None
+
+# %% [markdown]
+# ## The rows
+#
+# A row is an `OperatorEntry`: the kernels by key, the derivative, and what the bindings need to know. A kernel is a plain function on raw arrays whose signature **is** the operator's schema: a parameter annotated
+# `Array` is a tensor, `Array | None` an optional one, `Sequence[Array]` a list of tensors; everything else is an option.
+
+# %%
+#| into: aten/core/__init__.py
+"""Dispatch and generators (twin of `aten/src/ATen/core/`)."""
+
+# %%
+#| into: aten/core/dispatch/__init__.py
+"""The table of operators (twin of `aten/src/ATen/core/dispatch/`)."""
+
+# %%
+#| into: aten/core/dispatch/operator_entry.py
+#| imports
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from readtorch.c10.core.dispatch_key import DispatchKey
+
+# %%
+#| into: aten/core/dispatch/operator_entry.py
+Array = Any
+"""A raw array of whatever backend: NumPy's, CuPy's. The annotation that marks a kernel's tensor parameters."""
+
+TENSOR, OPTIONAL_TENSOR, TENSOR_LIST, OPTION = "tensor", "tensor?", "tensor[]", "option"
+_KINDS = {
+    "Array": TENSOR,
+    "Array | None": OPTIONAL_TENSOR,
+    "Sequence[Array]": TENSOR_LIST,
+    "Sequence[Array | None]": TENSOR_LIST,
+}
+REQUIRED = inspect.Parameter.empty
+
+
+class Schema:
+    """A kernel's signature: names, kinds and defaults of the parameters, and where the tensors stand."""
+
+    __slots__ = ("defaults", "keyword_only", "kinds", "leading", "names", "positional", "var_positional")
+
+    def __init__(self, kernel: Callable[..., Any], skip: int = 0) -> None:
+        code, notes = kernel.__code__, kernel.__annotations__
+        count = code.co_argcount
+        names = code.co_varnames[skip:count]
+        self.positional = len(names)
+        self.keyword_only = code.co_varnames[count : count + code.co_kwonlyargcount]
+        self.names = names + self.keyword_only
+        self.var_positional = code.co_varnames[count + code.co_kwonlyargcount] if code.co_flags & 0x04 else None
+        defaults = kernel.__defaults__ or ()
+        self.defaults = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+        self.defaults.update(kernel.__kwdefaults__ or {})
+        self.kinds = tuple(_KINDS.get(notes.get(name, ""), OPTION) for name in self.names)
+        #: how many tensors stand first, if all tensors do; else None
+        count = next((i for i, kind in enumerate(self.kinds) if kind is not TENSOR), len(self.kinds))
+        self.leading = count if all(kind is OPTION for kind in self.kinds[count:]) else None
+
+    def bind(self, op: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The value of every parameter. TypeError where Python's own call would raise one."""
+        if self.var_positional:
+            head = len(self.names) - len(self.keyword_only)
+            rest = args[head:]
+            args = args[:head]
+            if not rest and self.var_positional in kwargs:
+                kwargs = dict(kwargs)
+                rest = (kwargs.pop(self.var_positional),)
+            return [*self._bind(op, args, kwargs), rest]
+        return self._bind(op, args, kwargs)
+
+    def _bind(self, op: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        names = self.names
+        if len(args) > self.positional:
+            raise TypeError(f"{op}() takes {self.positional} positional arguments but {len(args)} were given")
+        if not kwargs and len(args) == len(names):
+            return list(args)
+        values = list(args)
+        taken = 0
+        for position in range(len(args), len(names)):
+            name = names[position]
+            if name in kwargs:
+                values.append(kwargs[name])
+                taken += 1
+            elif position == 0 and "input" in kwargs:
+                values.append(kwargs["input"])
+                taken += 1
+            elif name in self.defaults:
+                values.append(self.defaults[name])
+            else:
+                raise TypeError(f"{op}() missing 1 required positional arguments: \"{name}\"")
+        if taken != len(kwargs):
+            for name in kwargs:
+                if name not in names and name != "input":
+                    raise TypeError(f"{op}() got an unexpected keyword argument '{name}'")
+                if name in names[: len(args)]:
+                    raise TypeError(f"{op}() got multiple values for argument '{name}'")
+        return values
+
+# %% [markdown]
+# A derivative is written once per differentiable parameter, as upstream's `derivatives.yaml` does, and in the same spirit: **the names a formula uses say what must be kept for it**. `other` keeps the tensor;
+# `result` keeps the output; `self_shape` keeps a tuple and lets the tensor go. The engine hands each formula what it names.
+#
+# The first parameter, `at`, is the library the formula computes with: the kernels on raw arrays when an ordinary backward runs, the
+# operators on tensors under `create_graph=True`. The same text serves both, which is why a second derivative needs no second formula.
+
+# %%
+#| into: aten/core/dispatch/operator_entry.py
+#| upstream: tools/autograd/derivatives.yaml#derivatives
+class Derivative:
+    """The formulas of an operator, `parameter -> formula`, and what they need, read off their parameter names.
+
+    A formula's parameters: `at`; `grad` (or `grads` with several outputs, None where one is unused); `result` or the name of an output; the name of any
+    parameter; `NAME_shape` and `NAME_dtype` of a tensor parameter; `mask`, which gradients are wanted, in a formula for several parameters.
+    It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
+    """
+
+    __slots__ = ("formulas", "metas", "needs", "options", "outputs", "saved", "wanted_by")
+
+    def __init__(self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]) -> None:
+        self.formulas = formulas
+        self.needs = {key: formula.__code__.co_varnames[1 : formula.__code__.co_argcount] for key, formula in formulas.items()}
+        named = {name for names in self.needs.values() for name in names}
+        tensors = [name for name, kind in zip(schema.names, schema.kinds, strict=True) if kind is not OPTION]
+        #: tensors kept whole, in the order of the signature
+        self.saved = tuple(name for name in tensors if name in named)
+        #: shapes and dtypes kept in place of a tensor: pairs (tensor, "shape" or "dtype")
+        self.metas = tuple((t, what) for t in tensors for what in ("shape", "dtype") if f"{t}_{what}" in named)
+        #: kept outputs by number
+        self.outputs = tuple(i for i, name in enumerate(outputs) if name in named)
+        known = {*self.saved, *(f"{t}_{what}" for t, what in self.metas), *outputs, "grad", "grads", "mask"}
+        #: does a formula use an option of the call?
+        self.options = bool(named - known)
+        #: for each kept tensor: the parameters whose gradient wants it
+        self.wanted_by = {
+            name: tuple(p for key, names in self.needs.items() if name in names for p in key) for name in self.saved
+        }
+
+    @property
+    def differentiable(self) -> tuple[str, ...]:
+        """The parameters that have a formula."""
+        return tuple(name for key in self.formulas for name in key)
+
+# %%
+#| into: aten/core/dispatch/operator_entry.py
+#| upstream: aten/src/ATen/core/dispatch/OperatorEntry.h#c10::impl::OperatorEntry
+class OperatorEntry:
+    """One operator: its kernels by key, its derivative, and how it is offered to Python.
+
+    `call` is the entry point on tensors, made by `csrc/autograd/variable_type.py` when the operator is registered.
+    """
+
+    def __init__(self, name: str, schema: Schema) -> None:
+        self.name = name
+        self.schema = schema
+        self.kernels: dict[DispatchKey, Callable[..., Any]] = {}
+        self.derivative: Derivative | None = None
+        self.outputs: tuple[str, ...] = ("result",)
+        self.result_class: type | None = None
+        self.variants: tuple[str, ...] = ("function",)
+        self.module = ""
+        self.method_names: tuple[str, ...] = ()
+        self.inplace = False
+        self.out = False
+        self.view = ""
+        self.pointwise: Any = None
+        self.composite: Callable[..., Any] | None = None
+        self.autocast: str | None = None
+        self.node_name = _node_name(name)
+        self.differentiable_outputs: tuple[int, ...] | None = None
+        self.call: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<OperatorEntry aten::{self.name}>"
+
+    def kernel(self, key: DispatchKey) -> Callable[..., Any]:
+        """The kernel in column `key`. NotImplementedError names the operator and the columns that are filled."""
+        found = self.kernels.get(key)
+        if found is None:
+            have = ", ".join(k.name for k in self.kernels)
+            raise NotImplementedError(
+                f"Could not run 'aten::{self.name}' with arguments from the '{key.name}' backend. It has kernels for [{have}]."
+            )
+        return found
+
+
+def _node_name(name: str) -> str:
+    return "".join(word.capitalize() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
+
+# %% [markdown]
+# ## Adding a row
+#
+# Three forms of registration, after upstream's three kinds of kernel:
+#
+# * `register` takes a kernel on raw arrays. With a derivative the operator becomes differentiable.
+# * `unary` and `binary` (in the next section) take a NumPy ufunc: promotion, broadcasting, in-place and `out=` variants come with it.
+# * `composite` takes a function written with other operators (upstream: `CompositeImplicitAutograd`). Its derivative is the chain rule's.
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
+#| upstream: aten/src/ATen/core/dispatch/Dispatcher.h#c10::Dispatcher
+operators: dict[str, OperatorEntry] = {}
+"""The table: one entry per operator name."""
+
+cpu = SimpleNamespace()
+"""The CPU column as a library: `cpu.sum(array, dim)`. What formulas call `at` in an ordinary backward."""
+
+cuda = SimpleNamespace()
+"""The CUDA column, the same."""
+
+autograd = SimpleNamespace()
+"""The operators on tensors, as a library. What formulas call `at` under `create_graph=True`."""
+
+_listeners: list[Callable[[OperatorEntry], None]] = []
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def add_registration_listener(listener: Callable[[OperatorEntry], None]) -> None:
+    """Call `listener` for every operator there is and for every one registered or changed later."""
+    _listeners.append(listener)
+    for entry in operators.values():
+        listener(entry)
+
+
+def _changed(entry: OperatorEntry) -> None:
+    for listener in _listeners:
+        listener(entry)
+
+
+def describe(
+    entry: OperatorEntry,
+    *,
+    variants: str = "function",
+    module: str = "",
+    outputs: str = "result",
+    result_class: type | None = None,
+    inplace: bool = False,
+    out: bool = False,
+    view: str = "",
+    autocast: str | None = None,
+    node: str = "",
+    differentiable_outputs: tuple[int, ...] | None = None,
+) -> None:
+    """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
+    entry.variants = tuple(variants.split())
+    entry.module = module
+    entry.outputs = tuple(outputs.split())
+    entry.result_class = result_class
+    entry.inplace = inplace
+    entry.out = out
+    entry.view = view
+    entry.autocast = autocast
+    entry.node_name = f"{node}Backward0" if node else entry.node_name
+    entry.differentiable_outputs = differentiable_outputs
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
+#| upstream: torch/library.h#torch::Library
+def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Kernel], Kernel]:
+    """Decorator: this function, on raw arrays, is the kernel of operator `name` in column `key`.
+
+    `key="CPU CUDA"` fills both, for a body that works on any array library. Only the first registration describes the operator:
+
+    * `variants`: "function", "method" or both: whether it becomes `torch.NAME`, `Tensor.NAME`, or neither ("");
+    * `module`: `"nn"`, `"linalg"`, …: the function goes to `torch._C._nn` and so on instead of `torch`;
+    * `inplace`: also make `NAME_`, which writes the result into its first argument; `out`: accept `out=`;
+    * `outputs`: names of the outputs; `result_class`: the named tuple they are returned in;
+    * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
+    * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
+    * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);
+    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors.
+
+    The kernel itself is returned unchanged: other kernels call it directly.
+    """
+
+    def decorate(kernel: Kernel) -> Kernel:
+        entry = operators.get(name)
+        if entry is None or key.startswith("CPU"):
+            fresh = OperatorEntry(name, Schema(kernel))
+            if entry is not None:
+                fresh.kernels.update(entry.kernels)
+                fresh.derivative = entry.derivative
+            entry = operators[name] = fresh
+            describe(entry, **description)
+        for column in key.split():
+            entry.kernels[DispatchKey[column]] = kernel
+            if column in ("CPU", "CUDA"):
+                setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+        _changed(entry)
+        return kernel
+
+    return decorate
+
+
+def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None, **more: Callable[..., Any]) -> None:
+    """Give operator `name` its derivative: `parameter=formula`, or `{"a, b": formula}` for one formula that returns several gradients.
+
+    See `Derivative` for what a formula may name. A parameter without a formula is not differentiable.
+    """
+    entry = operators[name]
+    table = {tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()}
+    entry.derivative = Derivative(entry.schema, table, entry.outputs)
+    _changed(entry)
+
+# %% [markdown]
+# A composite function receives `at` too, and like a formula it runs on both levels: below, other kernels call it as `at.NAME` on raw arrays; above, users call it on tensors.
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
+def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
+    """Decorator: operator `name` is this function of `at` and the arguments, written with other operators."""
+
+    def decorate(function: Kernel) -> Kernel:
+        entry = operators[name] = OperatorEntry(name, Schema(function, skip=1))
+        describe(entry, **description)
+        entry.composite = function
+        setattr(cpu, name, partial(function, cpu))
+        setattr(cuda, name, partial(function, cuda))
+        _changed(entry)
+        return function
+
+    return decorate
+
+
+def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
+    """The Meta column, for operators that fill none: run the CPU kernel on the one element and keep the shape."""
+    kernel = entry.kernels[DispatchKey.CPU]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _map_arrays(kernel(*(_map_arrays(arg, _plain) for arg in args), **kwargs), meta_like)
+
+    return run
+
+
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray)
+
+
+def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return function(value)
+    if isinstance(value, np.generic):
+        return function(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return [_map_arrays(item, function) for item in value]
+    return value
+
+
+def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
+    """The kernel for a backend key."""
+    if key is DispatchKey.Meta and key not in entry.kernels:
+        return meta_kernel(entry)
+    return entry.kernel(key)
+
+
+def columns(key: DispatchKey) -> SimpleNamespace:
+    """The library of raw kernels for a backend."""
+    return cuda if key is DispatchKey.CUDA else cpu
+
+
+def names() -> Iterator[str]:
+    """All operator names."""
+    return iter(operators)

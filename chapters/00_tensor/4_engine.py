@@ -1,0 +1,842 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The engine: nodes, saved tensors, and the order in which they run
+#
+# A forward pass leaves a graph behind: one node per operation, an edge for each input that wants a gradient. `backward` walks it against the direction of the data.
+# Two things are hard about that walk: a node may run only when *all* gradients that flow into it have arrived, and it must not recurse, because a recurrent network
+# is a chain ten thousand nodes long.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Is anybody asking for gradients?
+#
+# Whether an operation is recorded depends on the thread: `no_grad()` in one thread must not stop a training step in another. Reading a thread-local
+# costs as much as a third of a small operation, so a global count of threads in a special mode stands in front of it: while it is zero, nobody looks further.
+
+# %%
+#| into: c10/core/autograd_state.py
+#| imports
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+# %%
+#| into: c10/core/autograd_state.py
+#| upstream: c10/core/AutogradState.h#c10::AutogradState
+class AutogradState(threading.local):
+    """The modes of one thread."""
+
+    grad_mode = True
+    inference_mode = False
+    multithreading = True
+    anomaly = False
+    check_nan = True
+    graph_task: Any = None
+    backward_depth = 0
+    #: pairs (pack, unpack) of saved_tensors_hooks, innermost last; a str in place of a pair forbids saving and says why
+    saved_tensor_hooks: tuple = ()
+    #: dtype by device type where autocast is on
+    autocast: dict | None = None
+    autocast_cache: dict | None = None
+
+
+state = AutogradState()
+
+
+class Counts:
+    """How many threads are in a mode that is not the default: with gradients off, or in any other."""
+
+    __slots__ = ("grad_off", "lock", "special")
+
+    def __init__(self) -> None:
+        self.grad_off = 0
+        self.special = 0
+        self.lock = threading.Lock()
+
+    def change(self, grad_off: int = 0, special: int = 0) -> None:
+        """Add to the counts, atomically."""
+        with self.lock:
+            self.grad_off += grad_off
+            self.special += special
+
+
+counts = Counts()
+
+
+def set_grad_enabled(enabled: bool) -> None:
+    """Record operations in this thread from now on, or stop doing so."""
+    if state.grad_mode != enabled:
+        state.grad_mode = enabled
+        counts.change(grad_off=-1 if enabled else 1)
+
+
+def is_grad_enabled() -> bool:
+    """Are operations of this thread recorded?"""
+    return state.grad_mode
+
+
+def set_special(name: str, value: Any) -> Any:
+    """Set another mode of this thread and return the old value. Its class attribute is the default."""
+    old = getattr(state, name)
+    default = getattr(AutogradState, name)
+    was, is_ = old is not default and old != default, value is not default and value != default
+    setattr(state, name, value)
+    if was != is_:
+        counts.change(special=1 if is_ else -1)
+    return old
+
+# %% [markdown]
+# ## A node
+#
+# A node is one step of the derivative: it takes the gradients of an operation's outputs and returns those of its inputs. Its edges lead to the nodes that made the inputs. It also keeps the shape and dtype of
+# the output it belongs to, because a gradient must have exactly those, and broadcasting in a formula may have changed them.
+#
+# Upstream writes an edge as a pair (node, output number). Nearly every number is 0, so here an edge *is* the node then, and a pair otherwise.
+
+# %%
+#| into: csrc/autograd/__init__.py
+"""Nodes, the engine and the autograd kernels (twin of `torch/csrc/autograd/`)."""
+
+# %%
+#| into: csrc/autograd/node.py
+#| imports
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+# %%
+#| into: csrc/autograd/node.py
+#| upstream: torch/csrc/autograd/node.h#torch::autograd::Node
+#: numbers nodes in the order of their making; the engine runs the youngest ready node first
+next_sequence_nr = itertools.count().__next__
+
+
+class Node:
+    """One step of backward: gradients of an operation's outputs in, gradients of its inputs out.
+
+    `_edges` has one entry per differentiable input: a node, a pair (node, output number), or None. `_shape` and `_dtype` describe the output
+    (lists of them where `_count`, the number of outputs, is not 1).
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_dtype", "_edges", "_sequence", "_shape")
+    _edges: tuple
+    _shape: Any
+    _dtype: Any
+    _count = 1
+    #: its gradients are arrays made for the purpose, or the incoming ones: the engine may add to them in place
+    _fresh = True
+    #: hooks, made when first registered: on the gradient of an output (by number), before the node, after it
+    _tensor_pre_hooks: dict[int, Any] | None = None
+    _retains_grad: dict[int, Any] | None = None
+    _pre_hooks: Any = None
+    _post_hooks: Any = None
+    _metadata: dict | None = None
+    _released = False
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any] | tuple[Any, ...]:
+        """The gradients of the inputs, aligned with `_edges`. Raw arrays, or tensors if `graph`; None for no gradient."""
+        raise NotImplementedError(type(self).__name__)
+
+    def release_variables(self) -> None:
+        """Let go of what was saved: this graph will not be walked again."""
+
+    def output_has_counter(self, number: int, counter: Any) -> None:
+        """Output `number` has just got a version counter."""
+
+    def name(self) -> str:
+        """The name upstream shows, such as `MulBackward0`."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The edges as upstream shows them: pairs (node, output number)."""
+        return tuple((None, 0) if edge is None else split_edge(edge) for edge in self._edges)
+
+    @property
+    def metadata(self) -> dict:
+        """A dictionary for the user's notes; anomaly mode keeps the traceback here."""
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        return True
+
+    def _sequence_nr(self) -> int:
+        return self._sequence
+
+    def _input_metadata_at(self, number: int) -> tuple[tuple[int, ...], Any]:
+        return (self._shape, self._dtype) if self._count == 1 else (self._shape[number], self._dtype[number])
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def split_edge(edge: Any) -> tuple[Node, int]:
+    """An edge as a pair."""
+    return edge if edge.__class__ is tuple else (edge, 0)
+
+# %% [markdown]
+# ## What a formula needs is kept, and checked
+#
+# Keeping a tensor for backward means remembering its version. At use the two are compared, and a difference is the error that everybody has met: *one of the variables needed for gradient computation has been modified by an
+# inplace operation*. Two cases are different. An **input** is kept as it is. An **output** must not be: the output's edge leads to this very node, and the
+# circle would keep both alive until the garbage collector comes. So of an output only the array is kept, and the tensor is made anew at need.
+
+# %%
+#| into: csrc/autograd/saved_variable.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.c10.core.scalar_type import from_numpy_dtype
+from readtorch.csrc.autograd.node import Node, split_edge
+
+# %%
+#| into: csrc/autograd/saved_variable.py
+#| upstream: torch/csrc/autograd/saved_variable.cpp#torch::autograd::SavedVariable::unpack
+def check_version(tensor: Any, expected: int) -> None:
+    """RuntimeError if the memory behind a kept tensor was written to since."""
+    counter = tensor._vc
+    if counter is not None and counter.value != expected:
+        origin = None if tensor._edge is None else split_edge(tensor._edge)
+        raise modified(tensor._array, origin, counter.value, expected)
+
+
+def modified(array: Any, origin: tuple[Node, int] | None, version: int, expected: int) -> RuntimeError:
+    """The error that names the tensor, where it came from, and both versions."""
+    legacy = from_numpy_dtype(array.dtype)._legacy
+    shape = list(array.shape)
+    source = ""
+    if origin is not None and len(origin[0]._edges):
+        source = f", which is output {origin[1]} of {origin[0].name().removesuffix('Backward0')},"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[torch.{legacy} {shape}]{source} is at version {version}; expected version {expected} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+def released(name: str) -> RuntimeError:
+    """The error of a second walk through a graph whose saved tensors are gone."""
+    return RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        f"been freed): {name} has let go of them when backward() or autograd.grad() ran. Specify retain_graph=True the first time "
+        "if you need to backward through the graph a second time or to access saved tensors afterwards."
+    )
+
+# %% [markdown]
+# ### Packing
+# `saved_tensors_hooks` lets a program replace what is kept, by a copy on the CPU or a file name, and bring it back later.
+
+# %%
+#| into: csrc/autograd/saved_variable.py
+#| upstream: torch/csrc/autograd/saved_variable.cpp#torch::autograd::SavedVariable::set_hooks_and_pack_data
+class Packed:
+    """What a pack hook returned in place of a tensor, and the hook that undoes it. `edge` is where its gradient goes."""
+
+    __slots__ = ("edge", "payload", "unpack")
+
+    def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
+        pack, self.unpack = hooks
+        self.edge = tensor._edge
+        self.payload = pack(tensor.detach() if tensor._edge is not None and not tensor.is_leaf else tensor)
+
+    def restore(self) -> Any:
+        """The tensor again, with its place in the graph."""
+        tensor = self.unpack(self.payload)
+        if not hasattr(tensor, "_array"):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(tensor).__name__)
+        if self.edge is not None and tensor._edge is None:
+            tensor = tensor.detach()
+            tensor._edge = self.edge
+        return tensor
+
+# %% [markdown]
+# ## Leaves
+#
+# The walk ends at the leaves. A leaf's node adds what arrives to `.grad`. The first gradient is taken as it is if nobody else can hold it, else copied; later ones are added in place, so that
+# a reference to `p.grad` stays good across steps.
+#
+# The leaf holds its node, the node refers to the leaf weakly: no circle, so a leaf dies when its last user does. (Upstream holds them the other way round and makes the node anew for each graph, which is why
+# DDP must keep `grad_accumulators_` alive by hand.)
+
+# %%
+#| into: csrc/autograd/functions/__init__.py
+"""Nodes that no operator makes (twin of `torch/csrc/autograd/functions/`)."""
+
+# %%
+#| into: csrc/autograd/functions/accumulate_grad.py
+#| imports
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from readtorch.c10.core import tensor_impl
+from readtorch.csrc.autograd.node import Node
+
+# %%
+#| into: csrc/autograd/functions/accumulate_grad.py
+#| upstream: torch/csrc/autograd/functions/accumulate_grad.cpp#torch::autograd::AccumulateGrad
+class AccumulateGrad(Node):
+    """The end of the walk at a leaf: adds the gradient to the leaf's `.grad`."""
+
+    __slots__ = ("_array", "_variable", "owned")
+    _post_accumulate_hooks: Any = None
+
+    def __init__(self, leaf: Any) -> None:
+        self._edges = ()
+        #: runs before every other ready node: a gradient is final the moment it is complete
+        self._sequence = 1 << 63
+        self._variable = weakref.ref(leaf)
+        self.owned = False
+        self.describe(leaf._array)
+
+    def describe(self, array: Any) -> None:
+        """Follow the leaf to another array (`.data = …`)."""
+        self._array = array
+        self._shape = array.shape
+        self._dtype = array.dtype
+
+    def name(self) -> str:
+        return "AccumulateGrad" if not hasattr(self, "_name") else self._name
+
+    @property
+    def variable(self) -> Any:
+        """The leaf. Made anew around the same memory if the program has dropped it."""
+        leaf = self._variable()
+        if leaf is None:
+            leaf = tensor_impl.wrap(self._array, self)
+            self._variable = weakref.ref(leaf)
+        return leaf
+
+    def apply(self, grads: list[Any], graph: bool) -> tuple[Any, ...]:
+        grad = grads[0]
+        if grad is None:
+            return ()
+        leaf = self.variable
+        if graph:
+            leaf._grad = grad if leaf._grad is None else leaf._grad + grad
+        else:
+            self._accumulate(leaf, grad)
+        if self._post_accumulate_hooks:
+            for hook in list(self._post_accumulate_hooks.values()):
+                if hook(leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        return ()
+
+    def _accumulate(self, leaf: Any, grad: Any) -> None:
+        old = leaf._grad
+        if old is None:
+            keep = self.owned and grad.base is None and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
+        elif old._edge is not None:
+            leaf._grad = tensor_impl.wrap(old._array + grad)
+        else:
+            old._array += grad
+            tensor_impl.version_counter(old).value += 1
+
+
+def _copy_like(grad: Any, leaf: Any) -> Any:
+    """A copy in the leaf's own memory order."""
+    if leaf.flags.c_contiguous or grad.ndim < 2:
+        return grad.copy()
+    order = sorted(range(leaf.ndim), key=lambda axis: -leaf.strides[axis])
+    inverse = sorted(range(leaf.ndim), key=order.__getitem__)
+    return grad.transpose(order).copy().transpose(inverse)
+
+# %% [markdown]
+# ## The walk
+#
+# 1. **Count.** From the roots, follow all edges once and count how many arrive at each node. That many gradients it must wait for.
+# 2. **Run.** A heap holds the ready nodes, youngest first. Take one, run it, add each result to the input buffer of the node at the other end of the edge, subtract one from that node's count, and when it reaches zero put
+#    it on the heap.
+#
+# Youngest first means: in the reverse order of the forward pass, as far as the counts leave a choice. Nothing depends on it for correctness; memory does, since what was made last is freed first.
+
+# %%
+#| into: csrc/autograd/engine.py
+#| imports
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.c10.core import autograd_state, tensor_impl
+from readtorch.c10.core.autograd_state import state
+from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.input_buffer import add
+from readtorch.csrc.autograd.input_metadata import fit_array, fit_tensor
+from readtorch.csrc.autograd.node import Node, split_edge
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::compute_dependencies
+def compute_dependencies(root: Node) -> dict[Node, int]:
+    """For each node reachable from `root`: the number of edges that arrive at it."""
+    counts: dict[Node, int] = {}
+    stack = [root]
+    while stack:
+        for edge in stack.pop()._edges:
+            if edge is None:
+                continue
+            node = edge[0] if edge.__class__ is tuple else edge
+            if node in counts:
+                counts[node] += 1
+            else:
+                counts[node] = 1
+                stack.append(node)
+    return counts
+
+# %% [markdown]
+# `autograd.grad(y, [w])` wants the gradient at `w` alone, and nodes that do not lead there should not run. Which ones do is found by one more walk, children before parents.
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::GraphTask::init_to_execute
+def needed_nodes(root: Node, captures: dict[Node, list[tuple[int, int]]]) -> set[Node]:
+    """The nodes from which an edge path leads to a node in `captures`."""
+    needed: set[Node] = set()
+    done: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, children_done = stack.pop()
+        children = [edge[0] if edge.__class__ is tuple else edge for edge in node._edges if edge is not None]
+        if children_done:
+            if any(child in needed or child in captures for child in children):
+                needed.add(node)
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in children if child not in done)
+    return needed
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/graph_task.h#torch::autograd::GraphTask
+class GraphTask:
+    """One call of backward: what has arrived, what is ready, what the caller wants back."""
+
+    __slots__ = ("buffers", "callbacks", "captured", "captures", "dependencies", "graph", "heap", "keep", "needed")
+
+    def __init__(self, keep: bool, graph: bool, captures: dict[Node, list[tuple[int, int]]], size: int) -> None:
+        self.keep = keep
+        self.graph = graph
+        self.dependencies: dict[Node, int] = {}
+        self.buffers: dict[Node, list[Any]] = {}
+        self.heap: list[tuple[int, int, Node]] = []
+        self.callbacks: list[Callable[[], None]] = []
+        self.captures = captures
+        self.captured: list[Any] = [None] * size
+        self.needed: set[Node] | None = None
+
+
+class GraphRoot(Node):
+    """The node before the first: its edges lead to the roots, its result is the gradients given to backward."""
+
+    __slots__ = ("grads",)
+    _fresh = False
+
+    def __init__(self, edges: tuple, grads: list[Any]) -> None:
+        self._edges = edges
+        self._sequence = 1 << 62
+        self.grads = grads
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        return self.grads
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::execute
+def execute(
+    edges: tuple,
+    grads: list[Any],
+    keep: bool,
+    graph: bool,
+    inputs: list[tuple[Node, int]] | None = None,
+    accumulate: bool = True,
+) -> list[Any]:
+    """Walk the graph from `edges`, to which `grads` flow in.
+
+    With `graph`, gradients are tensors and the walk is itself recorded; else they are raw arrays. With `inputs`, only nodes that lead to those (node, output number)
+    run, and their gradients are returned, or with `accumulate` added to the leaves' `.grad`.
+    """
+    captures: dict[Node, list[tuple[int, int]]] = {}
+    for index, (node, number) in enumerate(inputs or ()):
+        captures.setdefault(node, []).append((number, index))
+    root = GraphRoot(edges, grads)
+    task = GraphTask(keep, graph, {} if accumulate else captures, len(inputs or ()))
+    task.dependencies = compute_dependencies(root)
+    if inputs is not None:
+        task.needed = needed_nodes(root, captures)
+        if accumulate:
+            task.needed.update(captures)
+    outer_task, outer_mode = state.graph_task, state.grad_mode
+    state.graph_task = task
+    autograd_state.set_grad_enabled(graph)
+    state.backward_depth += 1
+    try:
+        with np.errstate(all="ignore"):
+            _propagate(task, root, grads)
+            _run(task)
+        for callback in task.callbacks:
+            callback()
+    finally:
+        state.backward_depth -= 1
+        state.graph_task = outer_task
+        autograd_state.set_grad_enabled(outer_mode)
+    return task.captured
+
+
+def _run(task: GraphTask) -> None:
+    heap = task.heap
+    while heap:
+        _evaluate(task, heappop(heap)[2])
+
+# %% [markdown]
+# Running a node has a fixed order, and users hang hooks on every joint of it: hooks on the *tensor* see the gradient first (that is where `retain_grad` and `autograd.grad` read), then the node's pre-hooks, the formula, the node's
+# post-hooks.
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::evaluate_function
+def _evaluate(task: GraphTask, node: Node) -> None:
+    buffer = task.buffers.pop(node)
+    count = node._count
+    grads = buffer[:count]
+    if node._tensor_pre_hooks is not None:
+        _call_tensor_pre_hooks(node, grads, task.graph)
+        buffer[count:] = [False] * count
+    if task.captures and node in task.captures:
+        _capture(task, node, grads)
+        if task.needed is not None and node not in task.needed:
+            return
+    if node._retains_grad is not None:
+        _retain(node, grads, task.graph)
+        buffer[count:] = [False] * count
+    if node.__class__ is AccumulateGrad:
+        node.owned = buffer[1]
+    outputs = _call_function(task, node, grads)
+    if not task.keep:
+        node.release_variables()
+    if node._edges:
+        _propagate(task, node, outputs, grads)
+
+
+def _call_function(task: GraphTask, node: Node, grads: list[Any]) -> Any:
+    observer = record_function.observer
+    begin = time.perf_counter_ns() if observer is not None else 0
+    graph = task.graph
+    if node._pre_hooks:
+        grads[:] = _call_pre_hooks(node, grads, graph)
+    if state.anomaly:
+        outputs = _apply_watched(node, grads, graph)
+    else:
+        outputs = node.apply(grads, graph)
+    if node._post_hooks:
+        outputs = _call_post_hooks(node, outputs, grads, graph)
+    if observer is not None:
+        observer.node(node, tuple(grads), tuple(outputs), begin, time.perf_counter_ns())
+    return outputs
+
+
+def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
+    try:
+        outputs = node.apply(grads, graph)
+        if state.check_nan:
+            check_finite(node, outputs)
+    except Exception:
+        report_forward(node)
+        raise
+    return outputs
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::validate_outputs
+def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) -> None:
+    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
+    edges = node._edges
+    if len(outputs) != len(edges):
+        raise RuntimeError(f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}")
+    fit = fit_tensor if task.graph else fit_array
+    fresh = node._fresh and not task.graph
+    buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
+    seen: list[Any] = list(incoming)
+    for index, edge in enumerate(edges):
+        if edge is None:
+            continue
+        if edge.__class__ is tuple:
+            target, number = edge
+        else:
+            target, number = edge, 0
+        dependencies[target] -= 1
+        if needed is not None and target not in needed and target not in task.captures:
+            continue
+        buffer = buffers.get(target)
+        if buffer is None:
+            buffer = buffers[target] = [None] * target._count + [False] * target._count
+        grad = outputs[index]
+        if grad is not None:
+            grad, changed = fit(node, index, grad, target, number)
+            owned = changed or (fresh and grad.base is None and not any(grad is other for other in seen))
+            seen.append(grad)
+            add(buffer, number, target._count, grad, owned)
+        if dependencies[target] == 0:
+            heappush(task.heap, (-target._sequence, id(target), target))
+
+# %% [markdown]
+# The pieces it uses: where gradients wait,
+
+# %%
+#| into: csrc/autograd/input_buffer.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# %%
+#| into: csrc/autograd/input_buffer.py
+#| upstream: torch/csrc/autograd/input_buffer.cpp#torch::autograd::InputBuffer::add
+def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> None:
+    """Add `grad` to entry `number`. The second half of a buffer says which entries are arrays that nobody else holds."""
+    old = buffer[number]
+    if old is None:
+        buffer[number] = grad
+        buffer[count + number] = owned
+    elif buffer[count + number] and old.shape == grad.shape:
+        old += grad
+    elif owned:
+        grad += old
+        buffer[number] = grad
+        buffer[count + number] = True
+    else:
+        total = old + grad
+        buffer[number] = np.asarray(total) if isinstance(total, np.generic) else total
+        buffer[count + number] = isinstance(total, np.ndarray | np.generic)
+
+# %% [markdown]
+# what a gradient must look like,
+
+# %%
+#| into: csrc/autograd/input_metadata.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.expand_utils import is_expandable_to, sum_to
+from readtorch.csrc.autograd.node import Node
+
+# %%
+#| into: csrc/autograd/input_metadata.py
+#| upstream: torch/csrc/autograd/input_metadata.h#torch::autograd::InputMetadata
+def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
+    """`grad` in the shape and dtype of output `number` of `target`, and whether that made a new array of it."""
+    if isinstance(grad, np.generic):
+        grad = np.asarray(grad)
+    if target._count == 1:
+        shape, dtype = target._shape, target._dtype
+    else:
+        shape, dtype = target._shape[number], target._dtype[number]
+    changed = False
+    if grad.shape != shape:
+        if not is_expandable_to(shape, grad.shape):
+            raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
+        grad, changed = sum_to(grad, shape), True
+    if grad.dtype is not dtype and grad.dtype != dtype:
+        grad, changed = _real_or_not(grad, dtype).astype(dtype), True
+    return grad, changed
+
+
+def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
+    """The same for a tensor, through operators, so that the step can be differentiated."""
+    shape, dtype = target._input_metadata_at(number)
+    array = grad._array
+    if array.shape != shape:
+        if not is_expandable_to(shape, array.shape):
+            raise _invalid(node, index, f"got {list(array.shape)} but expected shape compatible with {list(shape)}")
+        grad = dispatcher.autograd.sum_to_size(grad, shape)
+    if array.dtype != dtype:
+        if array.dtype.kind == "c" and dtype.kind != "c":
+            grad = dispatcher.autograd.real(grad)
+        grad = dispatcher.autograd._to_copy(grad, dtype)
+    return grad, False
+
+
+def _real_or_not(grad: Any, dtype: Any) -> Any:
+    return grad.real if grad.dtype.kind == "c" and dtype.kind != "c" else grad
+
+
+def _invalid(node: Node, index: int, what: str) -> RuntimeError:
+    return RuntimeError(f"Function {node.name()} returned an invalid gradient at index {index} - {what}")
+
+# %% [markdown]
+# and the hooks.
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::call_tensor_pre_hooks
+def _as_tensor(grad: Any, graph: bool) -> Any:
+    return grad if graph or grad is None else tensor_impl.wrap(grad)
+
+
+def _as_grad(value: Any, graph: bool) -> Any:
+    return value if graph or value is None else value._array
+
+
+def _call_tensor_pre_hooks(node: Node, grads: list[Any], graph: bool) -> None:
+    assert node._tensor_pre_hooks is not None
+    for number, hooks in node._tensor_pre_hooks.items():
+        for hook in list(hooks.values()):
+            if grads[number] is None:
+                continue
+            result = hook(_as_tensor(grads[number], graph))
+            if result is not None:
+                _check_hook_result(result, grads[number])
+                grads[number] = _as_grad(result, graph)
+
+
+def _check_hook_result(result: Any, grad: Any) -> None:
+    if not hasattr(result, "_array"):
+        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+    if tuple(result.shape) != tuple(grad.shape):
+        raise RuntimeError(f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}")
+
+
+def _call_pre_hooks(node: Node, grads: list[Any], graph: bool) -> list[Any]:
+    values = tuple(_as_tensor(grad, graph) for grad in grads)
+    for hook in list(node._pre_hooks.values()):
+        result = hook(values)
+        if result is not None:
+            values = result if isinstance(result, tuple) else (result,)
+    return [_as_grad(value, graph) for value in values]
+
+
+def _call_post_hooks(node: Node, outputs: Any, grads: list[Any], graph: bool) -> list[Any]:
+    results = tuple(_as_tensor(_array_again(output), graph) for output in outputs)
+    incoming = tuple(_as_tensor(grad, graph) for grad in grads)
+    for hook in list(node._post_hooks.values()):
+        replaced = hook(results, incoming)
+        if replaced is not None:
+            results = replaced if isinstance(replaced, tuple) else (replaced,)
+    return [_as_grad(result, graph) for result in results]
+
+
+def _array_again(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _retain(node: Node, grads: list[Any], graph: bool) -> None:
+    assert node._retains_grad is not None
+    for number, reference in node._retains_grad.items():
+        tensor = reference()
+        if tensor is None or grads[number] is None:
+            continue
+        grad = _as_tensor(grads[number], graph)
+        if tensor._grad is None:
+            tensor._grad = grad if graph else tensor_impl.wrap(grad._array.copy())
+        else:
+            tensor._grad = tensor._grad + grad
+
+
+def _capture(task: GraphTask, node: Node, grads: list[Any]) -> None:
+    for number, index in task.captures[node]:
+        task.captured[index] = grads[number]
+
+# %%
+#| into: csrc/autograd/engine.py
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::queue_callback
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call `callback` when the backward pass that is running has finished. RuntimeError outside of one."""
+    if state.graph_task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    state.graph_task.callbacks.append(callback)
+
+# %% [markdown]
+# ## Where was this made?
+#
+# A NaN in backward is born far from the forward operation that is to blame. Anomaly mode keeps the stack of the forward call on each node and shows it when the node fails.
+
+# %%
+#| into: csrc/autograd/anomaly_mode.py
+#| imports
+from __future__ import annotations
+
+import traceback
+import warnings
+from typing import Any
+
+import numpy as np
+
+from readtorch.csrc.autograd.node import Node
+
+# %%
+#| into: csrc/autograd/anomaly_mode.py
+#| upstream: torch/csrc/autograd/python_anomaly_mode.cpp#torch::autograd::PyAnomalyMetadata
+TRACEBACK = "traceback_"
+
+
+def store_stack(node: Node) -> None:
+    """Remember the Python stack of the forward call that made `node`."""
+    node.metadata[TRACEBACK] = traceback.format_stack()[:-3]
+
+
+def report_forward(node: Node) -> None:
+    """Warn with the stack of the forward call."""
+    stack = node.metadata.get(TRACEBACK)
+    if stack is None:
+        warnings.warn(
+            f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during forward pass for more information.",
+            stacklevel=2,
+        )
+        return
+    text = "".join(stack)
+    warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{text}", stacklevel=2)
+
+
+def check_finite(node: Node, outputs: Any) -> None:
+    """RuntimeError if a gradient holds a NaN."""
+    for number, output in enumerate(outputs):
+        array = getattr(output, "_array", output)
+        if array is not None and array.dtype.kind in "fc" and bool(np.isnan(array).any()):
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {number}th output.")

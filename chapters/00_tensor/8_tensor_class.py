@@ -1,0 +1,794 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # `torch.Tensor`, and the namespace
+#
+# The last floor of this chapter: the class that users know, written in Python upstream too.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: _tensor.py
+#| imports
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from readtorch import _C
+from readtorch.c10.core import tensor_impl
+
+# %%
+#| into: _tensor.py
+#| upstream: torch/_tensor.py#Tensor
+class _TensorMeta(type):
+    """`isinstance(x, torch.FloatTensor)` and `issubclass` work through the legacy types' own metaclass; this one names the class."""
+
+
+class Tensor(_C.TensorBase):
+    """A multi-dimensional array of one dtype that can record what is done with it.
+
+    Its attributes and operators are bound to `TensorBase` by the floors below; here are the methods that upstream writes in Python.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, device: Any = None, dtype: Any = None) -> Any:
+        array = _C._legacy_new(cls, args, dtype)
+        return tensor_impl.init(tensor_impl.new(cls), array)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+# %% [markdown]
+# ### backward
+
+# %%
+#| into: _tensor.py
+#| upstream: torch/_tensor.py#Tensor.backward
+class Tensor(Tensor):
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+        """Add the derivatives of this tensor to the `.grad` of the leaves it was computed from.
+
+        `gradient` weighs the elements; needed unless there is only one. The graph's saved tensors are freed unless `retain_graph`;
+        with `create_graph` the pass is recorded itself. `inputs` restricts the leaves.
+        """
+        from readtorch import autograd
+
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
+        if self._edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node, number = _C._split_edge(self._edge)
+        if node._tensor_pre_hooks is None:
+            node._tensor_pre_hooks = {}
+        return _handle(node._tensor_pre_hooks.setdefault(number, OrderedDict()), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
+        """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
+        if self._edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if self._edge._post_accumulate_hooks is None:
+            self._edge._post_accumulate_hooks = OrderedDict()
+        return _handle(self._edge._post_accumulate_hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this non-leaf in `.grad`, too."""
+        if self._edge is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self.is_leaf or self.retains_grad:
+            return
+        import weakref
+
+        node, number = _C._split_edge(self._edge)
+        if node._retains_grad is None:
+            node._retains_grad = {}
+        node._retains_grad[number] = weakref.ref(self)
+
+# %%
+#| into: _tensor.py
+def _handle(hooks: dict, hook: Any) -> Any:
+    from readtorch.utils.hooks import RemovableHandle
+
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+# %% [markdown]
+# ### Copying and pickling
+
+# %%
+#| into: _tensor.py
+#| upstream: torch/_tensor.py#Tensor.__deepcopy__
+class Tensor(Tensor):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A leaf with its own memory. Tensors that shared a storage share the copy's. RuntimeError for a non-leaf."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+                "see https://github.com/pytorch/pytorch/pull/103001"
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        result = tensor_impl.init(tensor_impl.new(type(self)), _copy_with_storage(self._array, memo))
+        if self._edge is not None:
+            result.requires_grad_()
+        if self._grad is not None:
+            result._grad = copy.deepcopy(self._grad, memo)
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        memo[id(self)] = result
+        return result
+
+    def __copy__(self) -> Any:
+        result = tensor_impl.init(tensor_impl.new(type(self)), self._array)
+        if self._edge is not None:
+            result.requires_grad_()
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from readtorch import _utils
+
+        state = self.__dict__
+        function, args = _utils._reduce_tensor(self)
+        if type(self) is Tensor and not state:
+            return (function, args)
+        return (_utils._rebuild_from_type_v2, (function, type(self), args, dict(state)))
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+
+# %%
+#| into: _tensor.py
+def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
+    """Copy the whole memory once, and look into the copy as `array` looks into the original."""
+    if not isinstance(array, np.ndarray) or array.__class__ is not np.ndarray:
+        return array.copy()
+    owner = _C._owner_of(array)
+    if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        key = ("readtorch storage", id(owner))
+        if owner is not array:
+            return array.copy(order="K")
+        if key not in memo:
+            memo[key] = array.copy(order="K")
+            memo[id(owner)] = owner
+        return memo[key].view()
+    key = ("readtorch storage", id(owner))
+    if key not in memo:
+        memo[key] = owner.copy(order="K")
+    offset = _C._data_address(array) - _C._data_address(owner)
+    flat = memo[key].reshape(-1, order="A").view(np.uint8)[offset:]
+    flat = flat[: flat.size // array.itemsize * array.itemsize]
+    return np.lib.stride_tricks.as_strided(flat.view(array.dtype), array.shape, array.strides)
+
+# %% [markdown]
+# ### Behaving like a sequence
+
+# %%
+#| into: _tensor.py
+#| upstream: torch/_tensor.py#Tensor.__iter__
+class Tensor(Tensor):
+    def __len__(self) -> int:
+        if not self._array.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._array.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, Tensor | int | float | complex):
+            return bool((element == self).any().item())
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from readtorch import _tensor_str
+
+        return _tensor_str._str(self, tensor_contents=tensor_contents)
+
+    def __format__(self, spec: str) -> str:
+        if not self._array.ndim and not self.is_meta and type(self) is Tensor:
+            return self.item().__format__(spec)
+        return object.__format__(self, spec)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({name for cls in type(self).__mro__ for name in vars(cls)} | set(self.__dict__))
+
+# %% [markdown]
+# ### NumPy and DLPack
+
+# %%
+#| into: _tensor.py
+#| upstream: torch/_tensor.py#Tensor.__array__
+class Tensor(Tensor):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        return _C._from_numpy(np.asarray(array))
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.numpy().__array_interface__
+
+    def share_memory_(self) -> Any:
+        """Move the memory to where other processes can see it."""
+        from readtorch import _utils
+
+        _utils._share_memory(self)
+        return self
+
+    def is_shared(self) -> bool:
+        """Does it lie in shared memory?"""
+        from readtorch import _utils
+
+        return _utils._is_shared(self)
+
+    def storage(self) -> Any:
+        """The storage, typed as this tensor's elements."""
+        from readtorch.storage import TypedStorage
+
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+
+# %% [markdown]
+# From here on, the class that operators return is `Tensor`.
+
+# %%
+#| into: _tensor.py
+tensor_impl.Tensor = Tensor
+
+# %% [markdown]
+# ## Creation functions
+# They share four keywords: `dtype`, `device`, `requires_grad` and the rarely used `layout` and `pin_memory`.
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.wrap_dim_utils import sizes
+from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.device import current_default_device
+from readtorch.c10.core.dispatch_key import device_of, meta_like
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd.python_torch_functions import module
+from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, tensor
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| upstream: torch/csrc/autograd/python_torch_functions_manual.cpp#torch::autograd::torch_functions_manual
+def _kind(dtype: Any) -> np.dtype:
+    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
+
+
+def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
+    """A tensor of `make(shape, kind)`; on the meta device nothing is made."""
+    for size in shape:
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
+    if out is not None:
+        from readtorch.csrc.autograd.variable_type import write_out
+
+        return write_out("empty", make(shape, out._array.dtype), out)
+    if _is_meta(device):
+        return finish(np.broadcast_to(np.zeros((), kind), shape), "meta", requires_grad)
+    return finish(make(shape, kind), device, requires_grad)
+
+
+def _is_meta(device: Any) -> bool:
+    if device is None:
+        return current_default_device().type == "meta"
+    return str(device) == "meta"
+
+
+def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Filled with 0."""
+    return _new(np.zeros, sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Filled with 1."""
+    return _new(np.ones, sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def empty(
+    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """Uninitialised memory."""
+    return _new(_empty_in(memory_format), sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def _empty_in(memory_format: Any) -> Any:
+    if memory_format not in (formats.channels_last, formats.channels_last_3d):
+        return np.empty
+
+    def make(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+        rank = len(shape)
+        return np.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
+
+    return make
+
+
+def full(
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Filled with `fill_value`, whose type decides the dtype unless one is given."""
+    from readtorch.aten.native.type_properties import number_type
+
+    if isinstance(fill_value, TensorImpl):
+        dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
+        fill_value = fill_value._array.item()
+    kind = to_numpy_dtype(number_type(fill_value) if dtype is None else dtype)
+    return _new(lambda shape, kind: np.full(shape, fill_value, kind), sizes((size,)), kind, device, requires_grad, out)
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Uninitialised memory seen through the given strides."""
+    kind = _kind(dtype)
+    shape, steps = sizes((size,)), sizes((stride,))
+    count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
+    flat = np.empty(count, kind)
+    return finish(np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)), device, requires_grad)
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+def _like(make: Any) -> Any:
+    """`zeros_like` and its family: shape, dtype, device and memory order of another tensor."""
+
+    def like(
+        input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+        memory_format: Any = formats.preserve_format, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
+        array = input._array
+        kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
+        target = device_of(array) if device is None else device
+        if _is_meta(target):
+            return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
+        if memory_format is not formats.preserve_format:
+            return _new(lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind), array.shape, kind, target, requires_grad)
+        return finish(make(array, kind), target, requires_grad)
+
+    return like
+
+
+zeros_like = _like(np.zeros_like)
+ones_like = _like(np.ones_like)
+empty_like = _like(np.empty_like)
+
+
+def full_like(input: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Any:
+    """Filled with `fill_value`, otherwise like `input`."""
+    result = empty_like(input, dtype=dtype, **options)
+    result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
+    return result
+
+
+dispatcher.cpu.zeros_like = dispatcher.cuda.zeros_like = np.zeros_like
+dispatcher.cpu.ones_like = dispatcher.cuda.ones_like = np.ones_like
+dispatcher.autograd.zeros_like = zeros_like
+dispatcher.autograd.ones_like = ones_like
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
+    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    count = math.ceil((end - start) / step)
+    compute = np.dtype(np.int64) if whole else np.dtype(np.float64)
+    values = (np.arange(count, dtype=compute) * step + start).astype(kind)
+    if out is not None:
+        from readtorch.csrc.autograd.variable_type import write_out
+
+        return write_out("arange", values, out)
+    return finish(values, device, requires_grad)
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
+    start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    kind = _kind(dtype)
+    work = kind if kind.kind == "f" and kind.itemsize >= 4 else np.dtype(np.float64)
+    if steps == 1:
+        return finish(np.full(1, start, kind), device, requires_grad)
+    step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
+    index = np.arange(steps).astype(work)
+    lower = work.type(start) + step * index
+    upper = work.type(end) - step * (work.type(steps - 1) - index)
+    values = np.where(np.arange(steps) < steps // 2, lower, upper).astype(kind)
+    return finish(values, device, requires_grad)
+
+
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Any:
+    """`base` to the powers of `linspace(start, end, steps)`."""
+    exponents = np.linspace(start, end, steps)
+    return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
+
+
+def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Ones on the diagonal of an `n × m` matrix of zeros."""
+    return finish(np.eye(n, m, dtype=_kind(dtype)), device, requires_grad)
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """A 0-d tensor of the default dtype."""
+    return finish(np.asarray(s, dtype=_kind(dtype)), device, requires_grad)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
+    """A 1-d tensor that shares the memory of an object with the buffer protocol."""
+    array = np.frombuffer(buffer, dtype=to_numpy_dtype(dtype), count=count, offset=offset)
+    return finish(array, "cpu", requires_grad)
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+def _new_method(function: Any) -> Any:
+    """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
+
+    def new(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+        kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+        where = device_of(self._array) if device is None else device
+        return function(*size, dtype=kind, device=where, requires_grad=requires_grad)
+
+    return new
+
+
+def _new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+    kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+    return full(size, fill_value, dtype=kind, device=device_of(self._array) if device is None else device, requires_grad=requires_grad)
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype an operation on these two, tensors or numbers, is computed in."""
+    from readtorch.aten.native import type_properties
+
+    return type_properties.result_type([value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)])
+
+
+FUNCTIONS = (
+    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
+    from_numpy, result_type,
+)  # fmt: skip
+
+
+def init() -> None:
+    """Offer these functions, and the `new_*` methods."""
+    namespace = module("")
+    for function in FUNCTIONS:
+        setattr(namespace, function.__name__, function)
+    for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
+        function.__name__ = name
+        setattr(namespace, name, function)
+    namespace.promote_types = scalar_type.promote_types
+    namespace.can_cast = scalar_type.can_cast
+    namespace.asarray = as_tensor
+    for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
+        setattr(TensorImpl, name, _new_method(function))
+    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+
+# %% [markdown]
+# ## `torch._C`
+#
+# Upstream this is the extension module, a name for what C++ exports. Here it is a file that imports it.
+
+# %%
+#| into: _C/__init__.py
+"""The face of the floors below (twin of the extension module `torch._C`)."""
+
+import readtorch.aten.native
+from readtorch.c10.core import tensor_impl as _tensor_impl
+from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
+from readtorch.c10.core.autograd_state import set_grad_enabled as _set_grad_enabled
+from readtorch.c10.core.default_dtype import get_default_dtype as get_default_dtype
+from readtorch.c10.core.default_dtype import set_default_dtype as _set_default_dtype
+from readtorch.c10.core.device import device as device
+from readtorch.c10.core.layout import layout as layout
+from readtorch.c10.core.memory_format import memory_format as memory_format
+from readtorch.c10.core.scalar_type import dtype as dtype
+from readtorch.c10.core.storage_impl import data_address as _data_address
+from readtorch.c10.core.storage_impl import owner_of as _owner_of
+from readtorch.c10.core.tensor_impl import TensorImpl as TensorBase
+from readtorch.csrc.autograd import python_torch_functions as _python_torch_functions
+from readtorch.csrc.autograd import python_torch_functions_manual as _manual
+from readtorch.csrc.autograd import python_variable_methods as _methods
+from readtorch.csrc.autograd import python_variable_operators as _operators
+from readtorch.csrc.autograd.engine import queue_callback as _queue_callback
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad as _AccumulateGrad
+from readtorch.csrc.autograd.node import Node as _Node
+from readtorch.csrc.autograd.node import split_edge as _split_edge
+from readtorch.csrc.autograd.python_engine import run_backward as _run_backward
+from readtorch.csrc.size import Size as Size
+from readtorch.csrc.type_info import finfo as finfo
+from readtorch.csrc.type_info import iinfo as iinfo
+from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
+
+TensorBase.__name__ = TensorBase.__qualname__ = "TensorBase"
+_python_torch_functions.init()
+_operators.init()
+_methods.init_methods()
+_manual.init()
+_VariableFunctions = _python_torch_functions.module("")
+_nn = _python_torch_functions.module("nn")
+_linalg = _python_torch_functions.module("linalg")
+_special = _python_torch_functions.module("special")
+_fft = _python_torch_functions.module("fft")
+
+
+def _legacy_new(cls, args, dtype):
+    """The array of `torch.Tensor(*args)`."""
+    from readtorch.csrc.utils.tensor_new import legacy_tensor
+
+    return legacy_tensor(cls, args, get_default_dtype() if dtype is None else dtype)
+
+# %% [markdown]
+# ## `import readtorch as torch`
+#
+# Upstream imports everything at once, which takes a second and a half. Here, sub-packages are imported when first named: the module's `__getattr__` looks them up in a table that each chapter extends.
+
+# %%
+#| into: __init__.py
+"""A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
+
+import importlib as _importlib
+
+from readtorch import _C
+from readtorch._C import Size as Size
+from readtorch._C import device as device
+from readtorch._C import dtype as dtype
+from readtorch._C import finfo as finfo
+from readtorch._C import get_default_dtype as get_default_dtype
+from readtorch._C import iinfo as iinfo
+from readtorch._C import is_grad_enabled as is_grad_enabled
+from readtorch._C import layout as layout
+from readtorch._C import memory_format as memory_format
+from readtorch._tensor import Tensor as Tensor
+from readtorch.c10.core import layout as _layouts
+from readtorch.c10.core import memory_format as _formats
+from readtorch.c10.core import scalar_type as _dtypes
+from readtorch.torch_version import __version__ as __version__
+
+# %%
+#| into: __init__.py
+#: sub-packages and submodules, imported when first named
+_MODULES = ["_utils", "_tensor_str", "autograd", "functional", "random", "storage", "types", "version"]
+
+#: names that live in a submodule: `name: module`
+_NAMES = {
+    "no_grad": "autograd.grad_mode",
+    "enable_grad": "autograd.grad_mode",
+    "set_grad_enabled": "autograd.grad_mode",
+    "inference_mode": "autograd.grad_mode",
+    "manual_seed": "random",
+    "seed": "random",
+    "initial_seed": "random",
+    "get_rng_state": "random",
+    "set_rng_state": "random",
+    "default_generator": "random",
+    "Generator": "random",
+    "set_printoptions": "_tensor_str",
+    "get_printoptions": "_tensor_str",
+    "UntypedStorage": "storage",
+    "TypedStorage": "storage",
+}
+
+# %%
+#| into: __init__.py
+for _kind in _dtypes.ALL:
+    globals()[_kind.name] = _kind
+globals().update(_dtypes.ALIASES)
+globals().update({_name: getattr(_layouts, _name) for _name in ("strided", "sparse_coo", "sparse_csr")})
+globals().update({_name: getattr(_formats, _name) for _name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")})
+e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#__getattr__
+def __getattr__(name):
+    """Operators, lazily imported names and sub-packages. AttributeError as a module's."""
+    found = getattr(_C._VariableFunctions, name, None)
+    if found is None:
+        if name in _MODULES:
+            found = _importlib.import_module(f"readtorch.{name}")
+        elif name in _NAMES:
+            found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
+        else:
+            raise AttributeError(f"module 'torch' has no attribute '{name}'")
+    globals()[name] = found
+    return found
+
+
+def __dir__():
+    """Everything there is, imported or not."""
+    return sorted({*globals(), *vars(_C._VariableFunctions), *_MODULES, *_NAMES})
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#typename
+def typename(obj):
+    """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    owner = obj if hasattr(obj, "__qualname__") else type(obj)
+    where = getattr(owner, "__module__", "") or ""
+    where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
+    return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
+
+
+def is_tensor(obj):
+    """Is it a tensor?"""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj):
+    """Is it a storage?"""
+    from readtorch import storage
+
+    return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
+
+
+def is_floating_point(input):
+    """Has it a floating dtype?"""
+    return input.is_floating_point()
+
+
+def is_complex(input):
+    """Has it a complex dtype?"""
+    return input.is_complex()
+
+
+def numel(input):
+    """The number of elements."""
+    return input.numel()
+
+
+def set_default_dtype(d, /):
+    """The dtype of tensors made from Python floats from now on."""
+    _C._set_default_dtype(d)
+
+# %%
+#| into: torch_version.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+# %%
+#| into: torch_version.py
+#| upstream: torch/torch_version.py#TorchVersion
+class TorchVersion(str):
+    """A version string that compares as a version: `TorchVersion("1.10.0a") > "1.9"`, `> (1, 9)`."""
+
+    __slots__ = ()
+
+    def _key(self, other: Any) -> Any:
+        if isinstance(other, str):
+            return _release(other)
+        if isinstance(other, tuple | list):
+            return _release(".".join(map(str, other)))
+        return NotImplemented
+
+    def __lt__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) < key
+
+    def __le__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) <= key
+
+    def __gt__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) > key
+
+    def __ge__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) >= key
+
+    def __eq__(self, other: object) -> bool:
+        key = self._key(other)
+        return False if key is NotImplemented else _release(self) == key
+
+    __hash__ = str.__hash__
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """The numbers of a version, up to the first part that is none."""
+    numbers: list[int] = []
+    for part in text.split("+")[0].split("."):
+        digits = "".join(character for character in part if character.isdigit())
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+__version__ = TorchVersion("2.13.0")
+
+# %%
+#| into: version.py
+#| imports
+from readtorch.torch_version import __version__ as __version__
+
+# %%
+#| into: version.py
+#| upstream: torch/version.py#__version__
+cuda: str | None = None
+hip: str | None = None
+debug = False
+git_version = "readtorch"

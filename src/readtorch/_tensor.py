@@ -1,0 +1,220 @@
+# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from readtorch import _C
+from readtorch.c10.core import tensor_impl
+
+
+class _TensorMeta(type):
+    """`isinstance(x, torch.FloatTensor)` and `issubclass` work through the legacy types' own metaclass; this one names the class."""
+
+
+class Tensor(_C.TensorBase):
+    """A multi-dimensional array of one dtype that can record what is done with it.
+
+    Its attributes and operators are bound to `TensorBase` by the floors below; here are the methods that upstream writes in Python.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, device: Any = None, dtype: Any = None) -> Any:
+        array = _C._legacy_new(cls, args, dtype)
+        return tensor_impl.init(tensor_impl.new(cls), array)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+        """Add the derivatives of this tensor to the `.grad` of the leaves it was computed from.
+
+        `gradient` weighs the elements; needed unless there is only one. The graph's saved tensors are freed unless `retain_graph`;
+        with `create_graph` the pass is recorded itself. `inputs` restricts the leaves.
+        """
+        from readtorch import autograd
+
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
+        if self._edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node, number = _C._split_edge(self._edge)
+        if node._tensor_pre_hooks is None:
+            node._tensor_pre_hooks = {}
+        return _handle(node._tensor_pre_hooks.setdefault(number, OrderedDict()), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
+        """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
+        if self._edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if self._edge._post_accumulate_hooks is None:
+            self._edge._post_accumulate_hooks = OrderedDict()
+        return _handle(self._edge._post_accumulate_hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this non-leaf in `.grad`, too."""
+        if self._edge is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self.is_leaf or self.retains_grad:
+            return
+        import weakref
+
+        node, number = _C._split_edge(self._edge)
+        if node._retains_grad is None:
+            node._retains_grad = {}
+        node._retains_grad[number] = weakref.ref(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A leaf with its own memory. Tensors that shared a storage share the copy's. RuntimeError for a non-leaf."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+                "see https://github.com/pytorch/pytorch/pull/103001"
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        result = tensor_impl.init(tensor_impl.new(type(self)), _copy_with_storage(self._array, memo))
+        if self._edge is not None:
+            result.requires_grad_()
+        if self._grad is not None:
+            result._grad = copy.deepcopy(self._grad, memo)
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        memo[id(self)] = result
+        return result
+
+    def __copy__(self) -> Any:
+        result = tensor_impl.init(tensor_impl.new(type(self)), self._array)
+        if self._edge is not None:
+            result.requires_grad_()
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from readtorch import _utils
+
+        state = self.__dict__
+        function, args = _utils._reduce_tensor(self)
+        if type(self) is Tensor and not state:
+            return (function, args)
+        return (_utils._rebuild_from_type_v2, (function, type(self), args, dict(state)))
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+
+    def __len__(self) -> int:
+        if not self._array.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._array.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, Tensor | int | float | complex):
+            return bool((element == self).any().item())
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from readtorch import _tensor_str
+
+        return _tensor_str._str(self, tensor_contents=tensor_contents)
+
+    def __format__(self, spec: str) -> str:
+        if not self._array.ndim and not self.is_meta and type(self) is Tensor:
+            return self.item().__format__(spec)
+        return object.__format__(self, spec)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({name for cls in type(self).__mro__ for name in vars(cls)} | set(self.__dict__))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        return _C._from_numpy(np.asarray(array))
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.numpy().__array_interface__
+
+    def share_memory_(self) -> Any:
+        """Move the memory to where other processes can see it."""
+        from readtorch import _utils
+
+        _utils._share_memory(self)
+        return self
+
+    def is_shared(self) -> bool:
+        """Does it lie in shared memory?"""
+        from readtorch import _utils
+
+        return _utils._is_shared(self)
+
+    def storage(self) -> Any:
+        """The storage, typed as this tensor's elements."""
+        from readtorch.storage import TypedStorage
+
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+
+
+def _handle(hooks: dict, hook: Any) -> Any:
+    from readtorch.utils.hooks import RemovableHandle
+
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
+    """Copy the whole memory once, and look into the copy as `array` looks into the original."""
+    if not isinstance(array, np.ndarray) or array.__class__ is not np.ndarray:
+        return array.copy()
+    owner = _C._owner_of(array)
+    if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        key = ("readtorch storage", id(owner))
+        if owner is not array:
+            return array.copy(order="K")
+        if key not in memo:
+            memo[key] = array.copy(order="K")
+            memo[id(owner)] = owner
+        return memo[key].view()
+    key = ("readtorch storage", id(owner))
+    if key not in memo:
+        memo[key] = owner.copy(order="K")
+    offset = _C._data_address(array) - _C._data_address(owner)
+    flat = memo[key].reshape(-1, order="A").view(np.uint8)[offset:]
+    flat = flat[: flat.size // array.itemsize * array.itemsize]
+    return np.lib.stride_tricks.as_strided(flat.view(array.dtype), array.shape, array.strides)
+
+
+tensor_impl.Tensor = Tensor

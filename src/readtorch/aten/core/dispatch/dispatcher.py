@@ -1,0 +1,181 @@
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+
+operators: dict[str, OperatorEntry] = {}
+"""The table: one entry per operator name."""
+
+cpu = SimpleNamespace()
+"""The CPU column as a library: `cpu.sum(array, dim)`. What formulas call `at` in an ordinary backward."""
+
+cuda = SimpleNamespace()
+"""The CUDA column, the same."""
+
+autograd = SimpleNamespace()
+"""The operators on tensors, as a library. What formulas call `at` under `create_graph=True`."""
+
+_listeners: list[Callable[[OperatorEntry], None]] = []
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def add_registration_listener(listener: Callable[[OperatorEntry], None]) -> None:
+    """Call `listener` for every operator there is and for every one registered or changed later."""
+    _listeners.append(listener)
+    for entry in operators.values():
+        listener(entry)
+
+
+def _changed(entry: OperatorEntry) -> None:
+    for listener in _listeners:
+        listener(entry)
+
+
+def describe(
+    entry: OperatorEntry,
+    *,
+    variants: str = "function",
+    module: str = "",
+    outputs: str = "result",
+    result_class: type | None = None,
+    inplace: bool = False,
+    out: bool = False,
+    view: str = "",
+    autocast: str | None = None,
+    node: str = "",
+    differentiable_outputs: tuple[int, ...] | None = None,
+) -> None:
+    """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
+    entry.variants = tuple(variants.split())
+    entry.module = module
+    entry.outputs = tuple(outputs.split())
+    entry.result_class = result_class
+    entry.inplace = inplace
+    entry.out = out
+    entry.view = view
+    entry.autocast = autocast
+    entry.node_name = f"{node}Backward0" if node else entry.node_name
+    entry.differentiable_outputs = differentiable_outputs
+
+
+def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Kernel], Kernel]:
+    """Decorator: this function, on raw arrays, is the kernel of operator `name` in column `key`.
+
+    `key="CPU CUDA"` fills both, for a body that works on any array library. Only the first registration describes the operator:
+
+    * `variants`: "function", "method" or both: whether it becomes `torch.NAME`, `Tensor.NAME`, or neither ("");
+    * `module`: `"nn"`, `"linalg"`, …: the function goes to `torch._C._nn` and so on instead of `torch`;
+    * `inplace`: also make `NAME_`, which writes the result into its first argument; `out`: accept `out=`;
+    * `outputs`: names of the outputs; `result_class`: the named tuple they are returned in;
+    * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
+    * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
+    * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);
+    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors.
+
+    The kernel itself is returned unchanged: other kernels call it directly.
+    """
+
+    def decorate(kernel: Kernel) -> Kernel:
+        entry = operators.get(name)
+        if entry is None or key.startswith("CPU"):
+            fresh = OperatorEntry(name, Schema(kernel))
+            if entry is not None:
+                fresh.kernels.update(entry.kernels)
+                fresh.derivative = entry.derivative
+            entry = operators[name] = fresh
+            describe(entry, **description)
+        for column in key.split():
+            entry.kernels[DispatchKey[column]] = kernel
+            if column in ("CPU", "CUDA"):
+                setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+        _changed(entry)
+        return kernel
+
+    return decorate
+
+
+def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None, **more: Callable[..., Any]) -> None:
+    """Give operator `name` its derivative: `parameter=formula`, or `{"a, b": formula}` for one formula that returns several gradients.
+
+    See `Derivative` for what a formula may name. A parameter without a formula is not differentiable.
+    """
+    entry = operators[name]
+    table = {tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()}
+    entry.derivative = Derivative(entry.schema, table, entry.outputs)
+    _changed(entry)
+
+
+def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
+    """Decorator: operator `name` is this function of `at` and the arguments, written with other operators."""
+
+    def decorate(function: Kernel) -> Kernel:
+        entry = operators[name] = OperatorEntry(name, Schema(function, skip=1))
+        describe(entry, **description)
+        entry.composite = function
+        setattr(cpu, name, partial(function, cpu))
+        setattr(cuda, name, partial(function, cuda))
+        _changed(entry)
+        return function
+
+    return decorate
+
+
+def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
+    """The Meta column, for operators that fill none: run the CPU kernel on the one element and keep the shape."""
+    kernel = entry.kernels[DispatchKey.CPU]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _map_arrays(kernel(*(_map_arrays(arg, _plain) for arg in args), **kwargs), meta_like)
+
+    return run
+
+
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray)
+
+
+def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return function(value)
+    if isinstance(value, np.generic):
+        return function(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return [_map_arrays(item, function) for item in value]
+    return value
+
+
+def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
+    """The kernel for a backend key."""
+    if key is DispatchKey.Meta and key not in entry.kernels:
+        return meta_kernel(entry)
+    return entry.kernel(key)
+
+
+def columns(key: DispatchKey) -> SimpleNamespace:
+    """The library of raw kernels for a backend."""
+    return cuda if key is DispatchKey.CUDA else cpu
+
+
+def names() -> Iterator[str]:
+    """All operator names."""
+    return iter(operators)
+
+
+def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA", **description: Any) -> None:
+    """Register a pointwise operator: `kernel` is a `Pointwise`, `arguments` a function whose signature is the schema."""
+    entry = operators[name] = OperatorEntry(name, Schema(arguments))
+    entry.pointwise = kernel
+    describe(entry, **{"variants": "function method", "inplace": True, "out": True, **description})
+    for column in key.split():
+        entry.kernels[DispatchKey[column]] = kernel
+        setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+    _changed(entry)

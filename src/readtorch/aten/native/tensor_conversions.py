@@ -1,0 +1,32 @@
+# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core.memory_format import memory_format
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+
+
+@register("_to_copy", key="CPU CUDA", variants="", node="ToCopy")
+def _to_copy(self: Array, dtype: Any) -> Array:
+    """A copy in another dtype."""
+    wanted = dtype if isinstance(dtype, np.dtype) else to_numpy_dtype(dtype)
+    if self.dtype.kind == "c" and wanted.kind != "c":
+        return self.real.astype(wanted)
+    if self.dtype.kind == "f" and wanted.kind in "iu":
+        return _saturating(self, wanted)
+    return self.astype(wanted)
+
+
+def _saturating(array: Array, wanted: np.dtype) -> Array:
+    """Float to narrow integer by way of int64, as a C cast does on the machines we know: 300.0 becomes 44 in uint8."""
+    return array.astype(np.int64).astype(wanted) if wanted.itemsize < 8 else array.astype(wanted)
+
+
+derivative("_to_copy", self=lambda at, grad, self_dtype: at._to_copy(grad, self_dtype))

@@ -1,0 +1,88 @@
+# Tangled from chapters/00_tensor/5_autograd_kernels.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy._core.umath import _extobj_contextvar, _make_extobj
+
+from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.native.type_properties import result_type
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.scalar_type import FLOATING, INTEGRAL, dtype, to_numpy_dtype
+
+
+class Pointwise:
+    """A function of each element: the ufunc, and the rule for the type it is computed in.
+
+    `promote`: "same" (the common type of the inputs), "float" (integers become the default dtype), "bool" (compare in the common
+    type, give bool). `reject`: categories that the operator refuses, with the error's text.
+    """
+
+    __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
+
+    def __init__(self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None) -> None:
+        self.name = name
+        self.ufunc = ufunc
+        self.floating = promote == "float"
+        self.boolean = promote == "bool"
+        self.refuse = refuse
+
+    def common(self, operands: Sequence[Any]) -> dtype:
+        """The type these operands are computed in. RuntimeError where the operator refuses it."""
+        found = result_type(operands)
+        if self.floating and found._category <= INTEGRAL:
+            found = get_default_dtype()
+        if self.refuse is not None and (why := self.refuse(found)):
+            raise RuntimeError(why)
+        return found
+
+    def __call__(self, *operands: Any) -> Any:
+        """The kernel: on raw arrays and Python numbers."""
+        wanted = to_numpy_dtype(self.common(operands))
+        operands = tuple(cast(operand, wanted) for operand in operands)
+        token = ignore_floating_errors()
+        try:
+            result = self.ufunc(*operands)
+        except ValueError:
+            shapes(self.name, operands)
+            raise
+        finally:
+            restore_floating_errors(token)
+        if result.dtype != wanted and not self.boolean and result.dtype.kind == wanted.kind:
+            result = result.astype(wanted)
+        return result
+
+
+def cast(operand: Any, wanted: np.dtype) -> Any:
+    """An operand in the common type. Python integers wrap around as in C."""
+    if hasattr(operand, "dtype"):
+        return operand if operand.dtype == wanted else operand.astype(wanted)
+    if wanted.kind in "iu" and operand.__class__ is int:
+        bits = wanted.itemsize * 8
+        operand &= (1 << bits) - 1
+        if wanted.kind == "i" and operand >> (bits - 1):
+            operand -= 1 << bits
+    return np.asarray(operand, dtype=wanted)
+
+
+def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
+    """The broadcast shape of all operands. RuntimeError with upstream's words if there is none."""
+    shape: tuple[int, ...] = ()
+    for operand in operands:
+        shape = infer_size(shape, getattr(operand, "shape", ()))
+    return shape
+
+
+_IGNORE = _make_extobj(all="ignore")
+
+
+def ignore_floating_errors() -> Any:
+    """Like entering `np.errstate(all="ignore")`, at a tenth of the cost."""
+    return _extobj_contextvar.set(_IGNORE)
+
+
+restore_floating_errors = _extobj_contextvar.reset

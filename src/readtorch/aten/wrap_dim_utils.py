@@ -1,0 +1,48 @@
+# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
+    """The dimensions to reduce over: all for None and for an empty list. RuntimeError if one stands twice."""
+    if dim is None:
+        return tuple(range(rank))
+    if isinstance(dim, int):
+        found = (maybe_wrap_dim(dim, rank),)
+    else:
+        try:
+            found = tuple(maybe_wrap_dim(d, rank) for d in dim)
+        except TypeError:
+            found = (maybe_wrap_dim(dim, rank),)
+    if not found:
+        return tuple(range(rank))
+    if len(set(found)) != len(found):
+        twice = next(d for d in found if found.count(d) > 1)
+        raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
+    return found if rank else ()
+
+
+def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
+    """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
+    values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
+    if values.__class__ is not tuple:
+        try:
+            values = tuple(values)
+        except TypeError:
+            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(values).__name__}") from None
+    for value in values:
+        if value.__class__ is not int:
+            return tuple(_integer(v, name, position) for position, v in enumerate(values))
+    return values
+
+
+def _integer(value: Any, name: str, position: int) -> int:
+    try:
+        return value.__index__()
+    except (AttributeError, TypeError):
+        kind = type(value).__name__
+        raise TypeError(f"argument '{name}' must be tuple of ints, but found element of type {kind} at pos {position}") from None

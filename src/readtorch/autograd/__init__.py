@@ -1,0 +1,107 @@
+# Tangled from chapters/00_tensor/9_autograd.py — edit there, or here and run `readtorch sync`.
+"""Automatic differentiation (twin of `torch/autograd/`)."""
+
+from readtorch import _C
+from readtorch.autograd import graph as graph
+from readtorch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
+from readtorch.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+from readtorch.autograd.function import Function as Function
+from readtorch.autograd.grad_mode import enable_grad as enable_grad
+from readtorch.autograd.grad_mode import inference_mode as inference_mode
+from readtorch.autograd.grad_mode import no_grad as no_grad
+from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from readtorch.autograd.variable import Variable as Variable
+
+
+def _as_tuple(value):
+    return (value,) if value is None or isinstance(value, _C.TensorBase) or hasattr(value, "_fields") else tuple(value)
+
+
+def _make_grads(outputs, grads, is_grads_batched=False):
+    """Gradients to start from: those given, checked, or ones for outputs of one element."""
+    result = []
+    for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+        if isinstance(output, graph.GradientEdge):
+            if grad is None:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        elif grad is None:
+            if output.requires_grad:
+                if output.numel() != 1:
+                    raise RuntimeError("grad can be implicitly created only for scalar outputs")
+                if not (output.dtype.is_floating_point or output.dtype.is_complex):
+                    raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+                grad = _C._VariableFunctions.ones_like(output)
+        elif not isinstance(grad, _C.TensorBase):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        elif tuple(grad.shape) != tuple(output.shape):
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{number}] has a shape of {grad.shape} and output[{number}] has a shape of {output.shape}."
+            )
+        elif output.dtype.is_complex != grad.dtype.is_complex:
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                f"grad_output[{number}] has a dtype of {grad.dtype} and output[{number}] has a dtype of {output.dtype}."
+            )
+        result.append(grad)
+    return tuple(result)
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+    """Add the derivatives of `tensors` to the `.grad` of the leaves (of `inputs`, if given).
+
+    `grad_tensors` weigh their elements; None for a tensor of one element means 1.
+    """
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    if inputs is not None:
+        inputs = _as_tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    tensors = _as_tuple(tensors)
+    grads = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
+    grads = _make_grads(tensors, grads)
+    keep = create_graph if retain_graph is None else retain_graph
+    _C._run_backward(tensors, grads, keep, create_graph, inputs or (), True, True)
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
+    """The derivatives of `outputs`, weighed by `grad_outputs`, with respect to `inputs`, as a tuple.
+
+    An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    for number, value in enumerate(inputs):
+        if not isinstance(value, _C.TensorBase | graph.GradientEdge):
+            raise TypeError(f"all inputs have to be Tensors or GradientEdges, but got {type(value)} at index {number}")
+    grads = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        count = next(g.shape[0] for g in grads if g is not None)
+        rows = [
+            grad(outputs, inputs, [g if g is None else g[i] for g in grads], True, create_graph, True, allow_unused)
+            for i in range(count)
+        ]
+        stack = _C._VariableFunctions.stack
+        return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
+    grads = _make_grads(outputs, grads)
+    results = _C._run_backward(outputs, grads, keep, create_graph, inputs, allow_unused, False)
+    if materialize_grads:
+        results = tuple(_C._VariableFunctions.zeros_like(value) if g is None else g for g, value in zip(results, inputs, strict=True))
+    return results

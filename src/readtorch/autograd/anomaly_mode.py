@@ -1,0 +1,41 @@
+# Tangled from chapters/00_tensor/9_autograd.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+
+from readtorch.c10.core import autograd_state
+
+
+class detect_anomaly:
+    """Keep the forward stack on every node made inside, and check the gradients of every node run inside for NaN."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self.outer = autograd_state.set_special("anomaly", True)
+        self.outer_check = autograd_state.set_special("check_nan", self.check_nan)
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("anomaly", self.outer)
+        autograd_state.set_special("check_nan", self.outer_check)
+
+
+class set_detect_anomaly:
+    """Switch anomaly mode on or off, from this call on or for a block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.outer = autograd_state.set_special("anomaly", mode)
+        self.outer_check = autograd_state.set_special("check_nan", check_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("anomaly", self.outer)
+        autograd_state.set_special("check_nan", self.outer_check)

@@ -1,0 +1,59 @@
+# Tangled from chapters/00_tensor/2_storage_and_views.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core.device import cpu, device
+
+
+class StorageImpl:
+    """A flat run of bytes. `owner` is the array that owns them; every view's array leads to it through `.base`."""
+
+    __slots__ = ("__weakref__", "device", "owner")
+
+    def __init__(self, owner: Any, where: device = cpu) -> None:
+        self.owner = owner
+        self.device = where
+
+    def data_ptr(self) -> int:
+        """Address of the first byte."""
+        return data_address(self.owner)
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(self.owner.nbytes)
+
+    def bytes(self) -> np.ndarray:
+        """The bytes as a flat uint8 array that shares the memory."""
+        owner = self.owner
+        if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+            raise RuntimeError("this storage wraps a strided array that owns no contiguous memory")
+        return owner.reshape(-1, order="A").view(np.uint8)
+
+
+_alive: weakref.WeakValueDictionary[int, StorageImpl] = weakref.WeakValueDictionary()
+
+
+def owner_of(array: Any) -> Any:
+    """The array that owns the memory `array` looks into."""
+    while isinstance(base := array.base, np.ndarray):
+        array = base
+    return array
+
+
+def storage_of(array: Any, where: device) -> StorageImpl:
+    """The storage behind an array: the same object for all views of it, as long as somebody holds it."""
+    owner = owner_of(array)
+    found = _alive.get(id(owner))
+    if found is None or found.owner is not owner:
+        found = _alive[id(owner)] = StorageImpl(owner, where)
+    return found
+
+
+def data_address(array: Any) -> int:
+    """Address of an array's first element."""
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,89 @@
+# Tangled from chapters/00_tensor/2_storage_and_views.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+
+class VariableVersion:
+    """Counts in-place writes to one memory. `views` remembers the tensors whose history must follow when it is rewritten."""
+
+    __slots__ = ("value", "views")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.views: list[weakref.ref] | None = None
+
+    def register_view(self, view: TensorImpl) -> None:
+        """Remember a differentiable view, weakly. Dead entries are swept when the list has doubled."""
+        views = self.views
+        if views is None:
+            self.views = [weakref.ref(view)]
+            return
+        if len(views) & 63 == 63:
+            views[:] = [entry for entry in views if entry() is not None]
+        views.append(weakref.ref(view))
+
+
+class TensorImpl:
+    """The tensor. Known to Python as `torch._C.TensorBase`; its methods are bound to it by `csrc/autograd/python_variable.py`."""
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_edge", "_grad", "_meta", "_vc", "_view")
+    _array: Any
+    _edge: Any
+    _vc: VariableVersion | None
+    _view: tuple | None
+    _grad: Any
+    _meta: dict[str, Any] | None
+
+
+#: the class of every tensor that an operator returns; `_tensor` puts `Tensor` here when it is imported
+Tensor: type = TensorImpl
+new = object.__new__
+
+
+def wrap(array: Any, edge: Any = None) -> Any:
+    """A fresh tensor around an array. 0-d results of NumPy functions may be scalars: they become arrays again."""
+    if array.__class__ is not np.ndarray and isinstance(array, np.generic):
+        array = np.asarray(array)
+    tensor = new(Tensor)
+    tensor._array = array
+    tensor._edge = edge
+    tensor._vc = None
+    tensor._view = None
+    tensor._grad = None
+    tensor._meta = None
+    return tensor
+
+
+def init(tensor: Any, array: Any, edge: Any = None) -> Any:
+    """Fill the slots of a tensor made by a subclass's `__new__`."""
+    tensor._array = array
+    tensor._edge = edge
+    tensor._vc = None
+    tensor._view = None
+    tensor._grad = None
+    tensor._meta = None
+    return tensor
+
+
+def version_counter(tensor: Any) -> VariableVersion:
+    """The tensor's version counter, made now if there was none."""
+    counter = tensor._vc
+    if counter is None:
+        counter = tensor._vc = VariableVersion()
+        edge = tensor._edge
+        if edge is not None:
+            if edge.__class__ is tuple:
+                edge[0].output_has_counter(edge[1], counter)
+            else:
+                edge.output_has_counter(0, counter)
+    return counter
+
+
+def current_version(tensor: Any) -> int:
+    """How often the memory behind this tensor was written to."""
+    return 0 if tensor._vc is None else tensor._vc.value

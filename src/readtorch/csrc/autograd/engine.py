@@ -1,0 +1,290 @@
+# Tangled from chapters/00_tensor/4_engine.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.c10.core import autograd_state, tensor_impl
+from readtorch.c10.core.autograd_state import state
+from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.input_buffer import add
+from readtorch.csrc.autograd.input_metadata import fit_array, fit_tensor
+from readtorch.csrc.autograd.node import Node, split_edge
+
+
+def compute_dependencies(root: Node) -> dict[Node, int]:
+    """For each node reachable from `root`: the number of edges that arrive at it."""
+    counts: dict[Node, int] = {}
+    stack = [root]
+    while stack:
+        for edge in stack.pop()._edges:
+            if edge is None:
+                continue
+            node = edge[0] if edge.__class__ is tuple else edge
+            if node in counts:
+                counts[node] += 1
+            else:
+                counts[node] = 1
+                stack.append(node)
+    return counts
+
+
+def needed_nodes(root: Node, captures: dict[Node, list[tuple[int, int]]]) -> set[Node]:
+    """The nodes from which an edge path leads to a node in `captures`."""
+    needed: set[Node] = set()
+    done: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, children_done = stack.pop()
+        children = [edge[0] if edge.__class__ is tuple else edge for edge in node._edges if edge is not None]
+        if children_done:
+            if any(child in needed or child in captures for child in children):
+                needed.add(node)
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in children if child not in done)
+    return needed
+
+
+class GraphTask:
+    """One call of backward: what has arrived, what is ready, what the caller wants back."""
+
+    __slots__ = ("buffers", "callbacks", "captured", "captures", "dependencies", "graph", "heap", "keep", "needed")
+
+    def __init__(self, keep: bool, graph: bool, captures: dict[Node, list[tuple[int, int]]], size: int) -> None:
+        self.keep = keep
+        self.graph = graph
+        self.dependencies: dict[Node, int] = {}
+        self.buffers: dict[Node, list[Any]] = {}
+        self.heap: list[tuple[int, int, Node]] = []
+        self.callbacks: list[Callable[[], None]] = []
+        self.captures = captures
+        self.captured: list[Any] = [None] * size
+        self.needed: set[Node] | None = None
+
+
+class GraphRoot(Node):
+    """The node before the first: its edges lead to the roots, its result is the gradients given to backward."""
+
+    __slots__ = ("grads",)
+    _fresh = False
+
+    def __init__(self, edges: tuple, grads: list[Any]) -> None:
+        self._edges = edges
+        self._sequence = 1 << 62
+        self.grads = grads
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        return self.grads
+
+
+def execute(
+    edges: tuple,
+    grads: list[Any],
+    keep: bool,
+    graph: bool,
+    inputs: list[tuple[Node, int]] | None = None,
+    accumulate: bool = True,
+) -> list[Any]:
+    """Walk the graph from `edges`, to which `grads` flow in.
+
+    With `graph`, gradients are tensors and the walk is itself recorded; else they are raw arrays. With `inputs`, only nodes that lead to those (node, output number)
+    run, and their gradients are returned, or with `accumulate` added to the leaves' `.grad`.
+    """
+    captures: dict[Node, list[tuple[int, int]]] = {}
+    for index, (node, number) in enumerate(inputs or ()):
+        captures.setdefault(node, []).append((number, index))
+    root = GraphRoot(edges, grads)
+    task = GraphTask(keep, graph, {} if accumulate else captures, len(inputs or ()))
+    task.dependencies = compute_dependencies(root)
+    if inputs is not None:
+        task.needed = needed_nodes(root, captures)
+        if accumulate:
+            task.needed.update(captures)
+    outer_task, outer_mode = state.graph_task, state.grad_mode
+    state.graph_task = task
+    autograd_state.set_grad_enabled(graph)
+    state.backward_depth += 1
+    try:
+        with np.errstate(all="ignore"):
+            _propagate(task, root, grads)
+            _run(task)
+        for callback in task.callbacks:
+            callback()
+    finally:
+        state.backward_depth -= 1
+        state.graph_task = outer_task
+        autograd_state.set_grad_enabled(outer_mode)
+    return task.captured
+
+
+def _run(task: GraphTask) -> None:
+    heap = task.heap
+    while heap:
+        _evaluate(task, heappop(heap)[2])
+
+
+def _evaluate(task: GraphTask, node: Node) -> None:
+    buffer = task.buffers.pop(node)
+    count = node._count
+    grads = buffer[:count]
+    if node._tensor_pre_hooks is not None:
+        _call_tensor_pre_hooks(node, grads, task.graph)
+        buffer[count:] = [False] * count
+    if task.captures and node in task.captures:
+        _capture(task, node, grads)
+        if task.needed is not None and node not in task.needed:
+            return
+    if node._retains_grad is not None:
+        _retain(node, grads, task.graph)
+        buffer[count:] = [False] * count
+    if node.__class__ is AccumulateGrad:
+        node.owned = buffer[1]
+    outputs = _call_function(task, node, grads)
+    if not task.keep:
+        node.release_variables()
+    if node._edges:
+        _propagate(task, node, outputs, grads)
+
+
+def _call_function(task: GraphTask, node: Node, grads: list[Any]) -> Any:
+    observer = record_function.observer
+    begin = time.perf_counter_ns() if observer is not None else 0
+    graph = task.graph
+    if node._pre_hooks:
+        grads[:] = _call_pre_hooks(node, grads, graph)
+    if state.anomaly:
+        outputs = _apply_watched(node, grads, graph)
+    else:
+        outputs = node.apply(grads, graph)
+    if node._post_hooks:
+        outputs = _call_post_hooks(node, outputs, grads, graph)
+    if observer is not None:
+        observer.node(node, tuple(grads), tuple(outputs), begin, time.perf_counter_ns())
+    return outputs
+
+
+def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
+    try:
+        outputs = node.apply(grads, graph)
+        if state.check_nan:
+            check_finite(node, outputs)
+    except Exception:
+        report_forward(node)
+        raise
+    return outputs
+
+
+def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) -> None:
+    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
+    edges = node._edges
+    if len(outputs) != len(edges):
+        raise RuntimeError(f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}")
+    fit = fit_tensor if task.graph else fit_array
+    fresh = node._fresh and not task.graph
+    buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
+    seen: list[Any] = list(incoming)
+    for index, edge in enumerate(edges):
+        if edge is None:
+            continue
+        if edge.__class__ is tuple:
+            target, number = edge
+        else:
+            target, number = edge, 0
+        dependencies[target] -= 1
+        if needed is not None and target not in needed and target not in task.captures:
+            continue
+        buffer = buffers.get(target)
+        if buffer is None:
+            buffer = buffers[target] = [None] * target._count + [False] * target._count
+        grad = outputs[index]
+        if grad is not None:
+            grad, changed = fit(node, index, grad, target, number)
+            owned = changed or (fresh and grad.base is None and not any(grad is other for other in seen))
+            seen.append(grad)
+            add(buffer, number, target._count, grad, owned)
+        if dependencies[target] == 0:
+            heappush(task.heap, (-target._sequence, id(target), target))
+
+
+def _as_tensor(grad: Any, graph: bool) -> Any:
+    return grad if graph or grad is None else tensor_impl.wrap(grad)
+
+
+def _as_grad(value: Any, graph: bool) -> Any:
+    return value if graph or value is None else value._array
+
+
+def _call_tensor_pre_hooks(node: Node, grads: list[Any], graph: bool) -> None:
+    assert node._tensor_pre_hooks is not None
+    for number, hooks in node._tensor_pre_hooks.items():
+        for hook in list(hooks.values()):
+            if grads[number] is None:
+                continue
+            result = hook(_as_tensor(grads[number], graph))
+            if result is not None:
+                _check_hook_result(result, grads[number])
+                grads[number] = _as_grad(result, graph)
+
+
+def _check_hook_result(result: Any, grad: Any) -> None:
+    if not hasattr(result, "_array"):
+        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+    if tuple(result.shape) != tuple(grad.shape):
+        raise RuntimeError(f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}")
+
+
+def _call_pre_hooks(node: Node, grads: list[Any], graph: bool) -> list[Any]:
+    values = tuple(_as_tensor(grad, graph) for grad in grads)
+    for hook in list(node._pre_hooks.values()):
+        result = hook(values)
+        if result is not None:
+            values = result if isinstance(result, tuple) else (result,)
+    return [_as_grad(value, graph) for value in values]
+
+
+def _call_post_hooks(node: Node, outputs: Any, grads: list[Any], graph: bool) -> list[Any]:
+    results = tuple(_as_tensor(_array_again(output), graph) for output in outputs)
+    incoming = tuple(_as_tensor(grad, graph) for grad in grads)
+    for hook in list(node._post_hooks.values()):
+        replaced = hook(results, incoming)
+        if replaced is not None:
+            results = replaced if isinstance(replaced, tuple) else (replaced,)
+    return [_as_grad(result, graph) for result in results]
+
+
+def _array_again(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _retain(node: Node, grads: list[Any], graph: bool) -> None:
+    assert node._retains_grad is not None
+    for number, reference in node._retains_grad.items():
+        tensor = reference()
+        if tensor is None or grads[number] is None:
+            continue
+        grad = _as_tensor(grads[number], graph)
+        if tensor._grad is None:
+            tensor._grad = grad if graph else tensor_impl.wrap(grad._array.copy())
+        else:
+            tensor._grad = tensor._grad + grad
+
+
+def _capture(task: GraphTask, node: Node, grads: list[Any]) -> None:
+    for number, index in task.captures[node]:
+        task.captured[index] = grads[number]
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call `callback` when the backward pass that is running has finished. RuntimeError outside of one."""
+    if state.graph_task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    state.graph_task.callbacks.append(callback)

@@ -1,0 +1,77 @@
+# Tangled from chapters/00_tensor/4_engine.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from readtorch.c10.core import tensor_impl
+from readtorch.csrc.autograd.node import Node
+
+
+class AccumulateGrad(Node):
+    """The end of the walk at a leaf: adds the gradient to the leaf's `.grad`."""
+
+    __slots__ = ("_array", "_variable", "owned")
+    _post_accumulate_hooks: Any = None
+
+    def __init__(self, leaf: Any) -> None:
+        self._edges = ()
+        #: runs before every other ready node: a gradient is final the moment it is complete
+        self._sequence = 1 << 63
+        self._variable = weakref.ref(leaf)
+        self.owned = False
+        self.describe(leaf._array)
+
+    def describe(self, array: Any) -> None:
+        """Follow the leaf to another array (`.data = …`)."""
+        self._array = array
+        self._shape = array.shape
+        self._dtype = array.dtype
+
+    def name(self) -> str:
+        return "AccumulateGrad" if not hasattr(self, "_name") else self._name
+
+    @property
+    def variable(self) -> Any:
+        """The leaf. Made anew around the same memory if the program has dropped it."""
+        leaf = self._variable()
+        if leaf is None:
+            leaf = tensor_impl.wrap(self._array, self)
+            self._variable = weakref.ref(leaf)
+        return leaf
+
+    def apply(self, grads: list[Any], graph: bool) -> tuple[Any, ...]:
+        grad = grads[0]
+        if grad is None:
+            return ()
+        leaf = self.variable
+        if graph:
+            leaf._grad = grad if leaf._grad is None else leaf._grad + grad
+        else:
+            self._accumulate(leaf, grad)
+        if self._post_accumulate_hooks:
+            for hook in list(self._post_accumulate_hooks.values()):
+                if hook(leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        return ()
+
+    def _accumulate(self, leaf: Any, grad: Any) -> None:
+        old = leaf._grad
+        if old is None:
+            keep = self.owned and grad.base is None and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
+        elif old._edge is not None:
+            leaf._grad = tensor_impl.wrap(old._array + grad)
+        else:
+            old._array += grad
+            tensor_impl.version_counter(old).value += 1
+
+
+def _copy_like(grad: Any, leaf: Any) -> Any:
+    """A copy in the leaf's own memory order."""
+    if leaf.flags.c_contiguous or grad.ndim < 2:
+        return grad.copy()
+    order = sorted(range(leaf.ndim), key=lambda axis: -leaf.strides[axis])
+    inverse = sorted(range(leaf.ndim), key=order.__getitem__)
+    return grad.transpose(order).copy().transpose(inverse)

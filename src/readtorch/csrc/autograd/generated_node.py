@@ -1,0 +1,149 @@
+# Tangled from chapters/00_tensor/5_autograd_kernels.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
+from readtorch.c10.core import tensor_impl
+from readtorch.c10.core.dispatch_key import BACKENDS
+from readtorch.csrc.autograd.node import Node
+from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+
+
+class GeneratedNode(Node):
+    """The node of a registered operator; `entry` is the operator.
+
+    `_saved`: the tensors and then the shapes and dtypes that the formulas name; `_versions`: the versions of the tensors, None if all were 0;
+    `_result`: the kept output arrays; `_options`: (args, kwargs) after the leading tensors, or the bound list of everything.
+    """
+
+    __slots__ = ("_options", "_result", "_saved", "_versions")
+    entry: OperatorEntry
+    _counters: dict[int, Any] | None = None
+    _expected = 0
+
+    def output_has_counter(self, number: int, counter: Any) -> None:
+        if self.entry.derivative is not None and self.entry.derivative.outputs:
+            self._counters = {**(self._counters or {}), number: counter}
+
+    def release_variables(self) -> None:
+        rule = self.entry.derivative
+        assert rule is not None
+        if rule.saved or rule.outputs:
+            self._saved = self._result = None
+            self._released = True
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        edges = self._edges
+        first = next((grad for grad in grads if grad is not None), None)
+        if first is None:
+            return [None] * len(edges)
+        if self._released:
+            raise released(self.name())
+        rule = self.entry.derivative
+        assert rule is not None
+        at = dispatcher.autograd if graph else dispatcher.columns(BACKENDS[first.__class__])
+        values = self._values(grads, graph)
+        results: list[Any] = [None] * len(edges)
+        for positions, formula, names in self.plan():
+            if positions is None:
+                return list(formula(at, *[values[name] for name in names]))
+            if len(positions) == 1:
+                if edges[positions[0]] is not None:
+                    results[positions[0]] = formula(at, *[values[name] for name in names])
+            elif any(edges[i] is not None for i in positions):
+                values["mask"] = tuple(edges[i] is not None for i in positions)
+                for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
+                    results[i] = grad if edges[i] is not None else None
+        return results
+
+    @classmethod
+    def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:
+        """For each formula: which edges it serves (None: all of them, one per tensor of a list), and the names it wants."""
+        found = cls.__dict__.get("_plan")
+        if found is None:
+            rule, schema = cls.entry.derivative, cls.entry.schema
+            assert rule is not None
+            order = [name for name in schema.names if name in rule.differentiable]
+            found = []
+            for key, formula in rule.formulas.items():
+                is_list = len(key) == 1 and schema.kinds[schema.names.index(key[0])] is TENSOR_LIST
+                positions = None if is_list else tuple(order.index(name) for name in key)
+                found.append((positions, formula, rule.needs[key]))
+            cls._plan = found  # type: ignore[attr-defined]
+        return found
+
+    def _values(self, grads: list[Any], graph: bool) -> dict[str, Any]:
+        entry, rule = self.entry, self.entry.derivative
+        assert rule is not None
+        values: dict[str, Any] = {"grad": grads[0], "grads": grads}
+        versions = self._versions
+        for i, name in enumerate(rule.saved):
+            values[name] = _unpack(self._saved[i], 0 if versions is None else versions[i], graph)
+        for (name, what), value in zip(rule.metas, self._saved[len(rule.saved) :], strict=True):
+            values[f"{name}_{what}"] = value
+        for i, number in enumerate(rule.outputs):
+            array = self._result[i] if len(rule.outputs) > 1 else self._result
+            values[entry.outputs[number]] = self._output(array, number, graph)
+        if rule.options:
+            bound = self._bound_options()
+            for name in bound:
+                values.setdefault(name, bound[name])
+        values["mask"] = tuple(edge is not None for edge in self._edges)
+        return values
+
+    def _bound_options(self) -> dict[str, Any]:
+        schema, options = self.entry.schema, self._options
+        names = schema.names if schema.var_positional is None else (*schema.names, schema.var_positional)
+        if options is None:
+            values: list[Any] = schema.bind(self.entry.name, (None,) * (schema.leading or 0), {})
+        elif options.__class__ is tuple:
+            values = schema.bind(self.entry.name, (None,) * (schema.leading or 0) + options[0], options[1])
+        else:
+            values = options
+        return dict(zip(names, values, strict=True))
+
+    def _output(self, array: Any, number: int, graph: bool) -> Any:
+        if array.__class__ is Packed:
+            tensor = array.restore()
+            return tensor if graph else tensor._array
+        counter = self._counters.get(number) if self._counters else None
+        if counter is not None and counter.value != self._expected:
+            raise modified(array, (self, number), counter.value, self._expected)
+        if not graph:
+            return array
+        shown = self.entry.differentiable_outputs
+        differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)
+        return tensor_impl.wrap(array, (self if self._count == 1 else (self, number)) if differentiable else None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self._saved_attribute(name.removeprefix("_saved_"))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _saved_attribute(self, name: str) -> Any:
+        if self._released:
+            raise released(self.name())
+        values = self._values([None] * self._count, True)
+        if name not in values or name in ("grad", "grads", "mask"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+        return values[name]
+
+
+def _unpack(value: Any, version: int, graph: bool) -> Any:
+    if value.__class__ is Packed:
+        value = value.restore()
+    elif isinstance(value, tensor_impl.TensorImpl):
+        check_version(value, version)
+    elif value.__class__ is list:
+        return [_unpack(item, 0, graph) for item in value]
+    else:
+        return value
+    return value if graph else value._array
+
+
+def node_class(entry: OperatorEntry) -> type[GeneratedNode]:
+    """The class of the operator's nodes."""
+    return type(entry.node_name, (GeneratedNode,), {"__slots__": (), "entry": entry, "__module__": "torch.autograd"})

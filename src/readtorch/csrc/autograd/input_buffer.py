@@ -1,0 +1,25 @@
+# Tangled from chapters/00_tensor/4_engine.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> None:
+    """Add `grad` to entry `number`. The second half of a buffer says which entries are arrays that nobody else holds."""
+    old = buffer[number]
+    if old is None:
+        buffer[number] = grad
+        buffer[count + number] = owned
+    elif buffer[count + number] and old.shape == grad.shape:
+        old += grad
+    elif owned:
+        grad += old
+        buffer[number] = grad
+        buffer[count + number] = True
+    else:
+        total = old + grad
+        buffer[number] = np.asarray(total) if isinstance(total, np.generic) else total
+        buffer[count + number] = isinstance(total, np.ndarray | np.generic)

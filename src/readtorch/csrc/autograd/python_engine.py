@@ -1,0 +1,64 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.csrc.autograd import engine
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import Node, split_edge
+
+
+def run_backward(
+    tensors: Sequence[Any],
+    grad_tensors: Sequence[Any],
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Any] = (),
+    allow_unreachable: bool = False,
+    accumulate_grad: bool = False,
+) -> tuple[Any, ...]:
+    """Check the roots, run the engine, wrap what it captured."""
+    edges: list[Any] = []
+    grads: list[Any] = []
+    for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors, strict=True)):
+        edge = tensor._edge if isinstance(tensor, TensorImpl) else gradient_edge(tensor)
+        if edge is None:
+            raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
+        edges.append(edge)
+        grads.append(grad if create_graph or grad is None else grad._array)
+    targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
+    captured = engine.execute(tuple(edges), grads, keep_graph, create_graph, targets or None, accumulate_grad)
+    if accumulate_grad or not targets:
+        return ()
+    results: list[Any] = []
+    for number, grad in enumerate(captured):
+        if grad is None and not allow_unreachable:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+            )
+        results.append(grad if grad is None or create_graph else wrap(_detached(grad, grads)))
+    return tuple(results)
+
+
+def _detached(grad: Any, given: list[Any]) -> Any:
+    """A captured gradient nobody else holds: not the array the caller passed in, not a stretched view."""
+    return grad.copy() if grad.base is not None or any(grad is other for other in given) else grad
+
+
+def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
+    if not isinstance(tensor, TensorImpl):
+        return split_edge(gradient_edge(tensor))
+    if tensor._edge is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    if accumulate and tensor._edge.__class__ is not AccumulateGrad:
+        tensor.retain_grad()  # type: ignore[attr-defined]
+    return split_edge(tensor._edge)
+
+
+def gradient_edge(edge: Any) -> Any:
+    """A `GradientEdge(node, output_nr)` as the engine writes edges."""
+    node, number = edge[0], edge[1]
+    return node if number == 0 else (node, number)

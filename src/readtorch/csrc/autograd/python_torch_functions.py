@@ -1,0 +1,71 @@
+# Tangled from chapters/00_tensor/5_autograd_kernels.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd import variable_type
+
+functions: dict[str, SimpleNamespace] = {"": SimpleNamespace()}
+"""The functions by module: `""` is `torch._C._VariableFunctions`, `"nn"` is `torch._C._nn`, and so on."""
+
+
+def module(name: str) -> SimpleNamespace:
+    """The namespace of a module of functions."""
+    return functions.setdefault(name, SimpleNamespace())
+
+
+def offer(entry: OperatorEntry) -> None:
+    """Make the entry points of an operator and put them where Python looks for them."""
+    if entry.composite is None and not entry.kernels:
+        return
+    call = entry.call = entry_point(entry)
+    call.__name__ = entry.name
+    call.__qualname__ = f"_VariableFunctions.{entry.name}"
+    call.__module__ = "torch"
+    if not entry.name.endswith("_"):
+        setattr(dispatcher.autograd, entry.name, call)
+    if "function" in entry.variants:
+        setattr(module(entry.module), entry.name, call)
+    if "method" in entry.variants:
+        setattr(TensorImpl, entry.name, call)
+    if entry.inplace and not entry.name.endswith("_"):
+        _offer_inplace(entry)
+
+
+def _offer_inplace(entry: OperatorEntry) -> None:
+    if entry.composite is not None:
+        call = variable_type.inplace_composite(entry, dispatcher.autograd)
+    else:
+        call = variable_type.inplace(entry)
+    name = f"{entry.name}_"
+    call.__name__ = name
+    call.__qualname__ = f"TensorBase.{name}"
+    if "method" in entry.variants:
+        setattr(TensorImpl, name, call)
+    if "function" in entry.variants:
+        setattr(module(entry.module), name, call)
+
+
+def entry_point(entry: OperatorEntry) -> Any:
+    """The form that fits the operator's signature."""
+    if entry.composite is not None:
+        return variable_type.composite(entry, dispatcher.autograd)
+    if entry.name.endswith("_"):
+        return variable_type.inplace(entry)
+    if entry.view:
+        return variable_type.view(entry)
+    if entry.pointwise is not None:
+        return variable_type.unary(entry) if len(entry.schema.names) == 1 else variable_type.binary(entry)
+    if entry.schema.leading:
+        return variable_type.leading(entry)
+    return variable_type.general(entry)
+
+
+def init() -> None:
+    """Offer every operator there is, and from now on every new one."""
+    dispatcher.add_registration_listener(offer)

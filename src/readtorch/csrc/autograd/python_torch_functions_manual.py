@@ -1,0 +1,244 @@
+# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.wrap_dim_utils import sizes
+from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.device import current_default_device
+from readtorch.c10.core.dispatch_key import device_of, meta_like
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd.python_torch_functions import module
+from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, tensor
+
+
+def _kind(dtype: Any) -> np.dtype:
+    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
+
+
+def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
+    """A tensor of `make(shape, kind)`; on the meta device nothing is made."""
+    for size in shape:
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
+    if out is not None:
+        from readtorch.csrc.autograd.variable_type import write_out
+
+        return write_out("empty", make(shape, out._array.dtype), out)
+    if _is_meta(device):
+        return finish(np.broadcast_to(np.zeros((), kind), shape), "meta", requires_grad)
+    return finish(make(shape, kind), device, requires_grad)
+
+
+def _is_meta(device: Any) -> bool:
+    if device is None:
+        return current_default_device().type == "meta"
+    return str(device) == "meta"
+
+
+def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Filled with 0."""
+    return _new(np.zeros, sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Filled with 1."""
+    return _new(np.ones, sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def empty(
+    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """Uninitialised memory."""
+    return _new(_empty_in(memory_format), sizes(size), _kind(dtype), device, requires_grad, out)
+
+
+def _empty_in(memory_format: Any) -> Any:
+    if memory_format not in (formats.channels_last, formats.channels_last_3d):
+        return np.empty
+
+    def make(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+        rank = len(shape)
+        return np.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
+
+    return make
+
+
+def full(
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Filled with `fill_value`, whose type decides the dtype unless one is given."""
+    from readtorch.aten.native.type_properties import number_type
+
+    if isinstance(fill_value, TensorImpl):
+        dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
+        fill_value = fill_value._array.item()
+    kind = to_numpy_dtype(number_type(fill_value) if dtype is None else dtype)
+    return _new(lambda shape, kind: np.full(shape, fill_value, kind), sizes((size,)), kind, device, requires_grad, out)
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Uninitialised memory seen through the given strides."""
+    kind = _kind(dtype)
+    shape, steps = sizes((size,)), sizes((stride,))
+    count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
+    flat = np.empty(count, kind)
+    return finish(np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)), device, requires_grad)
+
+
+def _like(make: Any) -> Any:
+    """`zeros_like` and its family: shape, dtype, device and memory order of another tensor."""
+
+    def like(
+        input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+        memory_format: Any = formats.preserve_format, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
+        array = input._array
+        kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
+        target = device_of(array) if device is None else device
+        if _is_meta(target):
+            return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
+        if memory_format is not formats.preserve_format:
+            return _new(lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind), array.shape, kind, target, requires_grad)
+        return finish(make(array, kind), target, requires_grad)
+
+    return like
+
+
+zeros_like = _like(np.zeros_like)
+ones_like = _like(np.ones_like)
+empty_like = _like(np.empty_like)
+
+
+def full_like(input: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Any:
+    """Filled with `fill_value`, otherwise like `input`."""
+    result = empty_like(input, dtype=dtype, **options)
+    result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
+    return result
+
+
+dispatcher.cpu.zeros_like = dispatcher.cuda.zeros_like = np.zeros_like
+dispatcher.cpu.ones_like = dispatcher.cuda.ones_like = np.ones_like
+dispatcher.autograd.zeros_like = zeros_like
+dispatcher.autograd.ones_like = ones_like
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
+    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    count = math.ceil((end - start) / step)
+    compute = np.dtype(np.int64) if whole else np.dtype(np.float64)
+    values = (np.arange(count, dtype=compute) * step + start).astype(kind)
+    if out is not None:
+        from readtorch.csrc.autograd.variable_type import write_out
+
+        return write_out("arange", values, out)
+    return finish(values, device, requires_grad)
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
+    start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    kind = _kind(dtype)
+    work = kind if kind.kind == "f" and kind.itemsize >= 4 else np.dtype(np.float64)
+    if steps == 1:
+        return finish(np.full(1, start, kind), device, requires_grad)
+    step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
+    index = np.arange(steps).astype(work)
+    lower = work.type(start) + step * index
+    upper = work.type(end) - step * (work.type(steps - 1) - index)
+    values = np.where(np.arange(steps) < steps // 2, lower, upper).astype(kind)
+    return finish(values, device, requires_grad)
+
+
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Any:
+    """`base` to the powers of `linspace(start, end, steps)`."""
+    exponents = np.linspace(start, end, steps)
+    return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
+
+
+def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """Ones on the diagonal of an `n × m` matrix of zeros."""
+    return finish(np.eye(n, m, dtype=_kind(dtype)), device, requires_grad)
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """A 0-d tensor of the default dtype."""
+    return finish(np.asarray(s, dtype=_kind(dtype)), device, requires_grad)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
+    """A 1-d tensor that shares the memory of an object with the buffer protocol."""
+    array = np.frombuffer(buffer, dtype=to_numpy_dtype(dtype), count=count, offset=offset)
+    return finish(array, "cpu", requires_grad)
+
+
+def _new_method(function: Any) -> Any:
+    """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
+
+    def new(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+        kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+        where = device_of(self._array) if device is None else device
+        return function(*size, dtype=kind, device=where, requires_grad=requires_grad)
+
+    return new
+
+
+def _new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+    kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+    return full(size, fill_value, dtype=kind, device=device_of(self._array) if device is None else device, requires_grad=requires_grad)
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype an operation on these two, tensors or numbers, is computed in."""
+    from readtorch.aten.native import type_properties
+
+    return type_properties.result_type([value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)])
+
+
+FUNCTIONS = (
+    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
+    from_numpy, result_type,
+)  # fmt: skip
+
+
+def init() -> None:
+    """Offer these functions, and the `new_*` methods."""
+    namespace = module("")
+    for function in FUNCTIONS:
+        setattr(namespace, function.__name__, function)
+    for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
+        function.__name__ = name
+        setattr(namespace, name, function)
+    namespace.promote_types = scalar_type.promote_types
+    namespace.can_cast = scalar_type.can_cast
+    namespace.asarray = as_tensor
+    for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
+        setattr(TensorImpl, name, _new_method(function))
+    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]

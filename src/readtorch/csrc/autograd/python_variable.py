@@ -1,0 +1,280 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core import layout as layouts
+from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.device import device
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_string
+from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, init, new, version_counter
+from readtorch.csrc.autograd import variable
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import split_edge
+from readtorch.csrc.size import Size
+
+
+def bind(name: str, getter: Any, setter: Any = None) -> None:
+    """Add a property to the tensor class."""
+    setattr(TensorImpl, name, property(getter, setter))
+
+
+def shape(self: Any) -> Size:
+    """The sizes of the dimensions."""
+    return tuple.__new__(Size, self._array.shape)
+
+
+def get_dtype(self: Any) -> dtype:
+    """The type of the elements."""
+    return scalar_type.FROM_NUMPY[self._array.dtype]
+
+
+def get_device(self: Any) -> device:
+    """Where the elements lie."""
+    return device_of(self._array)
+
+
+bind("shape", shape)
+bind("dtype", get_dtype)
+bind("device", get_device)
+bind("ndim", lambda self: self._array.ndim)
+bind("layout", lambda self: layouts.strided)
+bind("itemsize", lambda self: self._array.itemsize)
+bind("nbytes", lambda self: self._array.nbytes)
+bind("is_cuda", lambda self: device_of(self._array).type == "cuda")
+bind("is_cpu", lambda self: device_of(self._array).type == "cpu")
+bind("is_meta", lambda self: self._array.__class__ is MetaArray)
+bind("is_sparse", lambda self: False)
+bind("is_sparse_csr", lambda self: False)
+bind("is_quantized", lambda self: False)
+bind("is_mkldnn", lambda self: False)
+bind("is_nested", lambda self: False)
+bind("is_mps", lambda self: False)
+bind("is_xpu", lambda self: False)
+bind("_version", current_version)
+bind("grad_fn", variable.grad_fn)
+bind("is_leaf", variable.is_leaf)
+bind("output_nr", lambda self: 0 if self._edge is None else split_edge(self._edge)[1])
+bind("_base", lambda self: self._view[0] if self._view is not None else None)
+
+
+def get_requires_grad(self: Any) -> bool:
+    """Are operations on this tensor recorded?"""
+    return self._edge is not None
+
+
+def set_requires_grad(self: Any, wanted: bool) -> None:
+    if not isinstance(wanted, bool):
+        raise RuntimeError("requires_grad must be a bool")
+    variable.set_requires_grad(self, wanted)
+
+
+def get_grad(self: Any) -> Any:
+    """The accumulated gradient, None before the first backward. Warns on tensors that keep none."""
+    grad = self._grad
+    if grad is None and self._edge is not None and self._edge.__class__ is not AccumulateGrad and not retains_grad(self):
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
+            "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on it.",
+            stacklevel=2,
+        )
+    return grad
+
+
+def set_grad(self: Any, grad: Any) -> None:
+    if grad is None:
+        self._grad = None
+        return
+    if not isinstance(grad, TensorImpl):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is self:
+        raise RuntimeError("can't assign Variable as its own grad")
+    wanted = grad_dtype(self)
+    if wanted is not None and get_dtype(grad) is not wanted:
+        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(get_dtype(grad).name, get_dtype(grad).name)
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{ours}' to a tensor with grad_dtype '{to_string(wanted)}'. The gradient must match the "
+            "tensor's grad_dtype (defaults to the tensor's dtype). Set grad_dtype on the tensor to another dtype, or to None to allow any."
+        )
+    if device_of(grad._array) != device_of(self._array):
+        a, b = device_of(grad._array).type, device_of(self._array).type
+        raise RuntimeError(
+            f"attempting to assign a gradient with device type '{a}' to a tensor with device type '{b}'. Please ensure that the gradient and the tensor are on the same device"
+        )
+    if grad._array.shape != self._array.shape:
+        a, b = list(grad._array.shape), list(self._array.shape)
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{a}' to a tensor of size '{b}'. Please ensure that the gradient and the tensor are the same size"
+        )
+    self._grad = grad
+
+
+def grad_dtype(self: Any) -> dtype | None:
+    """The dtype that `.grad` must have; None allows any."""
+    if self._meta is not None and "grad_dtype" in self._meta:
+        return self._meta["grad_dtype"]
+    return get_dtype(self)
+
+
+def set_grad_dtype(self: Any, wanted: dtype | None) -> None:
+    if not variable.is_leaf(self):
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    self._meta = {**(self._meta or {}), "grad_dtype": wanted}
+
+
+def retains_grad(self: Any) -> bool:
+    """Will `.grad` of this non-leaf be filled?"""
+    edge = self._edge
+    if edge is None or edge.__class__ is AccumulateGrad:
+        return False
+    node, number = split_edge(edge)
+    return node._retains_grad is not None and number in node._retains_grad
+
+
+bind("requires_grad", get_requires_grad, set_requires_grad)
+bind("grad", get_grad, set_grad)
+bind("_grad_", lambda self: self._grad)
+bind("grad_dtype", grad_dtype, set_grad_dtype)
+bind("retains_grad", retains_grad)
+
+
+def get_data(self: Any) -> Any:
+    """The same memory in a tensor that autograd knows nothing of."""
+    return init(new(tensor_impl.Tensor), self._array)
+
+
+def set_data(self: Any, data: Any) -> None:
+    """Make this tensor object hold another tensor's memory."""
+    if not isinstance(data, TensorImpl):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+    self._array = data._array
+    if self._edge.__class__ is AccumulateGrad:
+        if data._array.dtype.kind not in "fcV":
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._edge.describe(data._array)
+
+
+def detach(self: Any) -> Any:
+    """The same memory, outside of the graph. Writes through it are noticed by saved-tensor checks."""
+    tensor = new(tensor_impl.Tensor)
+    tensor._array = self._array
+    tensor._edge = None
+    tensor._vc = self._vc or version_counter(self)
+    view = self._view
+    tensor._view = (self if view is None else view[0], (), variable.DEFAULT)
+    tensor._grad = None
+    tensor._meta = None
+    return tensor
+
+
+def detach_(self: Any) -> Any:
+    """Cut this tensor from its history, in place. RuntimeError on a view, whose base would still know."""
+    if self._view is not None and self._view[1]:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    self._edge = None
+    return self
+
+
+bind("data", get_data, set_data)
+
+
+def strides_in_elements(array: Any) -> tuple[int, ...]:
+    """Strides as upstream counts them. Dimensions of size 1 get the stride a contiguous tensor would have."""
+    itemsize = array.itemsize
+    return tuple(step // itemsize for step in array.strides)
+
+
+def stride(self: Any, dim: int | None = None) -> Any:
+    """How many elements lie between neighbours along `dim`, or along each dimension."""
+    steps = strides_in_elements(self._array)
+    return steps if dim is None else steps[dim]
+
+
+def untyped_storage(self: Any) -> Any:
+    """The bytes this tensor looks into."""
+    if self._array.__class__ is MetaArray:
+        return StorageImpl(np.empty(0, np.uint8), device_of(self._array))
+    return storage_of(self._array, device_of(self._array))
+
+
+def data_ptr(self: Any) -> int:
+    """Address of the first element; 0 for an empty tensor."""
+    return data_address(self._array) if self._array.size and self._array.__class__ is not MetaArray else 0
+
+
+def storage_offset(self: Any) -> int:
+    """How many elements lie between the storage's start and the first element."""
+    array = self._array
+    if not array.size or array.__class__ is MetaArray:
+        return 0
+    return (data_address(array) - untyped_storage(self).data_ptr()) // array.itemsize
+
+
+def is_contiguous(self: Any, memory_format: Any = None) -> bool:
+    """Are the elements in memory in the order of the last dimension first?"""
+    from readtorch.c10.core import memory_format as formats
+
+    if memory_format in (None, formats.contiguous_format, formats.preserve_format):
+        return bool(self._array.flags.c_contiguous)
+    rank = 4 if memory_format is formats.channels_last else 5
+    if self._array.ndim != rank:
+        return False
+    return bool(self._array.transpose((0, *range(2, rank), 1)).flags.c_contiguous)
+
+
+def size(self: Any, dim: int | None = None) -> Any:
+    """The shape, or one size of it."""
+    if dim is None:
+        return tuple.__new__(Size, self._array.shape)
+    sizes = self._array.shape
+    if dim.__class__ is int and -len(sizes) <= dim < len(sizes):
+        return sizes[dim]
+    from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+    return sizes[maybe_wrap_dim(dim, len(sizes), wrap_scalar=False)]
+
+
+def item(self: Any) -> Any:
+    """The one element as a Python number. RuntimeError unless there is exactly one."""
+    array = self._array
+    if array.size != 1:
+        raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+    if array.__class__ is MetaArray:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+    value = array.item()
+    return float(value) if array.dtype.kind == "V" else value
+
+
+def to_bool(self: Any) -> bool:
+    array = self._array
+    if array.size != 1:
+        raise RuntimeError(f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous")
+    return bool(item(self))
+
+
+def index(self: Any) -> int:
+    if self._array.size != 1 or self._array.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self._array.item())
+
+
+def tolist(self: Any) -> Any:
+    """Nested lists of Python numbers; a number for a 0-d tensor."""
+    array = self._array
+    return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
+
+
+def number_of(self: Any, kind: type) -> Any:
+    value = item(self)
+    if isinstance(value, complex) and kind is not complex:
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")
+        value = value.real
+    return kind(value)

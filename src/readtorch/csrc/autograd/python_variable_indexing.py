@@ -1,0 +1,162 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.csrc.utils.tensor_new import array_from_data
+
+
+def apply_slicing(tensor: Any, items: tuple) -> tuple[Any, list[Any]]:
+    """Apply ints, slices, None and Ellipsis as views; return the view and the index tensors by dimension."""
+    at = dispatcher.autograd
+    rank = tensor._array.ndim
+    taken = sum(_dimensions(item) for item in items)
+    if taken > rank:
+        raise IndexError(f"too many indices for tensor of dimension {rank}")
+    dim = 0
+    indices: list[Any] = []
+    for item in items:
+        if item.__class__ is int:
+            tensor = at.select(tensor, dim, item)
+        elif item.__class__ is slice:
+            if item != slice(None):
+                tensor = at.slice(tensor, dim, *_bounds(item))
+            dim += 1
+        elif item is Ellipsis:
+            dim += rank - taken
+        elif item is None:
+            tensor = at.unsqueeze(tensor, dim)
+            dim += 1
+        elif item is True or item is False:
+            tensor = at.unsqueeze(tensor, dim)
+            indices.extend([None] * (dim - len(indices)))
+            indices.append(wrap(np.array([0] if item else [], np.int64)))
+            dim += 1
+        else:
+            indices.extend([None] * (dim - len(indices)))
+            if item._array.dtype.kind == "b":
+                indices.extend(_positions(item._array, tensor._array.shape, dim))
+                dim += item._array.ndim
+            else:
+                indices.append(item)
+                dim += 1
+    return tensor, indices
+
+
+def _positions(mask: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
+    """A mask as one index tensor per dimension it covers. IndexError if its shape does not match."""
+    for axis, size in enumerate(mask.shape):
+        if size != shape[dim + axis]:
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor {list(shape)} at index {dim + axis}"
+            )
+    return [wrap(positions) for positions in mask.nonzero()]
+
+
+def _dimensions(item: Any) -> int:
+    if item is None or item is Ellipsis or item is True or item is False:
+        return 0
+    if isinstance(item, TensorImpl) and item._array.dtype.kind == "b":
+        return item._array.ndim
+    return 1
+
+
+def _bounds(item: slice) -> tuple[int | None, int | None, int]:
+    step = 1 if item.step is None else item.step.__index__()
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if step < 0:
+        raise ValueError("step must be greater than zero")
+    start = None if item.start is None else item.start.__index__()
+    stop = None if item.stop is None else item.stop.__index__()
+    return start, stop, step
+
+
+def normalize(index: Any) -> tuple:
+    """The items of an index: Python ints, slices, None, Ellipsis, bools, tensors. TypeError or IndexError for the rest."""
+    if index.__class__ is tuple:
+        items = index
+    elif isinstance(index, list) and _is_sequence_of_indices(index):
+        items = tuple(index)
+    else:
+        items = (index,)
+    return tuple(_normal_item(item) for item in items)
+
+
+def _is_sequence_of_indices(index: list) -> bool:
+    """`x[[slice(0, 2), None]]` meant a tuple in NumPy's early days, and still does."""
+    return len(index) < 32 and any(isinstance(item, slice) or item is None or item is Ellipsis for item in index)
+
+
+def _normal_item(item: Any) -> Any:
+    if item.__class__ in (int, slice, bool) or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, TensorImpl):
+        kind = item._array.dtype.kind
+        if item._array.ndim == 0 and kind in "iu":
+            return int(item._array)
+        if item._array.ndim == 0 and kind == "b":
+            return bool(item._array)
+        if kind not in "iub":
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if kind == "u":
+            return wrap(item._array.astype(bool))
+        return item
+    if isinstance(item, Sequence | np.ndarray) and not isinstance(item, str):
+        array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
+        if not array.size and array.dtype.kind == "f":
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iub":
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        return wrap(array) if array.ndim else int(array)
+    try:
+        return item.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(item).__name__})"
+        ) from None
+
+
+def getitem(self: Any, index: Any) -> Any:
+    """`self[index]`: a view where only ints, slices, None and `...` stand, else a gather."""
+    at = dispatcher.autograd
+    if index.__class__ is int:
+        if not self._array.ndim:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+        return at.select(self, 0, index)
+    if index.__class__ is slice:
+        return at.slice(self, 0, *_bounds(index))
+    view, indices = apply_slicing(self, normalize(index))
+    if not indices:
+        return at.alias(view) if view is self else view
+    return at.index(view, indices)
+
+
+def setitem(self: Any, index: Any, value: Any) -> None:
+    """`self[index] = value`, by a copy into a view, or a scatter."""
+    at = dispatcher.autograd
+    view, indices = apply_slicing(self, normalize(index))
+    if not isinstance(value, TensorImpl):
+        value = wrap(np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype))
+    if indices:
+        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
+        dispatcher.operators["index_put_"].call(view, indices, value)
+        return
+    while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
+        value = at.select(value, 0, 0)
+    dispatcher.operators["copy_"].call(view, value)
+
+
+def _value_array(value: Any, target: np.dtype) -> np.ndarray:
+    if isinstance(value, bool | int | float | complex):
+        if isinstance(value, complex) and target.kind != "c":
+            raise RuntimeError("value cannot be converted to a real type without overflow")
+        return np.asarray(value)
+    return array_from_data(value, None)

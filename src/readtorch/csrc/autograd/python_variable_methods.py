@@ -1,0 +1,313 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.native.tensor_factories import to_channels_last
+from readtorch.c10.core import dispatch_key, scalar_type, tensor_impl
+from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.device import device
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.memory_format import memory_format
+from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.tensor_impl import TensorImpl, init, new, version_counter
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.autograd import python_variable as properties
+from readtorch.csrc.autograd import variable, variable_type
+from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
+from readtorch.csrc.size import Size
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, from_numpy, place
+
+
+def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, Any]:
+    """The arguments of `to`: device, dtype, copy, memory format. TypeError for what is none of them."""
+    where, kind = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    copy, layout = kwargs.pop("copy", False), kwargs.pop("memory_format", None)
+    kwargs.pop("non_blocking", None)
+    other = kwargs.pop("other", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    rest = list(args)
+    if other is not None:
+        rest.insert(0, other)
+    while rest:
+        value = rest.pop(0)
+        if isinstance(value, dtype):
+            kind = value
+        elif isinstance(value, TensorImpl):
+            where, kind = device_of(value._array), scalar_type.FROM_NUMPY[value._array.dtype]
+        elif isinstance(value, bool):
+            copy = rest.pop(0) if rest and isinstance(rest[0], bool) else copy
+        elif isinstance(value, str | int | device):
+            where = value
+        elif isinstance(value, memory_format):
+            layout = value
+        elif value is not None:
+            raise TypeError(f"to() received an invalid combination of arguments - got ({type(value).__name__})")
+    return None if where is None else device(where), kind, copy, layout
+
+
+def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """This tensor in another dtype, on another device or in another memory format; itself if nothing changes and no copy is asked for."""
+    where, kind, copy, layout = parse_to(args, kwargs)
+    array = self._array
+    at = dispatcher.autograd
+    result = self
+    if where is not None and not same_device(where, device_of(array)):
+        result = at._to_device(result, where)
+    if kind is not None and kind.numpy != array.dtype:
+        result = at._to_copy(result, kind)
+    elif copy and result is self:
+        result = at.clone(self)
+    if layout is not None and layout is not formats.preserve_format:
+        result = contiguous(result, memory_format=layout)
+    return result
+
+
+def same_device(wanted: device, have: device) -> bool:
+    """Is `have` what `wanted` asks for? Without an index, any device of the kind."""
+    return wanted.type == have.type and (wanted.index is None or wanted.index == have.index)
+
+
+@dispatcher.register("_to_device", key="CPU CUDA Meta", variants="", node="ToCopy")
+def _to_device(self: dispatcher.Any, target: device) -> Any:
+    if self.__class__ is MetaArray and target.type != "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    return place(self, target)
+
+
+def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any:
+    """A tensor with these elements in memory order: this one if it is so already."""
+    if memory_format in (formats.contiguous_format, formats.preserve_format):
+        return self if self._array.flags.c_contiguous else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
+    if properties.is_contiguous(self, memory_format):
+        return self
+    return dispatcher.autograd.clone(self, memory_format=memory_format)
+
+
+def _cast_method(kind: dtype) -> Any:
+    def cast(self: Any, memory_format: Any = formats.preserve_format) -> Any:
+        return self if self._array.dtype == kind.numpy else dispatcher.autograd._to_copy(self, kind)
+
+    cast.__doc__ = f"This tensor as {kind!r}; itself if it is."
+    return cast
+
+
+def view(self: Any, *shape: Any) -> Any:
+    """The same memory in another shape, or, given a dtype, with the bytes read as other elements."""
+    if len(shape) == 1 and isinstance(shape[0], dtype):
+        return dispatcher.autograd._view_dtype(self, shape[0])
+    from readtorch.aten.wrap_dim_utils import sizes
+
+    return dispatcher.autograd._view(self, sizes(shape))
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of this tensor's type (`torch.FloatTensor`); with an argument, the tensor as that type."""
+    kind = properties.get_dtype(self)
+    if dtype is None:
+        return f"torch.{'cuda.' if device_of(self._array).type == 'cuda' else ''}{kind._legacy}"
+    if isinstance(dtype, str) or hasattr(dtype, "_legacy_dtype"):
+        wanted = legacy_dtype(dtype)
+    else:
+        wanted = dtype
+    return to(self, wanted)
+
+
+def legacy_dtype(name: Any) -> dtype:
+    """The dtype of `torch.FloatTensor` or its name. ValueError if there is none."""
+    if not isinstance(name, str):
+        return name._legacy_dtype
+    for kind in scalar_type.ALL:
+        if name.split(".")[-1] == kind._legacy:
+            return kind
+    raise ValueError(f"invalid type: '{name}'")
+
+
+def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
+    """Collect gradients in this tensor from now on."""
+    variable.set_requires_grad(self, requires_grad)
+    return self
+
+
+def fill_(self: Any, value: Any) -> Any:
+    """Set every element to `value`, a number or a 0-d tensor."""
+    if isinstance(value, TensorImpl):
+        return dispatcher.operators["_fill_tensor_"].call(self, value)
+    return dispatcher.operators["_fill_scalar_"].call(self, value)
+
+
+def numpy(self: Any, *, force: bool = False) -> Any:
+    """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, TypeError off the CPU, unless `force`."""
+    if force:
+        return self.detach().cpu()._array
+    if self._edge is not None and state.grad_mode:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    array = self._array
+    if array.__class__ is not np.ndarray:
+        where = device_of(array)
+        raise TypeError(f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    if array.dtype.kind == "V":
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    return array
+
+
+def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of `data` with this one's dtype and device."""
+    kind = properties.get_dtype(self) if dtype is None else dtype
+    return finish(array_from_data(data, kind), device_of(self._array) if device is None else device, requires_grad)
+
+
+def set_(self: Any, source: Any = None, *args: Any) -> Any:
+    """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
+    if source is None:
+        self._array = np.empty(0, self._array.dtype)
+    elif isinstance(source, TensorImpl):
+        self._array = source._array
+    else:
+        offset, shape, strides = (*args, *(0, None, None)[len(args) :])
+        self._array = array_of_storage(source, self._array.dtype, offset, shape, strides)
+    self._vc = None
+    return self
+
+
+def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, strides: Any) -> np.ndarray:
+    """An array of elements of type `kind` over the bytes of a storage."""
+    raw = storage._untyped() if hasattr(storage, "_untyped") else storage
+    flat = raw.bytes()
+    elements = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
+    if shape is None:
+        return elements[offset:]
+    if strides is None:
+        strides = contiguous_strides(tuple(shape))
+    needed = offset + 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) if all(shape) else 0
+    if needed > elements.size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {kind.itemsize} requiring a storage size of "
+            f"{needed * kind.itemsize} are out of bounds for storage of size {flat.size}"
+        )
+    steps = tuple(step * kind.itemsize for step in strides)
+    return np.lib.stride_tricks.as_strided(elements[offset:], tuple(shape), steps)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous tensor of this shape."""
+    steps = []
+    step = 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(steps))
+
+
+def resize_(self: Any, *sizes: Any) -> Any:
+    """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
+    from readtorch.aten.wrap_dim_utils import sizes as parse
+
+    if self._edge is not None:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = parse(sizes)
+    flat = self._array.reshape(-1)
+    count = int(np.prod(shape))
+    if count <= flat.size:
+        self._array = flat[:count].reshape(shape)
+    else:
+        grown = np.empty(count, self._array.dtype)
+        grown[: flat.size] = flat
+        self._array = grown.reshape(shape)
+    return self
+
+
+def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
+    """`Tensor._make_subclass`: the data of a tensor under another class."""
+    tensor = init(new(cls), data._array)
+    if require_grad:
+        variable.set_requires_grad(tensor, True)
+    return tensor
+
+
+def as_subclass(self: Any, cls: type) -> Any:
+    """This tensor, history included, under another class."""
+    tensor = init(new(cls), self._array, self._edge)
+    tensor._vc = version_counter(self)
+    return tensor
+
+
+METHODS = {
+    "to": to,
+    "contiguous": contiguous,
+    "view": view,
+    "type": type_,
+    "requires_grad_": requires_grad_,
+    "fill_": fill_,
+    "numpy": numpy,
+    "new_tensor": new_tensor,
+    "set_": set_,
+    "resize_": resize_,
+    "as_subclass": as_subclass,
+    "detach": properties.detach,
+    "detach_": properties.detach_,
+    "stride": properties.stride,
+    "untyped_storage": properties.untyped_storage,
+    "data_ptr": properties.data_ptr,
+    "storage_offset": properties.storage_offset,
+    "is_contiguous": properties.is_contiguous,
+    "size": properties.size,
+    "item": properties.item,
+    "tolist": properties.tolist,
+    "dim": lambda self: self._array.ndim,
+    "ndimension": lambda self: self._array.ndim,
+    "numel": lambda self: self._array.size,
+    "nelement": lambda self: self._array.size,
+    "element_size": lambda self: self._array.itemsize,
+    "get_device": lambda self: -1 if device_of(self._array).type == "cpu" else device_of(self._array).index or 0,
+    "is_floating_point": lambda self: self._array.dtype.kind in "fV",
+    "is_complex": lambda self: self._array.dtype.kind == "c",
+    "is_signed": lambda self: properties.get_dtype(self).is_signed,
+    "is_pinned": lambda self, device=None: False,
+    "pin_memory": lambda self, device=None: self,
+    "is_inference": lambda self: bool(self._meta and self._meta.get("inference")),
+    "is_set_to": lambda self, other: self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other),
+    "is_same_size": lambda self, other: self._array.shape == other._array.shape,
+    "cpu": lambda self, memory_format=None: to(self, "cpu"),
+    "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(self, "cuda" if device is None else device),
+    "float": _cast_method(scalar_type.float32),
+    "double": _cast_method(scalar_type.float64),
+    "half": _cast_method(scalar_type.float16),
+    "bfloat16": _cast_method(scalar_type.bfloat16),
+    "long": _cast_method(scalar_type.int64),
+    "int": _cast_method(scalar_type.int32),
+    "short": _cast_method(scalar_type.int16),
+    "char": _cast_method(scalar_type.int8),
+    "byte": _cast_method(scalar_type.uint8),
+    "bool": _cast_method(scalar_type.bool),
+    "cfloat": _cast_method(scalar_type.complex64),
+    "cdouble": _cast_method(scalar_type.complex128),
+    "view_as": lambda self, other: view(self, other._array.shape),
+    "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, other._array.shape),
+    "expand_as": lambda self, other: dispatcher.autograd.expand(self, other._array.shape),
+    "type_as": lambda self, other: to(self, other),
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "__bool__": properties.to_bool,
+    "__float__": lambda self: properties.number_of(self, float),
+    "__int__": lambda self: properties.number_of(self, int),
+    "__complex__": lambda self: properties.number_of(self, complex),
+    "__index__": properties.index,
+}
+"""The methods that are more than an operator's entry point."""
+
+
+def init_methods() -> None:
+    """Put them on the class."""
+    for name, function in METHODS.items():
+        setattr(TensorImpl, name, function)
+        if function.__name__ == "<lambda>":
+            function.__name__ = name
+            function.__qualname__ = f"TensorBase.{name}"
+    TensorImpl._make_subclass = staticmethod(make_subclass)  # type: ignore[attr-defined]

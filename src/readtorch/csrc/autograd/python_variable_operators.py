@@ -1,0 +1,77 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd.variable_type import binary
+
+
+def decline(entry: Any, position: int, operand: Any) -> Any:
+    """Let Python ask the other operand."""
+    return NotImplemented
+
+
+BINARY = {
+    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "_true_div",
+    "__pow__": "pow", "__mod__": "remainder", "__floordiv__": "floor_divide",
+    "__and__": "bitwise_and", "__rand__": "bitwise_and", "__or__": "bitwise_or", "__ror__": "bitwise_or",
+    "__xor__": "bitwise_xor", "__rxor__": "bitwise_xor", "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
+    "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+}  # fmt: skip
+REFLECTED = {"__rsub__": "sub", "__rtruediv__": "_true_div", "__rpow__": "pow", "__rmod__": "remainder", "__rfloordiv__": "floor_divide"}
+UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
+INPLACE = {
+    "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_", "__imod__": "remainder_",
+    "__ifloordiv__": "floor_divide_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
+}  # fmt: skip
+
+
+def reflected(entry: Any) -> Any:
+    """`number - tensor` and its like: the number becomes a 0-d operand on the left."""
+    call = binary(entry, decline)
+
+    def reflect(self: Any, other: Any) -> Any:
+        return call(other, self)
+
+    return reflect
+
+
+def bind_operator(entry: Any) -> None:
+    """Put the operators that call this entry on the class."""
+    for name, operator in BINARY.items():
+        if operator == entry.name and entry.pointwise is not None:
+            _bind(name, binary(entry, decline))
+    for name, operator in REFLECTED.items():
+        if operator == entry.name and entry.pointwise is not None:
+            _bind(name, reflected(entry))
+    for name, operator in UNARY.items():
+        if operator == entry.name:
+            _bind(name, entry.call)
+    if entry.name == "matmul":
+        _bind("__matmul__", lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented)
+        _bind("__rmatmul__", lambda self, other: NotImplemented)
+
+
+def _bind(name: str, function: Any) -> None:
+    if function.__name__ in ("call", "<lambda>", "reflect"):
+        function.__name__ = name
+        function.__qualname__ = f"TensorBase.{name}"
+    setattr(TensorImpl, name, function)
+
+
+def _inplace_operator(method: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        return getattr(self, method)(other)
+
+    return operator
+
+
+def init() -> None:
+    """Bind the operators of every entry there is, and of every new one."""
+    dispatcher.add_registration_listener(bind_operator)
+    for name, method in INPLACE.items():
+        _bind(name, _inplace_operator(method))
+    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[assignment, method-assign]

@@ -1,0 +1,61 @@
+# Tangled from chapters/00_tensor/4_engine.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.c10.core.scalar_type import from_numpy_dtype
+from readtorch.csrc.autograd.node import Node, split_edge
+
+
+def check_version(tensor: Any, expected: int) -> None:
+    """RuntimeError if the memory behind a kept tensor was written to since."""
+    counter = tensor._vc
+    if counter is not None and counter.value != expected:
+        origin = None if tensor._edge is None else split_edge(tensor._edge)
+        raise modified(tensor._array, origin, counter.value, expected)
+
+
+def modified(array: Any, origin: tuple[Node, int] | None, version: int, expected: int) -> RuntimeError:
+    """The error that names the tensor, where it came from, and both versions."""
+    legacy = from_numpy_dtype(array.dtype)._legacy
+    shape = list(array.shape)
+    source = ""
+    if origin is not None and len(origin[0]._edges):
+        source = f", which is output {origin[1]} of {origin[0].name().removesuffix('Backward0')},"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[torch.{legacy} {shape}]{source} is at version {version}; expected version {expected} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+def released(name: str) -> RuntimeError:
+    """The error of a second walk through a graph whose saved tensors are gone."""
+    return RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        f"been freed): {name} has let go of them when backward() or autograd.grad() ran. Specify retain_graph=True the first time "
+        "if you need to backward through the graph a second time or to access saved tensors afterwards."
+    )
+
+
+class Packed:
+    """What a pack hook returned in place of a tensor, and the hook that undoes it. `edge` is where its gradient goes."""
+
+    __slots__ = ("edge", "payload", "unpack")
+
+    def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
+        pack, self.unpack = hooks
+        self.edge = tensor._edge
+        self.payload = pack(tensor.detach() if tensor._edge is not None and not tensor.is_leaf else tensor)
+
+    def restore(self) -> Any:
+        """The tensor again, with its place in the graph."""
+        tensor = self.unpack(self.payload)
+        if not hasattr(tensor, "_array"):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(tensor).__name__)
+        if self.edge is not None and tensor._edge is None:
+            tensor = tensor.detach()
+            tensor._edge = self.edge
+        return tensor

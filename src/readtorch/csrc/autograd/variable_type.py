@@ -1,0 +1,905 @@
+# Tangled from chapters/00_tensor/5_autograd_kernels.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.aten.core.dispatch.dispatcher import lookup
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
+from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
+from readtorch.c10.core.autograd_state import counts, state
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, device_of
+from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, new, version_counter
+from readtorch.csrc.autograd.anomaly_mode import store_stack
+from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
+from readtorch.csrc.autograd.node import next_sequence_nr
+from readtorch.csrc.autograd.saved_variable import Packed
+from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+
+ndarray = np.ndarray
+now = time.perf_counter_ns
+Call = Callable[..., Any]
+
+#: what Python calls a number, and NumPy's scalars, which stand for one
+NUMBERS = frozenset((float, int, bool, complex))
+
+
+def leading(entry: OperatorEntry) -> Call:
+    """The operator for tensors in front and options behind."""
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    name = f"aten::{entry.name}"
+    count = entry.schema.leading
+    assert count
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
+        tensors, options = args[:count], args[count:]
+        try:
+            arrays = [tensor._array for tensor in tensors]
+            first = arrays[0]
+        except (AttributeError, IndexError):
+            tensors, options, kwargs = take_tensors(entry, args, kwargs)
+            arrays = [tensor._array for tensor in tensors]
+            first = arrays[0]
+        if len(arrays) != count:
+            tensors, options, kwargs = take_tensors(entry, args, kwargs)
+            arrays = [tensor._array for tensor in tensors]
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        kernel = cpu_kernel
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                kernel = lookup(entry, common_backend(arrays))
+                break
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(*arrays, *options, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if record.differentiable and (not counts.grad_off or state.grad_mode):
+            for tensor in tensors:
+                if tensor._edge is not None:
+                    node = record.leading(tensors, options, kwargs, raw)
+                    break
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple, dict[str, Any]]:
+    """Split a call into tensors, options and keywords. TypeError names the argument that is no tensor."""
+    kwargs = dict(kwargs)
+    names = entry.schema.names[: entry.schema.leading or 0]
+    values = list(args[: len(names)])
+    for position in range(len(values), len(names)):
+        name = names[position]
+        if name in kwargs:
+            values.append(kwargs.pop(name))
+        elif position == 0 and "input" in kwargs:
+            values.append(kwargs.pop("input"))
+        else:
+            raise TypeError(f'{entry.name}() missing 1 required positional arguments: "{shown(name)}"')
+    for position, value in enumerate(values):
+        if not isinstance(value, TensorImpl):
+            raise not_a_tensor(entry, position, value)
+    return tuple(values), args[len(names) :], kwargs
+
+
+def shown(name: str) -> str:
+    """A parameter's name as functions show it."""
+    return "input" if name == "self" else name
+
+
+def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
+    """The error for a value where a tensor belongs."""
+    name = shown(entry.schema.names[position])
+    return TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}")
+
+
+def common_backend(arrays: list[Any]) -> DispatchKey:
+    """The one column that all these arrays belong to. RuntimeError if they lie on different devices."""
+    key, found = DispatchKey.Undefined, None
+    for array in arrays:
+        if array is None:
+            continue
+        where = device_of(array)
+        if found is not None and where != found:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!")
+        key, found = BACKENDS[array.__class__], where
+    return key
+
+
+class Recorder:
+    """Makes an operator's nodes."""
+
+    __slots__ = ("differentiable", "entry", "node_class", "one", "outputs", "plain", "positions", "rule", "saved")
+
+    def __init__(self, entry: OperatorEntry) -> None:
+        rule = entry.derivative
+        self.entry = entry
+        self.rule = rule
+        self.differentiable = rule is not None
+        if rule is None:
+            return
+        names = entry.schema.names
+        self.node_class = node_class(entry)
+        #: positions of the parameters that get an edge
+        self.positions = [i for i, name in enumerate(names) if name in rule.differentiable]
+        #: for each kept tensor: its position, and the positions of the parameters whose gradient needs it
+        self.saved = [(names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved]
+        self.outputs = rule.outputs
+        self.plain = not self.saved and not rule.metas
+        #: one tensor, kept whole or not at all
+        self.one = entry.schema.leading == 1 and not rule.metas
+
+    def leading(self, tensors: tuple, options: tuple, kwargs: dict[str, Any], raw: Any) -> GeneratedNode:
+        """The node of a call whose tensors all stand in front."""
+        if not self.one:
+            node = self.bound(tensors, raw)
+            node._options = (options, kwargs) if options or kwargs else None
+            return node
+        node = new(self.node_class)
+        tensor = tensors[0]
+        node._edges = (tensor._edge,)
+        node._sequence = next_sequence_nr()
+        node._options = (options, kwargs) if options or kwargs else None
+        node._versions = None
+        if self.saved:
+            node._saved = tensors
+            if tensor._vc is not None:
+                node._versions = (tensor._vc.value,)
+        else:
+            node._saved = ()
+        self._describe(node, raw)
+        return node
+
+    def bound(self, values: Any, raw: Any) -> GeneratedNode:
+        """The node of a call, given the value of every parameter."""
+        node = new(self.node_class)
+        edges: list[Any] = []
+        for position in self.positions:
+            value = values[position]
+            if value.__class__ in (list, tuple):
+                edges.extend(item._edge for item in value)
+            else:
+                edges.append(value._edge if isinstance(value, TensorImpl) else None)
+        node._edges = tuple(edges)
+        node._sequence = next_sequence_nr()
+        node._options = values
+        self._save(node, values)
+        self._describe(node, raw)
+        return node
+
+    def _save(self, node: GeneratedNode, values: Any) -> None:
+        rule = self.rule
+        assert rule is not None
+        saved: list[Any] = []
+        versions: list[int] = []
+        for position, wanted_by in self.saved:
+            value = values[position]
+            if value.__class__ in (list, tuple):
+                value = list(value)
+            elif not any(_wants_grad(values[i]) for i in wanted_by):
+                value = None
+            saved.append(value)
+            versions.append(current_version(value) if isinstance(value, TensorImpl) else 0)
+        for name, what in rule.metas:
+            value = values[self.entry.schema.names.index(name)]
+            saved.append([_meta(v, what) for v in value] if value.__class__ in (list, tuple) else _meta(value, what))
+        node._saved = tuple(saved)
+        node._versions = versions
+
+    def _describe(self, node: GeneratedNode, raw: Any) -> None:
+        outputs = self.outputs
+        if raw.__class__ in (tuple, list):
+            shown_outputs = self.entry.differentiable_outputs or range(len(raw))
+            if len(shown_outputs) == 1:
+                node._shape, node._dtype = raw[shown_outputs[0]].shape, raw[shown_outputs[0]].dtype
+            else:
+                node._count = len(shown_outputs)
+                node._shape = [raw[i].shape for i in shown_outputs]
+                node._dtype = [raw[i].dtype for i in shown_outputs]
+            node._result = raw[outputs[0]] if len(outputs) == 1 else [np.asarray(raw[i]) for i in outputs]
+        else:
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            node._result = raw if outputs else None
+        if counts.special:
+            special_node(node)
+
+
+def _wants_grad(value: Any) -> bool:
+    if value.__class__ in (list, tuple):
+        return any(_wants_grad(item) for item in value)
+    return isinstance(value, TensorImpl) and value._edge is not None
+
+
+def _meta(value: Any, what: str) -> Any:
+    return None if value is None else getattr(value._array, what) if isinstance(value, TensorImpl) else ()
+
+
+def special_node(node: GeneratedNode) -> None:
+    """What anomaly mode and saved-tensor hooks want of a new node."""
+    if state.anomaly:
+        store_stack(node)
+    hooks = state.saved_tensor_hooks
+    if not hooks:
+        return
+    innermost = hooks[-1]
+    if isinstance(innermost, str):
+        raise RuntimeError(innermost)
+    node._saved = tuple(Packed(value, innermost) if isinstance(value, TensorImpl) else value for value in node._saved)
+    if isinstance(node._result, list):
+        node._result = [Packed(tensor_impl.wrap(array), innermost) for array in node._result]
+    elif node._result is not None:
+        node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
+
+
+def give(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
+    """The operator's raw results as tensors that know their node."""
+    if raw.__class__ is tuple or raw.__class__ is list:
+        return _give_several(entry, raw, node)
+    if raw.__class__ is not ndarray and isinstance(raw, np.generic):
+        raw = np.asarray(raw)
+    tensor = new(tensor_impl.Tensor)
+    tensor._array = raw
+    tensor._edge = node
+    tensor._vc = None
+    tensor._view = None
+    tensor._grad = None
+    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
+    return tensor
+
+
+INFERENCE = {"inference": True}
+
+
+def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
+    shown_outputs = entry.differentiable_outputs
+    results = []
+    for i, array in enumerate(raw):
+        if not isinstance(array, ndarray | np.generic) and not hasattr(array, "dtype"):
+            results.append(array)
+            continue
+        edge: Any = None
+        if node is not None and (shown_outputs is None or i in shown_outputs):
+            number = i if shown_outputs is None else shown_outputs.index(i)
+            edge = node if number == 0 else (node, number)
+        results.append(give(entry, array, edge))
+    return entry.result_class(results) if entry.result_class is not None else tuple(results)
+
+
+def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
+    """Write results to the tensors given as `out=`, which are resized if need be."""
+    if node is not None:
+        raise RuntimeError(
+            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )
+    if raw.__class__ in (tuple, list):
+        outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
+        return entry.result_class(outs) if entry.result_class is not None else outs
+    return write_out(entry.name, raw, out)
+
+
+def write_out(name: str, raw: Any, out: Any) -> Any:
+    """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
+    if not isinstance(out, TensorImpl):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out._edge is not None and state.grad_mode:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )
+    check_cast(raw.dtype, out._array.dtype)
+    target = out._array
+    if target.shape != raw.shape:
+        if target.size:
+            import warnings
+
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
+                f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",
+                stacklevel=4,
+            )
+        target = out._array = type(target)(raw.shape, dtype=target.dtype)
+    target[...] = raw
+    version_counter(out).value += 1
+    return out
+
+
+def check_cast(source: np.dtype, target: np.dtype) -> None:
+    """RuntimeError if a result of type `source` must not be stored as `target`."""
+    if source is not target and source != target:
+        a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
+        if not can_cast(a, b):
+            raise RuntimeError(f"result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
+
+
+def unary(entry: OperatorEntry) -> Call:
+    """A pointwise operator with one tensor and no options."""
+    ufunc = entry.pointwise.ufunc
+    boolean = entry.pointwise.boolean
+    refuse = entry.pointwise.refuse
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    keep_input = differentiable and bool(record.saved)
+    keep_result = differentiable and bool(record.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, **kwargs: Any) -> Any:
+        if kwargs or counts.special or refuse is not None:
+            return slow(input, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        if array.__class__ is not ndarray:
+            return slow(input)
+        token = ignore_floating_errors()
+        try:
+            raw = ufunc(array)
+        finally:
+            restore_floating_errors(token)
+        if raw.dtype is not array.dtype and not boolean:
+            return slow(input)
+        if raw.__class__ is not ndarray:
+            raw = np.asarray(raw)
+        tensor = new(tensor_impl.Tensor)
+        tensor._array = raw
+        edge = input._edge
+        if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+            node = new(node_type)
+            node._edges = (edge,)
+            node._sequence = next_sequence_nr()
+            node._options = None
+            node._saved = (input,) if keep_input else ()
+            counter = input._vc
+            node._versions = None if counter is None else (counter.value,)
+            node._result = raw if keep_result else None
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            tensor._edge = node
+        else:
+            tensor._edge = None
+        tensor._vc = None
+        tensor._view = None
+        tensor._grad = None
+        tensor._meta = None
+        if observer is not None:
+            observer.operator(name, (input,), tensor, begin, now())
+        return tensor
+
+    return call
+
+
+def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any] = not_a_tensor) -> Call:
+    """A pointwise operator with two operands, of which either may be a Python number.
+
+    `reject` says what to do with an operand that is neither tensor nor number: the default makes a TypeError; Python's operators
+    return NotImplemented.
+    """
+    ufunc = entry.pointwise.ufunc
+    boolean = entry.pointwise.boolean
+    refuse = entry.pointwise.refuse
+    floating = entry.pointwise.floating
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep_first = rule is not None and "self" in rule.saved
+    keep_second = rule is not None and "other" in rule.saved
+    first_for = rule.wanted_by.get("self", ()) if rule is not None else ()
+    second_for = rule.wanted_by.get("other", ()) if rule is not None else ()
+    crosswise = first_for in ((), ("other",)) and second_for in ((), ("self",))
+    keep_result = differentiable and bool(record.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = binary_slow(entry, record, reject)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, other: Any, **kwargs: Any) -> Any:
+        if kwargs or counts.special or refuse is not None:
+            return slow(input, other, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            a = input._array
+            if other.__class__ in NUMBERS:
+                b = other
+                second = None
+            else:
+                b = other._array
+                second = other._edge
+                if b.dtype is not a.dtype or b.__class__ is not ndarray:
+                    return slow(input, other)
+        except AttributeError:
+            return slow(input, other)
+        if a.__class__ is not ndarray:
+            return slow(input, other)
+        token = ignore_floating_errors()
+        try:
+            raw = ufunc(a, b)
+        except (ValueError, OverflowError, TypeError):
+            return slow(input, other)
+        finally:
+            restore_floating_errors(token)
+        if raw.dtype is not a.dtype and not (boolean and b.__class__ is ndarray):
+            return slow(input, other)
+        if raw.__class__ is not ndarray:
+            raw = np.asarray(raw)
+        tensor = new(tensor_impl.Tensor)
+        tensor._array = raw
+        first = input._edge
+        if (first is not None or second is not None) and differentiable and (not counts.grad_off or state.grad_mode):
+            node = new(node_type)
+            node._edges = (first, second)
+            node._sequence = next_sequence_nr()
+            node._options = None
+            if crosswise:
+                if keep_first:
+                    node._saved = (input if second is not None else None, other if first is not None else None)
+                elif keep_second:
+                    node._saved = (other if first is not None else None,)
+                else:
+                    node._saved = ()
+            else:
+                node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+            if input._vc is None and (b is other or other._vc is None):
+                node._versions = None
+            else:
+                node._versions = [0 if value is None or value is b else current_version(value) for value in node._saved]
+            node._result = raw if keep_result else None
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            tensor._edge = node
+        else:
+            tensor._edge = None
+        tensor._vc = None
+        tensor._view = None
+        tensor._grad = None
+        tensor._meta = None
+        if observer is not None:
+            observer.operator(name, (input, other), tensor, begin, now())
+        return tensor
+
+    return call
+
+
+def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
+    """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
+    name = f"aten::{entry.name}"
+    shown_name = entry.name
+
+    def call(input: Any, other: Any, *, out: Any = None, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        operands = [input, other]
+        for position, operand in enumerate(operands):
+            if isinstance(operand, TensorImpl) or operand.__class__ in NUMBERS:
+                continue
+            if isinstance(operand, np.generic | bool | int | float | complex):
+                operands[position] = operand.item() if isinstance(operand, np.generic) else operand
+                continue
+            error = reject(entry, position, operand)
+            if error is NotImplemented:
+                return error
+            raise error
+        if entry.schema.keyword_only and kwargs:
+            return _with_alpha(call, entry, operands, out, kwargs)
+        if kwargs:
+            raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if counts.special and state.autocast is not None and entry.autocast:
+            operands = list(autocast(entry, tuple(operands), {})[0])
+        raw = run_pointwise(entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands])
+        node = None
+        if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
+            node = record.bound(operands, raw)
+            node._options = None
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if observer is not None:
+            observer.operator(name, (input, other), result, begin, now())
+        return result
+
+    return call
+
+
+def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any, kwargs: dict[str, Any]) -> Any:
+    """`add` and `sub` with `alpha`: scale the second operand first."""
+    alpha = kwargs.pop("alpha", 1)
+    if kwargs:
+        raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    first, second = operands
+    if isinstance(alpha, TensorImpl):
+        alpha = alpha._array.item()
+    if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return call(first, second if alpha == 1 else second * alpha, out=out)
+
+
+def _is_floating(value: Any) -> bool:
+    return value._array.dtype.kind in "fcV" if isinstance(value, TensorImpl) else isinstance(value, float | complex)
+
+
+def run_pointwise(entry: OperatorEntry, operands: list[Any]) -> Any:
+    """The kernel of whatever backend the arrays among the operands belong to. A 0-d CPU array may join arrays elsewhere."""
+    arrays = [operand for operand in operands if operand.__class__ not in NUMBERS]
+    if all(array.__class__ is ndarray for array in arrays):
+        raw = entry.kernels[DispatchKey.CPU](*operands)
+    else:
+        away = [array for array in arrays if array.__class__ is not ndarray or array.ndim]
+        key = common_backend(away or arrays)
+        kernel = lookup(entry, key)
+        home = device_of((away or arrays)[0])
+        raw = kernel(*[_move_number(operand, home) for operand in operands])
+    return np.asarray(raw) if isinstance(raw, np.generic) else raw
+
+
+def _move_number(operand: Any, home: Any) -> Any:
+    return operand.item() if operand.__class__ is ndarray and operand.ndim == 0 and home.type == "cuda" else operand
+
+
+def general(entry: OperatorEntry) -> Call:
+    """The operator for any signature."""
+    schema = entry.schema
+    record = Recorder(entry)
+    name = f"aten::{entry.name}"
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
+        values = schema.bind(entry.name, args, kwargs)
+        raw_values, arrays, wants = unwrap(entry, positions, values)
+        kernel = cpu_kernel
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                kernel = lookup(entry, common_backend(arrays))
+                break
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(entry, kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
+            node = record.bound(values, raw)
+            node._options = _without_tensors(positions, values)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+def _without_tensors(positions: list[int], values: list[Any]) -> list[Any]:
+    """The options of a call: what a node may keep of it for free."""
+    values = list(values)
+    for position in positions:
+        values[position] = None
+    return values
+
+
+def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tuple[list[Any], list[Any], bool]:
+    """The values with raw arrays in place of tensors, those arrays, and whether a tensor wants a gradient."""
+    raw = list(values)
+    arrays: list[Any] = []
+    wants = False
+    for position in positions:
+        value = values[position]
+        if isinstance(value, TensorImpl):
+            raw[position] = value._array
+            arrays.append(value._array)
+            wants = wants or value._edge is not None
+        elif entry.schema.kinds[position] is TENSOR_LIST and value.__class__ in (list, tuple):
+            raw[position] = []
+            for number, item in enumerate(value):
+                if item is not None and not isinstance(item, TensorImpl):
+                    raise TypeError(
+                        f"expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                    )
+                raw[position].append(None if item is None else item._array)
+                if item is not None:
+                    arrays.append(item._array)
+                    wants = wants or item._edge is not None
+        elif value is None and entry.schema.kinds[position] == "tensor?":
+            continue
+        elif entry.schema.kinds[position] is TENSOR_LIST:
+            name = shown(entry.schema.names[position])
+            kind = type(value).__name__
+            raise TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}")
+        else:
+            raise not_a_tensor(entry, position, value)
+    return raw, arrays, wants
+
+
+def view(entry: OperatorEntry) -> Call:
+    """An operator whose result looks into its input's memory, always or sometimes."""
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    sometimes = entry.view == "maybe"
+    copied = Recorder(_copied(entry)) if sometimes and record.differentiable else record
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
+        raw = kernel(array, *args, **kwargs)
+        if raw.__class__ is list:
+            return view_list(input, raw, args, kwargs, begin, observer)
+        aliases = True
+        if raw is array:
+            if sometimes:
+                return input
+            raw = array.view() if array.__class__ is ndarray else array[...]
+        elif sometimes:
+            base = raw.base
+            aliases = base is not None and (base is array or base is array.base)
+        recording = not counts.grad_off or state.grad_mode
+        node = None
+        if input._edge is not None and recording and record.differentiable:
+            node = (record if aliases else copied).leading((input,), args, kwargs, raw)
+        result = give(entry, raw, node)
+        if aliases:
+            make_view(result, input, (call, args, kwargs))
+        if observer is not None:
+            observer.operator(name, (input, *args), result, begin, now())
+        return result
+
+    def view_list(input: Any, raws: list[Any], args: tuple, kwargs: dict[str, Any], begin: int, observer: Any) -> Any:
+        node = None
+        if input._edge is not None and record.differentiable and (not counts.grad_off or state.grad_mode):
+            node = record.leading((input,), args, kwargs, raws)
+        results = []
+        for number, raw in enumerate(raws):
+            result = give(entry, raw, node if node is None or number == 0 else (node, number))
+            make_view(result, input, (call, args, kwargs, number), MULTI_OUTPUT_NODE)
+            results.append(result)
+        if observer is not None:
+            observer.operator(name, (input, *args), tuple(results), begin, now())
+        return tuple(results)
+
+    return call
+
+
+def _copied(entry: OperatorEntry) -> OperatorEntry:
+    """The same operator as it appears in the graph when it had to copy (`reshape` of a transposed matrix)."""
+    other = OperatorEntry.__new__(OperatorEntry)
+    other.__dict__.update(entry.__dict__)
+    if entry.name == "reshape":
+        other.node_name = "UnsafeViewBackward0"
+    return other
+
+
+def inplace(entry: OperatorEntry) -> Call:
+    """`NAME_`: the operator with its result written to the first argument."""
+    schema = entry.schema
+    record = Recorder(entry)
+    mutating = entry.name.endswith("_")
+    method = entry.name if mutating else entry.name + "_"
+    positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+    keeps_self = record.rule is not None and "self" in record.rule.saved
+    keeps_result = record.rule is not None and bool(record.rule.outputs)
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        if entry.pointwise is not None and kwargs:
+            kwargs, args = _scale_second(kwargs, args)
+        values = schema.bind(method, (input, *args), kwargs)
+        if not isinstance(input, TensorImpl):
+            raise not_a_tensor(entry, 0, input)
+        array = input._array
+        wants = False
+        if record.differentiable and (not counts.grad_off or state.grad_mode):
+            wants = any(_wants_grad(values[i]) for i in positions)
+            if wants:
+                check_inplace(input)
+        elif input._edge is not None and state.grad_mode:
+            check_inplace(input)
+        elif input._meta is not None and "inference" in input._meta and not state.inference_mode:
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first.")
+        if wants and keeps_self and not mutating:
+            original = tensor_impl.wrap(array.copy(), input._edge)
+            values = [original, *values[1:]]
+        raw = _write(entry, method, array, values, positions, mutating)
+        counter = version_counter(input)
+        counter.value += 1
+        if wants:
+            node = record.bound(values, raw)
+            node._options = _without_tensors(positions, values)
+            if keeps_result:
+                node._counters = {0: counter}
+                node._expected = counter.value
+            rebase_history(input, node)
+        if observer is not None:
+            observer.operator(f"aten::{method}", (input, *args), input, begin, now())
+        return input
+
+    return call
+
+
+def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
+    alpha = kwargs.pop("alpha", 1)
+    if "other" in kwargs:
+        args = (kwargs.pop("other"),)
+    return kwargs, args if alpha == 1 else (args[0] * alpha,)
+
+
+def _write(entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool) -> Any:
+    """Run the kernel and leave its result in `array`, which is returned."""
+    if entry.pointwise is not None:
+        operands = [v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values]
+        for position, operand in enumerate(operands):
+            if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
+                raise not_a_tensor(entry, position, operand)
+        if _straight(entry, array, operands):
+            token = ignore_floating_errors()
+            try:
+                return entry.pointwise.ufunc(array, *operands[1:], out=array)
+            finally:
+                restore_floating_errors(token)
+        raw = run_pointwise(entry, operands)
+    else:
+        raw_values, arrays, _ = unwrap(entry, positions, values)
+        kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(entry, kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        if mutating:
+            return array
+    check_cast(raw.dtype, array.dtype)
+    if raw.shape != array.shape:
+        shape = infer_size(array.shape, raw.shape)
+        if shape != array.shape:
+            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
+    array[...] = raw
+    return array
+
+
+def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
+    """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
+    if array.__class__ is not ndarray or entry.pointwise.boolean or entry.pointwise.refuse is not None:
+        return False
+    if array.dtype.kind not in "fc":
+        return False
+    for operand in operands[1:]:
+        if operand.__class__ is ndarray:
+            if operand.dtype is not array.dtype or (operand.shape != array.shape and operand.shape != ()):
+                return False
+        elif operand.__class__ is complex and array.dtype.kind != "c":
+            return False
+        elif operand.__class__ not in NUMBERS:
+            return False
+    return True
+
+
+def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
+    schema = entry.schema
+    if schema.var_positional:
+        return kernel(*values[:-1], *values[-1])
+    if not schema.keyword_only:
+        return kernel(*values)
+    first_keyword = len(schema.names) - len(schema.keyword_only)
+    keywords = dict(zip(schema.keyword_only, values[first_keyword:], strict=True))
+    return kernel(*values[:first_keyword], **keywords)
+
+
+def composite(entry: OperatorEntry, at: Any) -> Call:
+    """An operator written with other operators."""
+    function = entry.composite
+    assert function is not None
+    name = f"aten::{entry.name}"
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
+            kwargs["self"] = kwargs.pop("input")
+        result = function(at, *args, **kwargs)
+        if out is not None:
+            result = give_out(entry, result._array, out, result._edge)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
+    """`NAME_` of a composite: compute, then copy."""
+    function = entry.composite
+    assert function is not None
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(at, input, *args, **kwargs)
+        check_cast(result._array.dtype, input._array.dtype)
+        return input.copy_(result)
+
+    return call
+
+
+def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments with floating tensors cast as the operator's list asks."""
+    modes = state.autocast
+    found = [t for t in _tensors((*args, *kwargs.values())) if t._array.dtype.kind in "fV"]
+    if not found or modes is None:
+        return args, kwargs
+    low = modes.get(device_of(found[0]._array).type)
+    if low is None:
+        return args, kwargs
+    if entry.autocast == "low":
+        wanted = low
+    elif entry.autocast == "float32":
+        wanted = scalar_type.float32
+        if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):
+            return args, kwargs
+    else:
+        wanted = scalar_type.FROM_NUMPY[found[0]._array.dtype]
+        for tensor in found[1:]:
+            wanted = scalar_type.promote_types(wanted, scalar_type.FROM_NUMPY[tensor._array.dtype])
+    saved = autograd_state.set_special("autocast", None)
+    try:
+        return tuple(_cast(arg, wanted) for arg in args), {key: _cast(value, wanted) for key, value in kwargs.items()}
+    finally:
+        autograd_state.set_special("autocast", saved)
+
+
+def _tensors(values: Any) -> list[Any]:
+    result = []
+    for value in values:
+        if isinstance(value, TensorImpl):
+            result.append(value)
+        elif value.__class__ in (list, tuple):
+            result.extend(_tensors(value))
+    return result
+
+
+def _cast(value: Any, wanted: Any) -> Any:
+    if isinstance(value, TensorImpl):
+        if value._array.dtype.kind not in "fV" or value._array.dtype == wanted.numpy:
+            return value
+        return _cached_cast(value, wanted)
+    if value.__class__ in (list, tuple):
+        return type(value)(_cast(item, wanted) for item in value)
+    return value
+
+
+def _cached_cast(value: Any, wanted: Any) -> Any:
+    """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
+    cache = state.autocast_cache
+    if cache is None or not (value._edge is not None and not value._edge._edges):
+        return value.to(wanted)
+    key = (id(value), wanted)
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = (value, value.to(wanted))
+    return found[1]

@@ -1,0 +1,229 @@
+# Tangled from chapters/00_tensor/7_python_tensor.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.aten.native.type_properties import number_type
+from readtorch.c10.core import dispatch_key, tensor_impl
+from readtorch.c10.core.device import current_default_device, device
+from readtorch.c10.core.dispatch_key import meta_like
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
+from readtorch.c10.core.storage_impl import storage_of
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.csrc.autograd.variable import set_requires_grad
+
+
+def infer_shape(data: Any) -> tuple[int, ...]:
+    """The shape of nested sequences, judged by their first elements. ValueError on a sequence inside itself."""
+    shape = []
+    while isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        shape.append(len(data))
+        if len(shape) > 128:
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape) + (data._array.shape if isinstance(data, TensorImpl) else ())
+
+
+def infer_dtype(data: Any) -> dtype | None:
+    """The dtype that holds every number in nested sequences; None if there are none. TypeError on what is no number."""
+    if isinstance(data, TensorImpl):
+        return from_numpy_dtype(data._array.dtype)
+    if isinstance(data, bool | int | float | complex) and not isinstance(data, np.generic):
+        return number_type(data)
+    if isinstance(data, np.generic | np.ndarray):
+        return from_numpy_dtype(data.dtype)
+    if isinstance(data, str):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, Sequence):
+        return _common(data)
+    if hasattr(data, "__index__") or hasattr(data, "__float__"):
+        return number_type(int(data) if hasattr(data, "__index__") else float(data))
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _common(data: Sequence[Any]) -> dtype | None:
+    kinds = {element.__class__ for element in data}
+    if len(kinds) == 1 and (kind := kinds.pop()) in (int, float, bool, complex):
+        return number_type(kind())
+    found: dtype | None = None
+    for element in data:
+        inner = infer_dtype(element)
+        if inner is not None:
+            found = inner if found is None or found is inner else promote_types(found, inner)
+    return found
+
+
+def check_ragged(data: Any, shape: tuple[int, ...], depth: int = 0) -> None:
+    """ValueError naming the first sequence whose length differs from that of the first one at its depth."""
+    if depth == len(shape):
+        if isinstance(data, Sequence) and not isinstance(data, str):
+            raise TypeError(f"not a sequence of length {len(data)} expected at dim {depth}")
+        return
+    if isinstance(data, TensorImpl):
+        return
+    if not isinstance(data, Sequence):
+        raise TypeError(f"expected a sequence at dim {depth}, got {type(data).__name__}")
+    if len(data) != shape[depth]:
+        raise ValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})")
+    for element in data:
+        check_ragged(element, shape, depth + 1)
+
+
+def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.ndarray:
+    """A NumPy array of nested sequences, numbers, arrays, tensors, or anything with `__array__`."""
+    if isinstance(data, TensorImpl):
+        array = data._array
+    elif isinstance(data, np.ndarray | np.generic):
+        array = native(np.asarray(data))
+    elif hasattr(data, "__array__") and not isinstance(data, Sequence):
+        array = native(np.asarray(data))
+    elif hasattr(data, "__dlpack__") and not isinstance(data, Sequence):
+        array = np.from_dlpack(data)
+    else:
+        return _from_sequence(data, wanted)
+    from_numpy_dtype(array.dtype)
+    target = array.dtype if wanted is None else to_numpy_dtype(wanted)
+    if target == array.dtype:
+        return array.copy(order="C") if copy else array
+    if array.dtype.kind == "c" and target.kind != "c":
+        array = array.real
+    return array.astype(target, order="C")
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """The array in the machine's byte order; ValueError otherwise, as upstream. Subclasses become plain arrays."""
+    if not array.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported.")
+    return array if array.__class__ is np.ndarray else array.view(np.ndarray)
+
+
+def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
+    from readtorch.c10.core.default_dtype import get_default_dtype
+
+    inferred = infer_dtype(data)
+    kind = wanted or inferred or get_default_dtype()
+    shape = infer_shape(data)
+    if len(shape) > 1 or not shape:
+        check_ragged(data, shape)
+    values = _plain(data) if _holds_objects(data) else data
+    target = to_numpy_dtype(kind)
+    try:
+        if inferred is not None and inferred.is_complex and not kind.is_complex:
+            raise RuntimeError("value cannot be converted to a real type without overflow")
+        if target.kind in "iu" and inferred is not None and inferred.is_floating_point:
+            return np.array(values, dtype=np.float64).astype(target)
+        return np.array(values, dtype=target)
+    except OverflowError as error:
+        name = {"uint8": "uint8_t", "int8": "int8_t"}.get(kind.name, kind.name)
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow") from error
+
+
+def _holds_objects(data: Any) -> bool:
+    while isinstance(data, Sequence) and data:
+        if any(isinstance(element, TensorImpl) for element in data):
+            return True
+        data = data[0]
+    return isinstance(data, TensorImpl)
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, TensorImpl):
+        return data._array.tolist()
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return [_plain(element) for element in data]
+    return data
+
+
+def finish(array: Any, where: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor around a fresh array, on the device asked for."""
+    target = current_default_device() if where is None else device(where)
+    tensor = wrap(place(array, target))
+    if requires_grad:
+        set_requires_grad(tensor, True)
+    observer = record_function.observer
+    if observer is not None and target.type == "cpu":
+        observer.alloc(storage_of(tensor._array, target))
+    return tensor
+
+
+#: how a CPU array gets to a device, by device type; the CUDA backend adds its own
+PLACERS: dict[str, Any] = {"cpu": lambda array, target: array, "meta": lambda array, target: meta_like(array)}
+
+
+def place(array: Any, target: device) -> Any:
+    """`array` on the device `target`. AssertionError for CUDA in a build without it."""
+    placer = PLACERS.get(target.type)
+    if placer is None:
+        if target.type == "cuda":
+            raise AssertionError("Torch not compiled with CUDA enabled")
+        raise RuntimeError(f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend.")
+    return placer(array, target)
+
+
+def tensor(data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+    """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
+    if isinstance(data, TensorImpl):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        if device is None:
+            device = data.device  # type: ignore[attr-defined]
+    return finish(array_from_data(data, dtype), device, requires_grad)
+
+
+def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
+    """`data` as a tensor, sharing its memory where dtype and device already fit."""
+    if isinstance(data, TensorImpl):
+        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined]
+    if isinstance(data, np.ndarray):
+        return finish(array_from_data(data, dtype, copy=False), device)
+    return finish(array_from_data(data, dtype), device)
+
+
+def from_numpy(array: Any) -> Any:
+    """A tensor that shares the array's memory. TypeError for element types without a counterpart."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    from_numpy_dtype(array.dtype)
+    if any(step < 0 for step in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+            "(You can probably work around this by making a copy of your array with array.copy().)"
+        )
+    if not array.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will "
+            "result in undefined behavior.",
+            stacklevel=2,
+        )
+    return wrap(native(array))
+
+
+def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> Any:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, `torch.Tensor(other)`: the constructor of the early days."""
+    if not args:
+        return np.empty(0, to_numpy_dtype(wanted))
+    if len(args) == 1:
+        first = args[0]
+        if isinstance(first, TensorImpl):
+            if from_numpy_dtype(first._array.dtype) is not wanted:
+                raise TypeError(f"expected {wanted} (got {from_numpy_dtype(first._array.dtype)})")
+            return first._array
+        if not isinstance(first, int) or isinstance(first, bool):
+            if isinstance(first, float | complex | bool | str):
+                raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
+            if type(first).__name__ == "Size":
+                return np.empty(tuple(first), to_numpy_dtype(wanted))
+            return array_from_data(first, wanted)
+    if all(isinstance(arg, int) for arg in args):
+        return np.empty(args, to_numpy_dtype(wanted))
+    raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})")

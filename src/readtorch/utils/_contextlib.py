@@ -1,0 +1,66 @@
+# Tangled from chapters/00_tensor/9_autograd.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+def context_decorator(make: Callable[[], Any], function: Any) -> Any:
+    """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
+    if inspect.isclass(function):
+        warnings.warn(
+            "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods.",
+            FutureWarning,
+            stacklevel=3,
+        )
+        function.__init__ = context_decorator(make, function.__init__)
+        return function
+    if inspect.isgeneratorfunction(function):
+        return _wrap_generator(make, function)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def _wrap_generator(make: Callable[[], Any], function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        try:
+            with make():
+                response = generator.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with make():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    with make():
+                        response = generator.throw(error)
+                else:
+                    with make():
+                        response = generator.send(request)
+        except StopIteration as stop:
+            return stop.value
+
+    return wrapped
+
+
+class _DecoratorContextManager:
+    """A context manager that can decorate."""
+
+    def __call__(self, function: Any) -> Any:
+        return context_decorator(self.clone, function)
+
+    def clone(self) -> Any:
+        return self.__class__()
