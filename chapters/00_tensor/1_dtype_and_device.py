@@ -43,6 +43,7 @@ from typing import Any
 
 import numpy as np
 
+
 # %%
 #| into: c10/core/scalar_type.py
 #| upstream: c10/core/ScalarType.h#c10::ScalarType
@@ -79,6 +80,7 @@ class dtype:
         if self in (complex64, complex128):
             return self
         return complex128 if self is float64 else complex64
+
 
 # %%
 #| into: c10/core/scalar_type.py
@@ -163,6 +165,7 @@ def to_string(entry: dtype | np.dtype) -> str:
     """The C++ enum's name of a dtype (`Float`, `Long`), which error messages use."""
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
+
 # %% [markdown]
 # ## What is `int32 + float16`?
 #
@@ -170,6 +173,7 @@ def to_string(entry: dtype | np.dtype) -> str:
 # training into double precision, so upstream orders the types by *category* first (bool, integral, floating, complex) and
 # lets the higher category decide alone. Within a category the wider one wins. Three pairs need a word of their own: `uint8` meets a signed
 # type of its own width, and the two half-width floats, neither of which contains the other.
+
 
 # %%
 #| into: c10/core/scalar_type.py
@@ -220,7 +224,9 @@ class _Promotions(dict[tuple[dtype, dtype], dtype]):
         answer = _promote(*pair)
         if answer is None:
             names = ", ".join(to_string(entry) for entry in pair)
-            raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {names}")
+            raise RuntimeError(
+                f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {names}"
+            )
         self[pair] = answer
         return answer
 
@@ -231,12 +237,14 @@ _PROMOTED = _Promotions()
 # The reverse question comes up at every `out=` and every in-place operation: may the result be stored in a tensor of that type? Losing
 # precision is allowed (float64 into float16), losing a category is not.
 
+
 # %%
 #| into: c10/core/scalar_type.py
 #| upstream: c10/core/ScalarType.h#c10::canCast
 def can_cast(source: dtype, target: dtype) -> Any:
     """May a result of type `source` be written to a tensor of type `target`? Categories may rise and not fall."""
     return source._category <= target._category
+
 
 # %%
 #| into: c10/core/default_dtype.py
@@ -272,6 +280,7 @@ def set_default_dtype(wanted: scalar_type.dtype) -> None:
 def get_default_complex_dtype() -> scalar_type.dtype:
     """The complex type whose parts have the default dtype."""
     return _default[0].to_complex()
+
 
 # %% [markdown]
 # ## Where does the memory lie?
@@ -378,9 +387,11 @@ def current_default_device() -> device:
     """Where creation functions put a tensor when no device is named."""
     return _context.devices[-1] if _context.devices else cpu
 
+
 # %% [markdown]
 # Two more descriptions exist for completeness: how the elements are laid out (`layout`: always strided here) and in which order the dimensions
 # of an image lie in memory (`memory_format`).
+
 
 # %%
 #| into: c10/core/layout.py
@@ -403,6 +414,7 @@ class layout:
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+
 
 # %%
 #| into: c10/core/memory_format.py
@@ -440,6 +452,7 @@ import numpy as np
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
+
 # %%
 #| into: csrc/type_info.py
 #| upstream: torch/csrc/TypeInfo.h#THPFInfo
@@ -466,7 +479,10 @@ class finfo:
         self.smallest_normal = self.tiny
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name):.6g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny"))
+        values = ", ".join(
+            f"{name}={getattr(self, name):.6g}"
+            for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        )
         return f"finfo({values}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:
@@ -501,8 +517,10 @@ class iinfo:
     def __hash__(self) -> int:
         return hash(self.dtype)
 
+
 # %% [markdown]
 # ## Evidence
+
 
 # %%
 #| claim: a wider float loses to a complex of its width, an integer of any width to any float, and the half-width floats meet in float32
@@ -511,6 +529,7 @@ def _(torch):
     assert torch.promote_types(torch.float64, torch.complex64) is torch.complex128
     assert torch.promote_types(torch.float16, torch.bfloat16) is torch.float32
     assert torch.promote_types(torch.uint8, torch.int8) is torch.int16
+
 
 # %%
 #| claim: precision may be lost when a result is stored, a category may not

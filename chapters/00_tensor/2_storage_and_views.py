@@ -67,6 +67,7 @@ import numpy as np
 
 from readtorch.c10.core.device import cpu, device
 
+
 # %%
 #| into: c10/core/storage_impl.py
 #| upstream: c10/core/StorageImpl.h#c10::StorageImpl
@@ -118,6 +119,7 @@ def data_address(array: Any) -> int:
     """Address of an array's first element."""
     return int(array.__array_interface__["data"][0])
 
+
 # %% [markdown]
 # ## How does autograd notice a write?
 #
@@ -137,6 +139,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+
 
 # %%
 #| into: c10/core/tensor_impl.py
@@ -160,6 +163,7 @@ class VariableVersion:
             views[:] = [entry for entry in views if entry() is not None]
         views.append(weakref.ref(view))
 
+
 # %% [markdown]
 # ## One tensor object
 #
@@ -176,6 +180,7 @@ class VariableVersion:
 # | `_grad` | the accumulated gradient of a leaf |
 # | `_meta` | rarely used facts: a name, hooks, the dtype gradients must have |
 
+
 # %%
 #| into: c10/core/tensor_impl.py
 #| upstream: c10/core/TensorImpl.h#c10::TensorImpl
@@ -189,6 +194,7 @@ class TensorImpl:
     _view: tuple | None
     _grad: Any
     _meta: dict[str, Any] | None
+
 
 # %% [markdown]
 # The floors below `_tensor` must make tensors of the class `Tensor`, which is defined above them. Upstream solves this with a global slot,
@@ -226,8 +232,10 @@ def init(tensor: Any, array: Any, edge: Any = None) -> Any:
     tensor._meta = None
     return tensor
 
+
 # %% [markdown]
 # A node may have kept the tensor as *its own result* before anyone needed a counter. When the counter comes into being, the node is told.
+
 
 # %%
 #| into: c10/core/tensor_impl.py
@@ -250,6 +258,7 @@ def current_version(tensor: Any) -> int:
     """How often the memory behind this tensor was written to."""
     return 0 if tensor._vc is None else tensor._vc.value
 
+
 # %% [markdown]
 # ## The shape is a tuple that knows its product
 
@@ -260,6 +269,7 @@ from __future__ import annotations
 
 import math
 from typing import Any, SupportsIndex
+
 
 # %%
 #| into: csrc/size.py
@@ -307,6 +317,7 @@ class Size(tuple[int, ...]):
     def __reduce__(self) -> tuple[Any, ...]:
         return (Size, (tuple(self),))
 
+
 # %% [markdown]
 # ## Watch the counter
 
@@ -315,6 +326,7 @@ x = torch.zeros(2, 3)
 row = x[0]
 row.add_(1)
 x._version, row._version, x.untyped_storage().data_ptr() == row.untyped_storage().data_ptr()
+
 
 # %%
 #| claim: a view shares the version counter and the storage; `.detach()` does too; `.data` shares the memory and not the counter
@@ -327,6 +339,7 @@ def _(torch):
     x.data.mul_(2)
     assert x._version == 2
     assert x.data.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
 
 # %%
 #| claim: a storage belongs to the memory, not to the view: its size is that of the whole

@@ -46,6 +46,7 @@ import numpy as np
 
 from readtorch.c10.core.device import cpu, device, meta
 
+
 # %%
 #| into: c10/core/dispatch_key.py
 #| upstream: c10/core/DispatchKey.h#c10::DispatchKey
@@ -59,9 +60,11 @@ class DispatchKey(enum.IntEnum):
     Autograd = 4
     Autocast = 5
 
+
 # %% [markdown]
 # Which backend's column a call ends in is decided by the class of the raw array. The `meta` device has shapes and no data: its arrays are one element seen through
 # strides of zero, so that any shape costs eight bytes.
+
 
 # %%
 #| into: c10/core/dispatch_key.py
@@ -85,6 +88,7 @@ def meta_like(array: Any) -> MetaArray:
     """The shape and dtype of `array`, without its data."""
     return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
 
+
 # %% [markdown]
 # ## Who is watching?
 #
@@ -97,6 +101,7 @@ def meta_like(array: Any) -> MetaArray:
 from __future__ import annotations
 
 from typing import Any, Protocol
+
 
 # %%
 #| into: aten/record_function.py
@@ -208,7 +213,7 @@ class Schema:
             elif name in self.defaults:
                 values.append(self.defaults[name])
             else:
-                raise TypeError(f"{op}() missing 1 required positional arguments: \"{name}\"")
+                raise TypeError(f'{op}() missing 1 required positional arguments: "{name}"')
         if taken != len(kwargs):
             for name in kwargs:
                 if name not in names and name != "input":
@@ -217,12 +222,14 @@ class Schema:
                     raise TypeError(f"{op}() got multiple values for argument '{name}'")
         return values
 
+
 # %% [markdown]
 # A derivative is written once per differentiable parameter, as upstream's `derivatives.yaml` does, and in the same spirit: **the names a formula uses say what must be kept for it**. `other` keeps the tensor;
 # `result` keeps the output; `self_shape` keeps a tuple and lets the tensor go. The engine hands each formula what it names.
 #
 # The first parameter, `at`, is the library the formula computes with: the kernels on raw arrays when an ordinary backward runs, the
 # operators on tensors under `create_graph=True`. The same text serves both, which is why a second derivative needs no second formula.
+
 
 # %%
 #| into: aten/core/dispatch/operator_entry.py
@@ -237,9 +244,13 @@ class Derivative:
 
     __slots__ = ("formulas", "metas", "needs", "options", "outputs", "saved", "wanted_by")
 
-    def __init__(self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]) -> None:
+    def __init__(
+        self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
+    ) -> None:
         self.formulas = formulas
-        self.needs = {key: formula.__code__.co_varnames[1 : formula.__code__.co_argcount] for key, formula in formulas.items()}
+        self.needs = {
+            key: formula.__code__.co_varnames[1 : formula.__code__.co_argcount] for key, formula in formulas.items()
+        }
         named = {name for names in self.needs.values() for name in names}
         tensors = [name for name, kind in zip(schema.names, schema.kinds, strict=True) if kind is not OPTION]
         #: tensors kept whole, in the order of the signature
@@ -260,6 +271,7 @@ class Derivative:
     def differentiable(self) -> tuple[str, ...]:
         """The parameters that have a formula."""
         return tuple(name for key in self.formulas for name in key)
+
 
 # %%
 #| into: aten/core/dispatch/operator_entry.py
@@ -306,6 +318,7 @@ class OperatorEntry:
 
 def _node_name(name: str) -> str:
     return "".join(word.capitalize() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
+
 
 # %% [markdown]
 # ## Adding a row
@@ -388,6 +401,7 @@ def describe(
     entry.node_name = f"{node}Backward0" if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
 
+
 # %%
 #| into: aten/core/dispatch/dispatcher.py
 #| upstream: torch/library.h#torch::Library
@@ -433,12 +447,16 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     See `Derivative` for what a formula may name. A parameter without a formula is not differentiable.
     """
     entry = operators[name]
-    table = {tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()}
+    table = {
+        tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()
+    }
     entry.derivative = Derivative(entry.schema, table, entry.outputs)
     _changed(entry)
 
+
 # %% [markdown]
 # A composite function receives `at` too, and like a formula it runs on both levels: below, other kernels call it as `at.NAME` on raw arrays; above, users call it on tensors.
+
 
 # %%
 #| into: aten/core/dispatch/dispatcher.py

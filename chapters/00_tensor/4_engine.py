@@ -41,6 +41,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+
 # %%
 #| into: c10/core/autograd_state.py
 #| upstream: c10/core/AutogradState.h#c10::AutogradState
@@ -105,6 +106,7 @@ def set_special(name: str, value: Any) -> Any:
     if was != is_:
         counts.change(special=1 if is_ else -1)
     return old
+
 
 # %% [markdown]
 # ## A node
@@ -202,6 +204,7 @@ def split_edge(edge: Any) -> tuple[Node, int]:
     """An edge as a pair."""
     return edge if edge.__class__ is tuple else (edge, 0)
 
+
 # %% [markdown]
 # ## What a formula needs is kept, and checked
 #
@@ -218,6 +221,7 @@ from typing import Any
 
 from readtorch.c10.core.scalar_type import from_numpy_dtype
 from readtorch.csrc.autograd.node import Node, split_edge
+
 
 # %%
 #| into: csrc/autograd/saved_variable.py
@@ -253,9 +257,11 @@ def released(name: str) -> RuntimeError:
         "if you need to backward through the graph a second time or to access saved tensors afterwards."
     )
 
+
 # %% [markdown]
 # ### Packing
 # `saved_tensors_hooks` lets a program replace what is kept, by a copy on the CPU or a file name, and bring it back later.
+
 
 # %%
 #| into: csrc/autograd/saved_variable.py
@@ -274,11 +280,15 @@ class Packed:
         """The tensor again, with its place in the graph."""
         tensor = self.unpack(self.payload)
         if not hasattr(tensor, "_array"):
-            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(tensor).__name__)
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                + type(tensor).__name__
+            )
         if self.edge is not None and tensor._edge is None:
             tensor = tensor.detach()
             tensor._edge = self.edge
         return tensor
+
 
 # %% [markdown]
 # ## Leaves
@@ -303,6 +313,7 @@ from typing import Any
 
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node
+
 
 # %%
 #| into: csrc/autograd/functions/accumulate_grad.py
@@ -374,6 +385,7 @@ def _copy_like(grad: Any, leaf: Any) -> Any:
     inverse = sorted(range(leaf.ndim), key=order.__getitem__)
     return grad.transpose(order).copy().transpose(inverse)
 
+
 # %% [markdown]
 # ## The walk
 #
@@ -402,7 +414,8 @@ from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
 from readtorch.csrc.autograd.input_metadata import fit_array, fit_tensor
-from readtorch.csrc.autograd.node import Node, split_edge
+from readtorch.csrc.autograd.node import Node
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -423,8 +436,10 @@ def compute_dependencies(root: Node) -> dict[Node, int]:
                 stack.append(node)
     return counts
 
+
 # %% [markdown]
 # `autograd.grad(y, [w])` wants the gradient at `w` alone, and nodes that do not lead there should not run. Which ones do is found by one more walk, children before parents.
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -445,6 +460,7 @@ def needed_nodes(root: Node, captures: dict[Node, list[tuple[int, int]]]) -> set
             stack.append((node, True))
             stack.extend((child, False) for child in children if child not in done)
     return needed
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -479,6 +495,7 @@ class GraphRoot(Node):
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any]:
         return self.grads
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -528,9 +545,11 @@ def _run(task: GraphTask) -> None:
     while heap:
         _evaluate(task, heappop(heap)[2])
 
+
 # %% [markdown]
 # Running a node has a fixed order, and users hang hooks on every joint of it: hooks on the *tensor* see the gradient first (that is where `retain_grad` and `autograd.grad` read), then the node's pre-hooks, the formula, the node's
 # post-hooks.
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -585,6 +604,7 @@ def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
         raise
     return outputs
 
+
 # %%
 #| into: csrc/autograd/engine.py
 #| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::validate_outputs
@@ -592,7 +612,9 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
     """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
     edges = node._edges
     if len(outputs) != len(edges):
-        raise RuntimeError(f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}")
+        raise RuntimeError(
+            f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}"
+        )
     fit = fit_tensor if task.graph else fit_array
     fresh = node._fresh and not task.graph
     buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
@@ -619,6 +641,7 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
         if dependencies[target] == 0:
             heappush(task.heap, (-target._sequence, id(target), target))
 
+
 # %% [markdown]
 # The pieces it uses: where gradients wait,
 
@@ -630,6 +653,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 
 # %%
 #| into: csrc/autograd/input_buffer.py
@@ -651,6 +675,7 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
         buffer[number] = np.asarray(total) if isinstance(total, np.generic) else total
         buffer[count + number] = isinstance(total, np.ndarray | np.generic)
 
+
 # %% [markdown]
 # what a gradient must look like,
 
@@ -666,6 +691,7 @@ import numpy as np
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to, sum_to
 from readtorch.csrc.autograd.node import Node
+
 
 # %%
 #| into: csrc/autograd/input_metadata.py
@@ -710,8 +736,10 @@ def _real_or_not(grad: Any, dtype: Any) -> Any:
 def _invalid(node: Node, index: int, what: str) -> RuntimeError:
     return RuntimeError(f"Function {node.name()} returned an invalid gradient at index {index} - {what}")
 
+
 # %% [markdown]
 # and the hooks.
+
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -783,6 +811,7 @@ def _capture(task: GraphTask, node: Node, grads: list[Any]) -> None:
     for number, index in task.captures[node]:
         task.captured[index] = grads[number]
 
+
 # %%
 #| into: csrc/autograd/engine.py
 #| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::queue_callback
@@ -791,6 +820,7 @@ def queue_callback(callback: Callable[[], None]) -> None:
     if state.graph_task is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
     state.graph_task.callbacks.append(callback)
+
 
 # %% [markdown]
 # ## Where was this made?
@@ -831,7 +861,9 @@ def report_forward(node: Node) -> None:
         )
         return
     text = "".join(stack)
-    warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{text}", stacklevel=2)
+    warnings.warn(
+        f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{text}", stacklevel=2
+    )
 
 
 def check_finite(node: Node, outputs: Any) -> None:

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from typing import Any
 
+
 # %%
 #| into: aten/expand_utils.py
 #| upstream: aten/src/ATen/ExpandUtils.cpp#at::infer_size
@@ -61,8 +62,10 @@ def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
         return False
     return all(size in (1, target) for size, target in zip(reversed(shape), reversed(desired), strict=False))
 
+
 # %% [markdown]
 # The derivative of stretching is summing: if one number was used ten times, its gradient is the sum of ten.
+
 
 # %%
 #| into: aten/expand_utils.py
@@ -70,10 +73,13 @@ def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
 def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum `array` down to `shape`, which broadcasting would stretch to the array's."""
     lead = array.ndim - len(shape)
-    axes = tuple(range(lead)) + tuple(i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1)
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1
+    )
     if axes:
         array = array.sum(axis=axes, keepdims=True)
     return array.reshape(shape)
+
 
 # %% [markdown]
 # ## Which type is it computed in?
@@ -92,6 +98,7 @@ from typing import Any
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
 from readtorch.c10.core.scalar_type import COMPLEX, FLOATING, dtype, promote_types
+
 
 # %%
 #| into: aten/native/type_properties.py
@@ -128,6 +135,7 @@ def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
         return higher
     return promote_types(higher, lower)
 
+
 # %% [markdown]
 # ## Pointwise operators on raw arrays
 #
@@ -147,9 +155,9 @@ from numpy._core.umath import _extobj_contextvar, _make_extobj
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
-from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import FLOATING, INTEGRAL, dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
+
 
 # %%
 #| into: aten/tensor_iterator.py
@@ -163,7 +171,9 @@ class Pointwise:
 
     __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
 
-    def __init__(self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None) -> None:
+    def __init__(
+        self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None
+    ) -> None:
         self.name = name
         self.ufunc = ufunc
         self.floating = promote == "float"
@@ -215,6 +225,7 @@ def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
         shape = infer_size(shape, getattr(operand, "shape", ()))
     return shape
 
+
 # %% [markdown]
 # NumPy warns when a division by zero gives infinity; PyTorch never does. Switching its warnings off for the whole program would silence the user's own
 # NumPy code, and `np.errstate` costs as much as an addition. What it does inside is to set one context variable, so that is what we do.
@@ -238,6 +249,7 @@ restore_floating_errors = _extobj_contextvar.reset
 #| into: aten/native/__init__.py
 """The kernels, a module per upstream file (twin of `aten/src/ATen/native/`). Importing this package fills the table."""
 
+
 # %%
 #| into: aten/core/dispatch/dispatcher.py
 def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA", **description: Any) -> None:
@@ -249,6 +261,7 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
         entry.kernels[DispatchKey[column]] = kernel
         setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
     _changed(entry)
+
 
 # %% [markdown]
 # ## A tensor's place in the graph
@@ -263,7 +276,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.c10.core import autograd_state, tensor_impl
+from readtorch.c10.core import autograd_state
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.tensor_impl import VariableVersion, version_counter
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
@@ -285,13 +298,18 @@ def make_view(view: Any, source: Any, step: tuple, creation: int = DEFAULT) -> N
     view._vc = counter
     above = source._view
     if autograd_state.counts.grad_off and not state.grad_mode:
-        view._view = (source if above is None else above[0], (), INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE)
+        view._view = (
+            source if above is None else above[0],
+            (),
+            INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE,
+        )
         return
     if above is None:
         view._view = (source, (step,), creation)
     else:
         view._view = (above[0], (*above[1], step), creation or above[2])
     counter.register_view(view)
+
 
 # %%
 #| into: csrc/autograd/variable.py
@@ -331,6 +349,7 @@ def _forbidden(tensor: Any, creation: int) -> str:
         f"is ambiguous: move both the view and the inplace operation either inside the {mode} block or out of it."
     )
 
+
 # %% [markdown]
 # Second, writing. `v.mul_(2)` on a view `v` of `b` changes `b`: from now on `b` is the result of "everything as before, except this part". That operation is the node `CopySlices`: it cuts the part
 # out of the gradient, sends it through the derivative of the in-place operation, and puts what comes out back in its place.
@@ -345,6 +364,7 @@ from typing import Any
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node, next_sequence_nr
+
 
 # %%
 #| into: csrc/autograd/functions/tensor.py
@@ -373,7 +393,9 @@ class CopySlices(Node):
         if self._edges[0] is not None:
             before = results[0]
             if graph:
-                dispatcher.operators["zero_" if before is None else "copy_"].call(part, *([] if before is None else [before]))
+                dispatcher.operators["zero_" if before is None else "copy_"].call(
+                    part, *([] if before is None else [before])
+                )
             else:
                 part._array[...] = 0 if before is None else before
             results[0] = whole if graph else whole._array
@@ -390,6 +412,7 @@ def replay(tensor: Any, steps: tuple) -> Any:
         if number:
             tensor = tensor[number[0]]
     return tensor
+
 
 # %%
 #| into: csrc/autograd/variable.py
@@ -425,8 +448,10 @@ def _refresh_views(base: Any) -> None:
         counter.views = living
         autograd_state.set_grad_enabled(enabled)
 
+
 # %% [markdown]
 # Third, becoming a leaf.
+
 
 # %%
 #| into: csrc/autograd/variable.py
@@ -463,6 +488,7 @@ def is_leaf(tensor: Any) -> bool:
     """Was it made by the user, not by a recorded operation?"""
     return tensor._edge is None or tensor._edge.__class__ is AccumulateGrad
 
+
 # %% [markdown]
 # ## The node of an operator
 #
@@ -481,6 +507,7 @@ from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import BACKENDS
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+
 
 # %%
 #| into: csrc/autograd/generated_node.py
@@ -621,6 +648,7 @@ def node_class(entry: OperatorEntry) -> type[GeneratedNode]:
     """The class of the operator's nodes."""
     return type(entry.node_name, (GeneratedNode,), {"__slots__": (), "entry": entry, "__module__": "torch.autograd"})
 
+
 # %% [markdown]
 # ## From a call to the result
 #
@@ -654,7 +682,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed
-from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.autograd.variable import MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -665,6 +693,7 @@ Call = Callable[..., Any]
 #: what Python calls a number, and NumPy's scalars, which stand for one
 NUMBERS = frozenset((float, int, bool, complex))
 
+
 # %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: tools/autograd/gen_variable_type.py#emit_body
@@ -672,9 +701,11 @@ def leading(entry: OperatorEntry) -> Call:
     """The operator for tensors in front and options behind."""
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     record = Recorder(entry)
+    differentiable = record.differentiable
+    make_node = record.leading if differentiable else None
     name = f"aten::{entry.name}"
     count = entry.schema.leading
-    assert count
+    takes_out = entry.out
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -684,15 +715,13 @@ def leading(entry: OperatorEntry) -> Call:
         tensors, options = args[:count], args[count:]
         try:
             arrays = [tensor._array for tensor in tensors]
-            first = arrays[0]
-        except (AttributeError, IndexError):
+        except AttributeError:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-            first = arrays[0]
         if len(arrays) != count:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        out = kwargs.pop("out", None) if kwargs and takes_out else None
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -704,20 +733,33 @@ def leading(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        if record.differentiable and (not counts.grad_off or state.grad_mode):
+        if differentiable and (not counts.grad_off or state.grad_mode):
             for tensor in tensors:
                 if tensor._edge is not None:
-                    node = record.leading(tensors, options, kwargs, raw)
+                    node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
                     break
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if out is not None:
+            result = give_out(entry, raw, out, node)
+        elif raw.__class__ is ndarray and not counts.special:
+            result = new(tensor_impl.Tensor)
+            result._array = raw
+            result._edge = node
+            result._vc = None
+            result._view = None
+            result._grad = None
+            result._meta = None
+        else:
+            result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
 
     return call
 
+
 # %% [markdown]
 # `take_tensors` is the path of calls that are wrong, or that name their tensors by keyword.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -749,7 +791,9 @@ def shown(name: str) -> str:
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
     name = shown(entry.schema.names[position])
-    return TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}")
+    return TypeError(
+        f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
+    )
 
 
 def common_backend(arrays: list[Any]) -> DispatchKey:
@@ -760,12 +804,16 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
             continue
         where = device_of(array)
         if found is not None and where != found:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!")
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
+            )
         key, found = BACKENDS[array.__class__], where
     return key
 
+
 # %% [markdown]
 # Making the node: the edges, the saved tensors with their versions, the saved results, the shape and dtype.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -787,7 +835,9 @@ class Recorder:
         #: positions of the parameters that get an edge
         self.positions = [i for i, name in enumerate(names) if name in rule.differentiable]
         #: for each kept tensor: its position, and the positions of the parameters whose gradient needs it
-        self.saved = [(names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved]
+        self.saved = [
+            (names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved
+        ]
         self.outputs = rule.outputs
         self.plain = not self.saved and not rule.metas
         #: one tensor, kept whole or not at all
@@ -895,8 +945,10 @@ def special_node(node: GeneratedNode) -> None:
     elif node._result is not None:
         node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
 
+
 # %% [markdown]
 # Wrapping: one tensor, several in a named tuple, or a list.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -979,9 +1031,11 @@ def check_cast(source: np.dtype, target: np.dtype) -> None:
         if not can_cast(a, b):
             raise RuntimeError(f"result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
 
+
 # %% [markdown]
 # ### Pointwise operators
 # They are most of what a program calls, so the common case, tensors of one dtype or a tensor and a number, is written out; all else (promotion, other devices, `out=`) takes the second path through the same table.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1045,6 +1099,7 @@ def unary(entry: OperatorEntry) -> Call:
 
     return call
 
+
 # %%
 #| into: csrc/autograd/variable_type.py
 def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any] = not_a_tensor) -> Call:
@@ -1056,7 +1111,6 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
     refuse = entry.pointwise.refuse
-    floating = entry.pointwise.floating
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
@@ -1137,6 +1191,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
 
     return call
 
+
 # %%
 #| into: csrc/autograd/variable_type.py
 def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
@@ -1164,7 +1219,9 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
-        raw = run_pointwise(entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands])
+        raw = run_pointwise(
+            entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
+        )
         node = None
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
@@ -1211,9 +1268,11 @@ def run_pointwise(entry: OperatorEntry, operands: list[Any]) -> Any:
 def _move_number(operand: Any, home: Any) -> Any:
     return operand.item() if operand.__class__ is ndarray and operand.ndim == 0 and home.type == "cuda" else operand
 
+
 # %% [markdown]
 # ### Everything else
 # Tensors between options, lists of tensors, optional tensors: `cat(tensors, dim)`, `index_add(x, dim, index, source)`. Bound by name, a little slower.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1290,14 +1349,18 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif entry.schema.kinds[position] is TENSOR_LIST:
             name = shown(entry.schema.names[position])
             kind = type(value).__name__
-            raise TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}")
+            raise TypeError(
+                f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}"
+            )
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants
 
+
 # %% [markdown]
 # ### Views
 # The kernel returns an array that looks into the same memory; the tensor around it shares the counter and remembers the way.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1364,9 +1427,11 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
         other.node_name = "UnsafeViewBackward0"
     return other
 
+
 # %% [markdown]
 # ### In place
 # Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three checks stand before: no leaf, no forbidden view, a result that fits.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1398,7 +1463,9 @@ def inplace(entry: OperatorEntry) -> Call:
         elif input._edge is not None and state.grad_mode:
             check_inplace(input)
         elif input._meta is not None and "inference" in input._meta and not state.inference_mode:
-            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first.")
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first."
+            )
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
@@ -1426,10 +1493,14 @@ def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], 
     return kwargs, args if alpha == 1 else (args[0] * alpha,)
 
 
-def _write(entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool) -> Any:
+def _write(
+    entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool
+) -> Any:
     """Run the kernel and leave its result in `array`, which is returned."""
     if entry.pointwise is not None:
-        operands = [v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values]
+        operands = [
+            v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
+        ]
         for position, operand in enumerate(operands):
             if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
                 raise not_a_tensor(entry, position, operand)
@@ -1469,9 +1540,7 @@ def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
         if operand.__class__ is ndarray:
             if operand.dtype is not array.dtype or (operand.shape != array.shape and operand.shape != ()):
                 return False
-        elif operand.__class__ is complex and array.dtype.kind != "c":
-            return False
-        elif operand.__class__ not in NUMBERS:
+        elif (operand.__class__ is complex and array.dtype.kind != "c") or operand.__class__ not in NUMBERS:
             return False
     return True
 
@@ -1486,9 +1555,11 @@ def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
     keywords = dict(zip(schema.keyword_only, values[first_keyword:], strict=True))
     return kernel(*values[:first_keyword], **keywords)
 
+
 # %% [markdown]
 # ### Composites
 # A composite has no node of its own: it calls other operators, and they record.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1526,9 +1597,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
 
     return call
 
+
 # %% [markdown]
 # ### Autocast
 # In the column of highest priority. Operators of the list "low" get their floating inputs cast to the low-precision type, those of "float32" to that, those of "widest" to the widest among them.
+
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -1589,6 +1662,7 @@ def _cached_cast(value: Any, wanted: Any) -> Any:
     if found is None:
         found = cache[key] = (value, value.to(wanted))
     return found[1]
+
 
 # %% [markdown]
 # ## Handing them to Python

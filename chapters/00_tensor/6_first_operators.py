@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise
+from readtorch.aten.core.dispatch.dispatcher import derivative, pointwise
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
@@ -78,6 +78,7 @@ def binary(
     if formulas:
         derivative(name, formulas)
 
+
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::add
@@ -89,6 +90,7 @@ binary(
     second=lambda at, grad: grad,
     signature=_operands_alpha,
 )
+
 
 # %%
 #| into: aten/native/binary_ops.py
@@ -149,7 +151,6 @@ from readtorch.aten.native import unary_ops as unary_ops
 #| imports
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -160,6 +161,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
+
 
 # %%
 #| into: aten/native/unary_ops.py
@@ -183,6 +185,7 @@ def unary(
 
 unary("exp", np.exp, formula=lambda at, grad, result: grad * at.conj(result), autocast="float32")
 
+
 # %%
 #| into: aten/native/unary_ops.py
 #| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::neg
@@ -193,6 +196,7 @@ def _no_bool_negation(common: dtype) -> str | None:
 
 
 unary("neg", np.negative, "same", lambda at, grad: -grad)
+
 
 # %%
 #| into: aten/native/unary_ops.py
@@ -218,6 +222,7 @@ def is_complex(value: Any) -> bool:
         return isinstance(value, complex)
     return kind.kind == "c" if isinstance(kind, np.dtype) else kind.is_complex
 
+
 # %% [markdown]
 # ## Copies and conversions
 
@@ -231,13 +236,13 @@ from readtorch.aten.native import tensor_conversions as tensor_conversions
 #| imports
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import is_expandable_to
+
 
 # %%
 #| into: aten/native/copy.py
@@ -273,9 +278,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core import memory_format as formats
-from readtorch.c10.core.memory_format import memory_format
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import to_numpy_dtype
+
 
 # %%
 #| into: aten/native/tensor_conversions.py
@@ -303,9 +307,6 @@ derivative("_to_copy", self=lambda at, grad, self_dtype: at._to_copy(grad, self_
 #| imports
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
@@ -315,6 +316,7 @@ from readtorch.c10.core.memory_format import memory_format
 # %%
 #| into: aten/native/__init__.py
 from readtorch.aten.native import tensor_factories as tensor_factories
+
 
 # %%
 #| into: aten/native/tensor_factories.py
@@ -344,6 +346,7 @@ def to_channels_last(array: Array, wanted: memory_format, copy: bool = False) ->
         return array
     return inner.copy(order="C").transpose(inverse)
 
+
 # %% [markdown]
 # ## Filling
 
@@ -363,6 +366,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import cast
+
 
 # %%
 #| into: aten/native/fill.py
@@ -401,6 +405,7 @@ derivative("zero_", self=lambda at, grad: at.zeros_like(grad))
 def _zeros_like(self: Array) -> Array:
     return np.zeros_like(self)
 
+
 # %% [markdown]
 # ## Which dimension is meant?
 
@@ -410,6 +415,7 @@ def _zeros_like(self: Array) -> Array:
 from __future__ import annotations
 
 from typing import Any
+
 
 # %%
 #| into: c10/core/wrap_dim_minimal.py
@@ -426,6 +432,7 @@ def maybe_wrap_dim(dim: Any, rank: int, wrap_scalar: bool = True) -> int:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
     return dim + rank if dim < 0 else dim
 
+
 # %%
 #| into: aten/wrap_dim_utils.py
 #| imports
@@ -434,6 +441,7 @@ from __future__ import annotations
 from typing import Any
 
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
 
 # %%
 #| into: aten/wrap_dim_utils.py
@@ -476,7 +484,10 @@ def _integer(value: Any, name: str, position: int) -> int:
         return value.__index__()
     except (AttributeError, TypeError):
         kind = type(value).__name__
-        raise TypeError(f"argument '{name}' must be tuple of ints, but found element of type {kind} at pos {position}") from None
+        raise TypeError(
+            f"argument '{name}' must be tuple of ints, but found element of type {kind} at pos {position}"
+        ) from None
+
 
 # %% [markdown]
 # ## A sum
@@ -491,18 +502,15 @@ from readtorch.aten.native import reduce_ops as reduce_ops
 #| imports
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.wrap_dim_utils import reduced_dims
-from readtorch.c10.core import scalar_type
-from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+
 
 # %%
 #| into: aten/native/reduce_ops.py
@@ -568,6 +576,7 @@ from readtorch.aten.native import tensor_shape as tensor_shape
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -576,11 +585,11 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.scalar_type import to_numpy_dtype
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
 
 # %%
 #| into: aten/native/tensor_shape.py
@@ -606,6 +615,7 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
     return tuple(numel // known if size == -1 else size for size in shape)
 
+
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::reshape
@@ -617,6 +627,7 @@ def reshape(self: Array, *shape: Any) -> Array:
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
+
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::view
@@ -624,7 +635,12 @@ derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 def _view(self: Array, shape: tuple[int, ...]) -> Array:
     wanted = inferred(shape, self.size)
     result = self.reshape(wanted)
-    if self.size and result.base is not self and (self.base is None or result.base is not self.base) and result is not self:
+    if (
+        self.size
+        and result.base is not self
+        and (self.base is None or result.base is not self.base)
+        and result is not self
+    ):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
@@ -633,6 +649,7 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 
 
 derivative("_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
 
 # %%
 #| into: aten/native/tensor_shape.py
@@ -650,7 +667,9 @@ def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
         have = self.shape[i - lead] if i >= lead else 1
         if wanted == -1:
             if i < lead:
-                raise RuntimeError(f"expand({list(self.shape)}, size={shape}): the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}")
+                raise RuntimeError(
+                    f"expand({list(self.shape)}, size={shape}): the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
+                )
             shape[i] = have
         elif have not in (1, wanted):
             raise RuntimeError(
@@ -668,6 +687,7 @@ def _writeable(source: Array, result: Array) -> Array:
 
 derivative("expand", self=lambda at, grad: grad)
 
+
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::unsqueeze
@@ -675,7 +695,11 @@ derivative("expand", self=lambda at, grad: grad)
 def unsqueeze(self: Array, dim: int) -> Array:
     """A dimension of size 1 put in front of dimension `dim`."""
     place = maybe_wrap_dim(dim, self.ndim + 1)
-    return self.reshape(*self.shape[:place], 1, *self.shape[place:]) if self.flags.c_contiguous else self[(slice(None),) * place + (None,)]
+    return (
+        self.reshape(*self.shape[:place], 1, *self.shape[place:])
+        if self.flags.c_contiguous
+        else self[(slice(None),) * place + (None,)]
+    )
 
 
 derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
@@ -690,10 +714,11 @@ def squeeze(self: Array, dim: Any = None) -> Array:
         wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)
     else:
         wanted = (maybe_wrap_dim(dim, self.ndim),)
-    return self[tuple(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)) + (...,)]
+    return self[(*(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)), ...)]
 
 
 derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
 
 # %%
 #| into: aten/native/tensor_shape.py
@@ -753,16 +778,13 @@ from readtorch.aten.native import linear_algebra as linear_algebra
 #| imports
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
 
 # %%
 #| into: aten/native/linear_algebra.py
@@ -776,7 +798,9 @@ def mm(self: Array, mat2: Array) -> Array:
     if mat2.ndim != 2:
         raise RuntimeError("mat2 must be a matrix")
     if self.shape[1] != mat2.shape[0]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})")
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
     return product(self, mat2)
 
 
@@ -790,7 +814,14 @@ def product(a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
-_C_NAMES = {"float16": "c10::Half", "float32": "float", "float64": "double", "int64": "long int", "int32": "int", "bfloat16": "c10::BFloat16"}
+_C_NAMES = {
+    "float16": "c10::Half",
+    "float32": "float",
+    "float64": "double",
+    "int64": "long int",
+    "int32": "int",
+    "bfloat16": "c10::BFloat16",
+}
 
 
 def _c_name(kind: np.dtype) -> str:

@@ -42,16 +42,16 @@ import numpy as np
 
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, tensor_impl
-from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
-from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import dtype, to_string
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, current_version, init, new, version_counter
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.size import Size
+
 
 # %%
 #| into: csrc/autograd/python_variable.py
@@ -102,6 +102,7 @@ bind("_base", lambda self: self._view[0] if self._view is not None else None)
 # %% [markdown]
 # ### Gradients
 
+
 # %%
 #| into: csrc/autograd/python_variable.py
 #| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_set_grad
@@ -119,7 +120,12 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
 def get_grad(self: Any) -> Any:
     """The accumulated gradient, None before the first backward. Warns on tensors that keep none."""
     grad = self._grad
-    if grad is None and self._edge is not None and self._edge.__class__ is not AccumulateGrad and not retains_grad(self):
+    if (
+        grad is None
+        and self._edge is not None
+        and self._edge.__class__ is not AccumulateGrad
+        and not retains_grad(self)
+    ):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
             "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on it.",
@@ -138,7 +144,9 @@ def set_grad(self: Any, grad: Any) -> None:
         raise RuntimeError("can't assign Variable as its own grad")
     wanted = grad_dtype(self)
     if wanted is not None and get_dtype(grad) is not wanted:
-        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(get_dtype(grad).name, get_dtype(grad).name)
+        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(
+            get_dtype(grad).name, get_dtype(grad).name
+        )
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{ours}' to a tensor with grad_dtype '{to_string(wanted)}'. The gradient must match the "
             "tensor's grad_dtype (defaults to the tensor's dtype). Set grad_dtype on the tensor to another dtype, or to None to allow any."
@@ -188,6 +196,7 @@ bind("retains_grad", retains_grad)
 # ### `.data`, `.detach()` and what they share
 # Both give a tensor outside of the graph that looks into the same memory. `detach` shares the version counter, so that a write through it is noticed; `.data` does not, which is why it silences the error and not the bug.
 
+
 # %%
 #| into: csrc/autograd/python_variable.py
 #| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_set_data
@@ -232,6 +241,7 @@ bind("data", get_data, set_data)
 
 # %% [markdown]
 # ### Memory
+
 
 # %%
 #| into: csrc/autograd/python_variable.py
@@ -290,8 +300,10 @@ def size(self: Any, dim: int | None = None) -> Any:
 
     return sizes[maybe_wrap_dim(dim, len(sizes), wrap_scalar=False)]
 
+
 # %% [markdown]
 # ### Numbers out of a tensor
+
 
 # %%
 #| into: csrc/autograd/python_variable.py
@@ -310,7 +322,9 @@ def item(self: Any) -> Any:
 def to_bool(self: Any) -> bool:
     array = self._array
     if array.size != 1:
-        raise RuntimeError(f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous")
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous"
+        )
     return bool(item(self))
 
 
@@ -334,6 +348,7 @@ def number_of(self: Any, kind: type) -> Any:
         value = value.real
     return kind(value)
 
+
 # %% [markdown]
 # ## Making a tensor from data
 #
@@ -356,13 +371,13 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
-from readtorch.c10.core import dispatch_key, tensor_impl
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.autograd.variable import set_requires_grad
+
 
 # %%
 #| into: csrc/utils/tensor_new.py
@@ -424,6 +439,7 @@ def check_ragged(data: Any, shape: tuple[int, ...], depth: int = 0) -> None:
     for element in data:
         check_ragged(element, shape, depth + 1)
 
+
 # %%
 #| into: csrc/utils/tensor_new.py
 #| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::internal_new_from_data
@@ -431,9 +447,7 @@ def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.nd
     """A NumPy array of nested sequences, numbers, arrays, tensors, or anything with `__array__`."""
     if isinstance(data, TensorImpl):
         array = data._array
-    elif isinstance(data, np.ndarray | np.generic):
-        array = native(np.asarray(data))
-    elif hasattr(data, "__array__") and not isinstance(data, Sequence):
+    elif isinstance(data, np.ndarray | np.generic) or (hasattr(data, "__array__") and not isinstance(data, Sequence)):
         array = native(np.asarray(data))
     elif hasattr(data, "__dlpack__") and not isinstance(data, Sequence):
         array = np.from_dlpack(data)
@@ -451,7 +465,9 @@ def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.nd
 def native(array: np.ndarray) -> np.ndarray:
     """The array in the machine's byte order; ValueError otherwise, as upstream. Subclasses become plain arrays."""
     if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported.")
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported."
+        )
     return array if array.__class__ is np.ndarray else array.view(np.ndarray)
 
 
@@ -491,6 +507,7 @@ def _plain(data: Any) -> Any:
         return [_plain(element) for element in data]
     return data
 
+
 # %%
 #| into: csrc/utils/tensor_new.py
 #| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::tensor_ctor
@@ -516,11 +533,15 @@ def place(array: Any, target: device) -> Any:
     if placer is None:
         if target.type == "cuda":
             raise AssertionError("Torch not compiled with CUDA enabled")
-        raise RuntimeError(f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend.")
+        raise RuntimeError(
+            f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend."
+        )
     return placer(array, target)
 
 
-def tensor(data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def tensor(
+    data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Any:
     """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
     if isinstance(data, TensorImpl):
         warnings.warn(
@@ -578,7 +599,10 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
         return np.empty(args, to_numpy_dtype(wanted))
-    raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})")
+    raise TypeError(
+        f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
+    )
+
 
 # %% [markdown]
 # ## Indexing
@@ -598,6 +622,7 @@ import numpy as np
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.utils.tensor_new import array_from_data
+
 
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
@@ -667,6 +692,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
     stop = None if item.stop is None else item.stop.__index__()
     return start, stop, step
 
+
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
 #| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::wrapTuple
@@ -715,6 +741,7 @@ def _normal_item(item: Any) -> Any:
             f"(got {type(item).__name__})"
         ) from None
 
+
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
 #| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::THPVariable_getitem
@@ -723,7 +750,9 @@ def getitem(self: Any, index: Any) -> Any:
     at = dispatcher.autograd
     if index.__class__ is int:
         if not self._array.ndim:
-            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+            raise IndexError(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+            )
         return at.select(self, 0, index)
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
@@ -738,7 +767,9 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     at = dispatcher.autograd
     view, indices = apply_slicing(self, normalize(index))
     if not isinstance(value, TensorImpl):
-        value = wrap(np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype))
+        value = wrap(
+            np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
+        )
     if indices:
         value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
         dispatcher.operators["index_put_"].call(view, indices, value)
@@ -755,6 +786,7 @@ def _value_array(value: Any, target: np.dtype) -> np.ndarray:
         return np.asarray(value)
     return array_from_data(value, None)
 
+
 # %% [markdown]
 # ## Conversions
 #
@@ -770,8 +802,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.native.tensor_factories import to_channels_last
-from readtorch.c10.core import dispatch_key, scalar_type, tensor_impl
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
@@ -779,12 +810,11 @@ from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl, init, new, version_counter
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 from readtorch.csrc.autograd import python_variable as properties
-from readtorch.csrc.autograd import variable, variable_type
+from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
-from readtorch.csrc.size import Size
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, from_numpy, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, place
+
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
@@ -849,10 +879,15 @@ def _to_device(self: dispatcher.Any, target: device) -> Any:
 def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any:
     """A tensor with these elements in memory order: this one if it is so already."""
     if memory_format in (formats.contiguous_format, formats.preserve_format):
-        return self if self._array.flags.c_contiguous else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
+        return (
+            self
+            if self._array.flags.c_contiguous
+            else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
+        )
     if properties.is_contiguous(self, memory_format):
         return self
     return dispatcher.autograd.clone(self, memory_format=memory_format)
+
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
@@ -918,7 +953,9 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     array = self._array
     if array.__class__ is not np.ndarray:
         where = device_of(array)
-        raise TypeError(f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(
+            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
     if array.dtype.kind == "V":
         raise TypeError("Got unsupported ScalarType BFloat16")
     return array
@@ -1004,6 +1041,7 @@ def as_subclass(self: Any, cls: type) -> Any:
     tensor._vc = version_counter(self)
     return tensor
 
+
 # %%
 #| into: csrc/autograd/python_variable_methods.py
 METHODS = {
@@ -1040,10 +1078,14 @@ METHODS = {
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
     "is_inference": lambda self: bool(self._meta and self._meta.get("inference")),
-    "is_set_to": lambda self, other: self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other),
+    "is_set_to": lambda self, other: (
+        self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
+    ),
     "is_same_size": lambda self, other: self._array.shape == other._array.shape,
     "cpu": lambda self, memory_format=None: to(self, "cpu"),
-    "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(self, "cuda" if device is None else device),
+    "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(
+        self, "cuda" if device is None else device
+    ),
     "float": _cast_method(scalar_type.float32),
     "double": _cast_method(scalar_type.float64),
     "half": _cast_method(scalar_type.float16),
@@ -1060,6 +1102,7 @@ METHODS = {
     "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, other._array.shape),
     "expand_as": lambda self, other: dispatcher.autograd.expand(self, other._array.shape),
     "type_as": lambda self, other: to(self, other),
+    "where": lambda self, condition, other: dispatcher.autograd.where(condition, self, other),
     "__getitem__": getitem,
     "__setitem__": setitem,
     "__bool__": properties.to_bool,
@@ -1080,6 +1123,7 @@ def init_methods() -> None:
             function.__qualname__ = f"TensorBase.{name}"
     TensorImpl._make_subclass = staticmethod(make_subclass)  # type: ignore[attr-defined]
 
+
 # %% [markdown]
 # ## Python's operators
 #
@@ -1096,6 +1140,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.variable_type import binary
 
+
 # %%
 #| into: csrc/autograd/python_variable_operators.py
 #| upstream: tools/autograd/templates/python_variable_methods.cpp#TypeError_to_NotImplemented_
@@ -1111,7 +1156,13 @@ BINARY = {
     "__xor__": "bitwise_xor", "__rxor__": "bitwise_xor", "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
     "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
 }  # fmt: skip
-REFLECTED = {"__rsub__": "sub", "__rtruediv__": "_true_div", "__rpow__": "pow", "__rmod__": "remainder", "__rfloordiv__": "floor_divide"}
+REFLECTED = {
+    "__rsub__": "sub",
+    "__rtruediv__": "_true_div",
+    "__rpow__": "pow",
+    "__rmod__": "remainder",
+    "__rfloordiv__": "floor_divide",
+}
 UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_", "__imod__": "remainder_",
@@ -1141,7 +1192,10 @@ def bind_operator(entry: Any) -> None:
         if operator == entry.name:
             _bind(name, entry.call)
     if entry.name == "matmul":
-        _bind("__matmul__", lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented)
+        _bind(
+            "__matmul__",
+            lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented,
+        )
         _bind("__rmatmul__", lambda self, other: NotImplemented)
 
 
@@ -1166,6 +1220,7 @@ def init() -> None:
         _bind(name, _inplace_operator(method))
     TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[assignment, method-assign]
 
+
 # %% [markdown]
 # ## Starting the engine
 
@@ -1181,6 +1236,7 @@ from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.autograd import engine
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import Node, split_edge
+
 
 # %%
 #| into: csrc/autograd/python_engine.py

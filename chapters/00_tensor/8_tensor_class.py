@@ -40,6 +40,7 @@ import numpy as np
 from readtorch import _C
 from readtorch.c10.core import tensor_impl
 
+
 # %%
 #| into: _tensor.py
 #| upstream: torch/_tensor.py#Tensor
@@ -63,14 +64,18 @@ class Tensor(_C.TensorBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+
 # %% [markdown]
 # ### backward
+
 
 # %%
 #| into: _tensor.py
 #| upstream: torch/_tensor.py#Tensor.backward
 class Tensor(Tensor):
-    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
         """Add the derivatives of this tensor to the `.grad` of the leaves it was computed from.
 
         `gradient` weighs the elements; needed unless there is only one. The graph's saved tensors are freed unless `retain_graph`;
@@ -112,6 +117,7 @@ class Tensor(Tensor):
             node._retains_grad = {}
         node._retains_grad[number] = weakref.ref(self)
 
+
 # %%
 #| into: _tensor.py
 def _handle(hooks: dict, hook: Any) -> Any:
@@ -121,8 +127,10 @@ def _handle(hooks: dict, hook: Any) -> Any:
     hooks[handle.id] = hook
     return handle
 
+
 # %% [markdown]
 # ### Copying and pickling
+
 
 # %%
 #| into: _tensor.py
@@ -166,6 +174,7 @@ class Tensor(Tensor):
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
 
+
 # %%
 #| into: _tensor.py
 def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
@@ -189,8 +198,10 @@ def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
     flat = flat[: flat.size // array.itemsize * array.itemsize]
     return np.lib.stride_tricks.as_strided(flat.view(array.dtype), array.shape, array.strides)
 
+
 # %% [markdown]
 # ### Behaving like a sequence
+
 
 # %%
 #| into: _tensor.py
@@ -227,8 +238,10 @@ class Tensor(Tensor):
     def __dir__(self) -> list[str]:
         return sorted({name for cls in type(self).__mro__ for name in vars(cls)} | set(self.__dict__))
 
+
 # %% [markdown]
 # ### NumPy and DLPack
+
 
 # %%
 #| into: _tensor.py
@@ -245,7 +258,9 @@ class Tensor(Tensor):
             array = array.astype(np.uint8)
         return _C._from_numpy(np.asarray(array))
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         return self._array.__dlpack__()
@@ -275,6 +290,7 @@ class Tensor(Tensor):
         from readtorch.storage import TypedStorage
 
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+
 
 # %% [markdown]
 # From here on, the class that operators return is `Tensor`.
@@ -309,6 +325,7 @@ from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, tensor
 
+
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: torch/csrc/autograd/python_torch_functions_manual.cpp#torch::autograd::torch_functions_manual
@@ -336,12 +353,28 @@ def _is_meta(device: Any) -> bool:
     return str(device) == "meta"
 
 
-def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def zeros(
+    *size: Any,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Filled with 0."""
     return _new(np.zeros, sizes(size), _kind(dtype), device, requires_grad, out)
 
 
-def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def ones(
+    *size: Any,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Filled with 1."""
     return _new(np.ones, sizes(size), _kind(dtype), device, requires_grad, out)
 
@@ -379,13 +412,27 @@ def full(
     return _new(lambda shape, kind: np.full(shape, fill_value, kind), sizes((size,)), kind, device, requires_grad, out)
 
 
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Uninitialised memory seen through the given strides."""
     kind = _kind(dtype)
     shape, steps = sizes((size,)), sizes((stride,))
     count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
     flat = np.empty(count, kind)
-    return finish(np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)), device, requires_grad)
+    return finish(
+        np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)),
+        device,
+        requires_grad,
+    )
+
 
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
@@ -402,7 +449,13 @@ def _like(make: Any) -> Any:
         if _is_meta(target):
             return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
         if memory_format is not formats.preserve_format:
-            return _new(lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind), array.shape, kind, target, requires_grad)
+            return _new(
+                lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind),
+                array.shape,
+                kind,
+                target,
+                requires_grad,
+            )
         return finish(make(array, kind), target, requires_grad)
 
     return like
@@ -424,6 +477,7 @@ dispatcher.cpu.zeros_like = dispatcher.cuda.zeros_like = np.zeros_like
 dispatcher.cpu.ones_like = dispatcher.cuda.ones_like = np.ones_like
 dispatcher.autograd.zeros_like = zeros_like
 dispatcher.autograd.ones_like = ones_like
+
 
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
@@ -472,18 +526,46 @@ def linspace(
     return finish(values, device, requires_grad)
 
 
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Any:
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
     exponents = np.linspace(start, end, steps)
     return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Ones on the diagonal of an `n × m` matrix of zeros."""
     return finish(np.eye(n, m, dtype=_kind(dtype)), device, requires_grad)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """A 0-d tensor of the default dtype."""
     return finish(np.asarray(s, dtype=_kind(dtype)), device, requires_grad)
 
@@ -493,12 +575,15 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     array = np.frombuffer(buffer, dtype=to_numpy_dtype(dtype), count=count, offset=offset)
     return finish(array, "cpu", requires_grad)
 
+
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
-    def new(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+    def new(
+        self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+    ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad)
@@ -506,16 +591,33 @@ def _new_method(function: Any) -> Any:
     return new
 
 
-def _new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+def _new_full(
+    self: Any,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **options: Any,
+) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
-    return full(size, fill_value, dtype=kind, device=device_of(self._array) if device is None else device, requires_grad=requires_grad)
+    return full(
+        size,
+        fill_value,
+        dtype=kind,
+        device=device_of(self._array) if device is None else device,
+        requires_grad=requires_grad,
+    )
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype an operation on these two, tensors or numbers, is computed in."""
     from readtorch.aten.native import type_properties
 
-    return type_properties.result_type([value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)])
+    return type_properties.result_type(
+        [value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)]
+    )
 
 
 FUNCTIONS = (
@@ -538,6 +640,7 @@ def init() -> None:
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
     TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+
 
 # %% [markdown]
 # ## `torch._C`
@@ -593,78 +696,56 @@ def _legacy_new(cls, args, dtype):
 
     return legacy_tensor(cls, args, get_default_dtype() if dtype is None else dtype)
 
+
 # %% [markdown]
 # ## `import readtorch as torch`
 #
-# Upstream imports everything at once, which takes a second and a half. Here, sub-packages are imported when first named: the module's `__getattr__` looks them up in a table that each chapter extends.
+# Upstream imports everything at once, which takes a second and a half. Here the package's own file does next to nothing. The library is loaded when a first name is asked for, and sub-packages when they are: the
+# module's `__getattr__` looks them up in a table that each chapter extends. (The book's tools live in the same package, and must work, quickly, while the library is broken.)
 
 # %%
 #| into: __init__.py
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 
-from readtorch import _C
-from readtorch._C import Size as Size
-from readtorch._C import device as device
-from readtorch._C import dtype as dtype
-from readtorch._C import finfo as finfo
-from readtorch._C import get_default_dtype as get_default_dtype
-from readtorch._C import iinfo as iinfo
-from readtorch._C import is_grad_enabled as is_grad_enabled
-from readtorch._C import layout as layout
-from readtorch._C import memory_format as memory_format
-from readtorch._tensor import Tensor as Tensor
-from readtorch.c10.core import layout as _layouts
-from readtorch.c10.core import memory_format as _formats
-from readtorch.c10.core import scalar_type as _dtypes
-from readtorch.torch_version import __version__ as __version__
+newaxis = None
 
 # %%
 #| into: __init__.py
 #: sub-packages and submodules, imported when first named
-_MODULES = ["_utils", "_tensor_str", "autograd", "functional", "random", "storage", "types", "version"]
+_MODULES = ["_C", "_tensor", "_tensor_str", "_utils", "autograd", "storage", "torch_version", "utils", "version"]
 
 #: names that live in a submodule: `name: module`
 _NAMES = {
-    "no_grad": "autograd.grad_mode",
-    "enable_grad": "autograd.grad_mode",
-    "set_grad_enabled": "autograd.grad_mode",
-    "inference_mode": "autograd.grad_mode",
-    "manual_seed": "random",
-    "seed": "random",
-    "initial_seed": "random",
-    "get_rng_state": "random",
-    "set_rng_state": "random",
-    "default_generator": "random",
-    "Generator": "random",
-    "set_printoptions": "_tensor_str",
-    "get_printoptions": "_tensor_str",
-    "UntypedStorage": "storage",
     "TypedStorage": "storage",
+    "UntypedStorage": "storage",
+    "enable_grad": "autograd.grad_mode",
+    "get_printoptions": "_tensor_str",
+    "inference_mode": "autograd.grad_mode",
+    "is_inference_mode_enabled": "autograd.grad_mode",
+    "no_grad": "autograd.grad_mode",
+    "set_grad_enabled": "autograd.grad_mode",
+    "set_printoptions": "_tensor_str",
 }
 
-# %%
-#| into: __init__.py
-for _kind in _dtypes.ALL:
-    globals()[_kind.name] = _kind
-globals().update(_dtypes.ALIASES)
-globals().update({_name: getattr(_layouts, _name) for _name in ("strided", "sparse_coo", "sparse_csr")})
-globals().update({_name: getattr(_formats, _name) for _name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")})
-e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#__getattr__
 def __getattr__(name):
-    """Operators, lazily imported names and sub-packages. AttributeError as a module's."""
-    found = getattr(_C._VariableFunctions, name, None)
-    if found is None:
-        if name in _MODULES:
-            found = _importlib.import_module(f"readtorch.{name}")
-        elif name in _NAMES:
-            found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
-        else:
+    """Load what `name` needs. AttributeError as a module's if there is no such name."""
+    if name in _MODULES:
+        found = _importlib.import_module(f"readtorch.{name}")
+    elif name in _NAMES:
+        found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
+    else:
+        found = None if name.startswith("__") and name != "__version__" else _names().get(name)
+        if found is None:
             raise AttributeError(f"module 'torch' has no attribute '{name}'")
     globals()[name] = found
     return found
@@ -672,14 +753,37 @@ def __getattr__(name):
 
 def __dir__():
     """Everything there is, imported or not."""
-    return sorted({*globals(), *vars(_C._VariableFunctions), *_MODULES, *_NAMES})
+    return sorted({*globals(), *_names(), *_MODULES, *_NAMES})
+
+
+_ground = {}
+
+
+def _names():
+    """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
+    if not _ground:
+        from readtorch import _C, _tensor
+        from readtorch.c10.core import layout, memory_format, scalar_type
+
+        for source in (_C, _C._VariableFunctions, layout, memory_format, scalar_type):
+            public = {k: v for k, v in vars(source).items() if not k.startswith("_")}
+            _ground.update(
+                {k: v for k, v in public.items() if source is not scalar_type or isinstance(v, scalar_type.dtype)}
+            )
+        _ground.update(scalar_type.ALIASES)
+        _ground["Tensor"] = _tensor.Tensor
+        _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
+        for hidden in ("annotations", "TensorBase"):
+            _ground.pop(hidden, None)
+    return _ground
+
 
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#typename
 def typename(obj):
     """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
-    if isinstance(obj, Tensor):
+    if is_tensor(obj):
         return obj.type()
     owner = obj if hasattr(obj, "__qualname__") else type(obj)
     where = getattr(owner, "__module__", "") or ""
@@ -689,7 +793,7 @@ def typename(obj):
 
 def is_tensor(obj):
     """Is it a tensor?"""
-    return isinstance(obj, Tensor)
+    return isinstance(obj, _names()["Tensor"])
 
 
 def is_storage(obj):
@@ -716,7 +820,10 @@ def numel(input):
 
 def set_default_dtype(d, /):
     """The dtype of tensors made from Python floats from now on."""
+    from readtorch import _C
+
     _C._set_default_dtype(d)
+
 
 # %%
 #| into: torch_version.py
@@ -724,6 +831,7 @@ def set_default_dtype(d, /):
 from __future__ import annotations
 
 from typing import Any
+
 
 # %%
 #| into: torch_version.py

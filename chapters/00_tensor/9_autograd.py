@@ -41,6 +41,7 @@ from readtorch.autograd.variable import Variable as Variable
 # %% [markdown]
 # ## backward and grad
 
+
 # %%
 #| into: autograd/__init__.py
 def _as_tuple(value):
@@ -59,7 +60,9 @@ def _make_grads(outputs, grads, is_grads_batched=False):
                 if output.numel() != 1:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
                 if not (output.dtype.is_floating_point or output.dtype.is_complex):
-                    raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+                    raise RuntimeError(
+                        f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+                    )
                 grad = _C._VariableFunctions.ones_like(output)
         elif not isinstance(grad, _C.TensorBase):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -74,6 +77,7 @@ def _make_grads(outputs, grads, is_grads_batched=False):
             )
         result.append(grad)
     return tuple(result)
+
 
 # %%
 #| into: autograd/__init__.py
@@ -118,7 +122,9 @@ def grad(
     An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
@@ -138,8 +144,12 @@ def grad(
     grads = _make_grads(outputs, grads)
     results = _C._run_backward(outputs, grads, keep, create_graph, inputs, allow_unused, False)
     if materialize_grads:
-        results = tuple(_C._VariableFunctions.zeros_like(value) if g is None else g for g, value in zip(results, inputs, strict=True))
+        results = tuple(
+            _C._VariableFunctions.zeros_like(value) if g is None else g
+            for g, value in zip(results, inputs, strict=True)
+        )
     return results
+
 
 # %%
 #| into: autograd/variable.py
@@ -150,6 +160,7 @@ from typing import Any
 
 from readtorch import _C
 from readtorch._tensor import Tensor
+
 
 # %%
 #| into: autograd/variable.py
@@ -171,11 +182,18 @@ class Variable(metaclass=_VariableMeta):
     _execution_engine = _Engine()
 
     def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: Any = None) -> Any:
-        result = Tensor() if data is None else data.detach() if requires_grad is not None or data.is_leaf else data.view_as(data)
+        result = (
+            Tensor()
+            if data is None
+            else data.detach()
+            if requires_grad is not None or data.is_leaf
+            else data.view_as(data)
+        )
         keep = data is not None and data.requires_grad if requires_grad is None else requires_grad
         if result.is_leaf:
             result.requires_grad_(keep)
         return result
+
 
 # %% [markdown]
 # ## Turning recording off
@@ -191,6 +209,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
+
 
 # %%
 #| into: utils/_contextlib.py
@@ -251,6 +270,7 @@ class _DecoratorContextManager:
     def clone(self) -> Any:
         return self.__class__()
 
+
 # %%
 #| into: autograd/grad_mode.py
 #| imports
@@ -261,6 +281,7 @@ from typing import Any
 from readtorch import _C
 from readtorch.c10.core import autograd_state
 from readtorch.utils._contextlib import _DecoratorContextManager
+
 
 # %%
 #| into: autograd/grad_mode.py
@@ -319,6 +340,7 @@ class set_grad_enabled(_DecoratorContextManager):
     def __repr__(self) -> str:
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
+
 # %%
 #| into: autograd/grad_mode.py
 #| upstream: torch/autograd/grad_mode.py#inference_mode
@@ -350,6 +372,7 @@ def is_inference_mode_enabled() -> bool:
     """Is this thread inside of `inference_mode`?"""
     return autograd_state.state.inference_mode
 
+
 # %%
 #| into: autograd/anomaly_mode.py
 #| imports
@@ -358,6 +381,7 @@ from __future__ import annotations
 import warnings
 
 from readtorch.c10.core import autograd_state
+
 
 # %%
 #| into: autograd/anomaly_mode.py
@@ -395,6 +419,7 @@ class set_detect_anomaly:
         autograd_state.set_special("anomaly", self.outer)
         autograd_state.set_special("check_nan", self.outer_check)
 
+
 # %% [markdown]
 # ## A function of your own
 #
@@ -405,6 +430,7 @@ class set_detect_anomaly:
 #| imports
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -417,6 +443,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.node import Node, next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
 
+
 # %%
 #| into: csrc/autograd/python_function.py
 #| upstream: torch/csrc/autograd/python_function.cpp#THPFunction_apply
@@ -428,7 +455,7 @@ class FunctionNode(Node):
     _forward_cls: Any
     _saved: tuple = ()
     _saved_versions: tuple = ()
-    _saved_outputs: dict[int, int] = {}
+    _saved_outputs: Any = MappingProxyType({})
     _to_save: tuple = ()
     _dirty: tuple = ()
     _non_differentiable: tuple = ()
@@ -502,7 +529,9 @@ class FunctionNode(Node):
         while len(results) > wanted and results[-1] is None:
             results.pop()
         if len(results) != wanted:
-            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got {len(results)})")
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got {len(results)})"
+            )
         outputs = []
         for number, result in enumerate(results):
             if result is not None and not isinstance(result, TensorImpl):
@@ -510,7 +539,9 @@ class FunctionNode(Node):
             if number in self._tensor_inputs:
                 outputs.append(result if graph or result is None else result._array)
             elif result is not None:
-                raise RuntimeError(f"function {self.name()} returned a gradient different from None at position {number + 1}, but the corresponding forward input was not a Variable")
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different from None at position {number + 1}, but the corresponding forward input was not a Variable"
+                )
         return outputs
 
     def _as_tensor(self, number: int, grad: Any, graph: bool) -> Any:
@@ -521,8 +552,10 @@ class FunctionNode(Node):
         shape, dtype = self._all_outputs[number]
         return tensor_impl.wrap(np.zeros(shape, dtype))
 
+
 # %% [markdown]
 # `apply` in order: note which inputs want a gradient; run `forward` with recording off; give each output tensor its place in the graph; keep what was to be saved.
+
 
 # %%
 #| into: csrc/autograd/python_function.py
@@ -563,7 +596,9 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
 def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: bool) -> list[Any]:
     outputs = [value for value in values if isinstance(value, TensorImpl)]
     node._count = len(values)
-    shapes = [(value._array.shape, value._array.dtype) if isinstance(value, TensorImpl) else ((), None) for value in values]
+    shapes = [
+        (value._array.shape, value._array.dtype) if isinstance(value, TensorImpl) else ((), None) for value in values
+    ]
     node._all_outputs = shapes
     if len(values) == 1:
         node._shape, node._dtype = shapes[0]
@@ -572,7 +607,9 @@ def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: b
         node._dtype = [dtype for _, dtype in shapes]
     for tensor in node._dirty:
         if not any(tensor is output for output in outputs):
-            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.")
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function."
+            )
         version_counter(tensor).value += 1
     results: list[Any] = []
     for number, value in enumerate(values):
@@ -621,9 +658,19 @@ def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
     saved, versions, outputs = [], [], {}
     for number, value in enumerate(node._to_save):
         if value is not None and not isinstance(value, TensorImpl):
-            raise TypeError(f"save_for_backward can only save variables, but argument {number} is of type {type(value).__name__}")
-        place = next((i for i, output in enumerate(values) if value is not None and (output is value or results[i] is value)), None)
-        if place is not None and results[place]._edge is not None and value._edge is not None and variable.grad_fn(results[place]) is node:
+            raise TypeError(
+                f"save_for_backward can only save variables, but argument {number} is of type {type(value).__name__}"
+            )
+        place = next(
+            (i for i, output in enumerate(values) if value is not None and (output is value or results[i] is value)),
+            None,
+        )
+        if (
+            place is not None
+            and results[place]._edge is not None
+            and value._edge is not None
+            and variable.grad_fn(results[place]) is node
+        ):
             counter = version_counter(results[place])
             saved.append((value._array, counter))
             versions.append(counter.value)
@@ -637,6 +684,7 @@ def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
             saved.append(value)
             versions.append(0 if value is None else current_version(value))
     node._saved, node._saved_versions, node._saved_outputs = tuple(saved), tuple(versions), outputs
+
 
 # %%
 #| into: autograd/function.py
@@ -667,6 +715,7 @@ class BackwardCFunction(FunctionNode):
     def name(self) -> str:
         return type(self).__name__
 
+
 # %%
 #| into: autograd/function.py
 #| upstream: torch/autograd/function.py#FunctionMeta
@@ -676,6 +725,7 @@ class FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__slots__": ()})
         super().__init__(name, bases, attributes)
+
 
 # %%
 #| into: autograd/function.py
@@ -736,6 +786,7 @@ class Function(metaclass=FunctionMeta):
 if "vjp" not in vars(Function):
     Function.vjp = Function.backward  # type: ignore[attr-defined]
 
+
 # %%
 #| into: autograd/function.py
 #| upstream: torch/autograd/function.py#once_differentiable
@@ -769,6 +820,7 @@ class _DelayedError(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
 
 # %%
 #| into: autograd/graph.py
@@ -817,6 +869,7 @@ def register_prehook(self: Any, fn: Callable[..., Any]) -> Any:
 Node.register_hook = register_hook  # type: ignore[attr-defined]
 Node.register_prehook = register_prehook  # type: ignore[attr-defined]
 
+
 # %%
 #| into: autograd/graph.py
 #| upstream: torch/autograd/graph.py#GradientEdge
@@ -834,6 +887,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(*_C._split_edge(tensor._edge))
 
+
 # %%
 #| into: autograd/graph.py
 #| upstream: torch/autograd/graph.py#saved_tensors_hooks
@@ -844,7 +898,9 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
-        self.outer = autograd_state.set_special("saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks))
+        self.outer = autograd_state.set_special(
+            "saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks)
+        )
 
     def __exit__(self, *error: object) -> None:
         autograd_state.set_special("saved_tensor_hooks", self.outer)

@@ -1,63 +1,40 @@
-# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 
-from readtorch import _C
-from readtorch._C import Size as Size
-from readtorch._C import device as device
-from readtorch._C import dtype as dtype
-from readtorch._C import finfo as finfo
-from readtorch._C import get_default_dtype as get_default_dtype
-from readtorch._C import iinfo as iinfo
-from readtorch._C import is_grad_enabled as is_grad_enabled
-from readtorch._C import layout as layout
-from readtorch._C import memory_format as memory_format
-from readtorch._tensor import Tensor as Tensor
-from readtorch.c10.core import layout as _layouts
-from readtorch.c10.core import memory_format as _formats
-from readtorch.c10.core import scalar_type as _dtypes
-from readtorch.torch_version import __version__ as __version__
+newaxis = None
 
 #: sub-packages and submodules, imported when first named
-_MODULES = ["_utils", "_tensor_str", "autograd", "functional", "random", "storage", "types", "version"]
+_MODULES = ["_C", "_tensor", "_tensor_str", "_utils", "autograd", "storage", "torch_version", "utils", "version"]
 
 #: names that live in a submodule: `name: module`
 _NAMES = {
-    "no_grad": "autograd.grad_mode",
-    "enable_grad": "autograd.grad_mode",
-    "set_grad_enabled": "autograd.grad_mode",
-    "inference_mode": "autograd.grad_mode",
-    "manual_seed": "random",
-    "seed": "random",
-    "initial_seed": "random",
-    "get_rng_state": "random",
-    "set_rng_state": "random",
-    "default_generator": "random",
-    "Generator": "random",
-    "set_printoptions": "_tensor_str",
-    "get_printoptions": "_tensor_str",
-    "UntypedStorage": "storage",
     "TypedStorage": "storage",
+    "UntypedStorage": "storage",
+    "enable_grad": "autograd.grad_mode",
+    "get_printoptions": "_tensor_str",
+    "inference_mode": "autograd.grad_mode",
+    "is_inference_mode_enabled": "autograd.grad_mode",
+    "no_grad": "autograd.grad_mode",
+    "set_grad_enabled": "autograd.grad_mode",
+    "set_printoptions": "_tensor_str",
 }
-
-for _kind in _dtypes.ALL:
-    globals()[_kind.name] = _kind
-globals().update(_dtypes.ALIASES)
-globals().update({_name: getattr(_layouts, _name) for _name in ("strided", "sparse_coo", "sparse_csr")})
-globals().update({_name: getattr(_formats, _name) for _name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")})
-e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
 
 def __getattr__(name):
-    """Operators, lazily imported names and sub-packages. AttributeError as a module's."""
-    found = getattr(_C._VariableFunctions, name, None)
-    if found is None:
-        if name in _MODULES:
-            found = _importlib.import_module(f"readtorch.{name}")
-        elif name in _NAMES:
-            found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
-        else:
+    """Load what `name` needs. AttributeError as a module's if there is no such name."""
+    if name in _MODULES:
+        found = _importlib.import_module(f"readtorch.{name}")
+    elif name in _NAMES:
+        found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
+    else:
+        found = None if name.startswith("__") and name != "__version__" else _names().get(name)
+        if found is None:
             raise AttributeError(f"module 'torch' has no attribute '{name}'")
     globals()[name] = found
     return found
@@ -65,12 +42,34 @@ def __getattr__(name):
 
 def __dir__():
     """Everything there is, imported or not."""
-    return sorted({*globals(), *vars(_C._VariableFunctions), *_MODULES, *_NAMES})
+    return sorted({*globals(), *_names(), *_MODULES, *_NAMES})
+
+
+_ground = {}
+
+
+def _names():
+    """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
+    if not _ground:
+        from readtorch import _C, _tensor
+        from readtorch.c10.core import layout, memory_format, scalar_type
+
+        for source in (_C, _C._VariableFunctions, layout, memory_format, scalar_type):
+            public = {k: v for k, v in vars(source).items() if not k.startswith("_")}
+            _ground.update(
+                {k: v for k, v in public.items() if source is not scalar_type or isinstance(v, scalar_type.dtype)}
+            )
+        _ground.update(scalar_type.ALIASES)
+        _ground["Tensor"] = _tensor.Tensor
+        _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
+        for hidden in ("annotations", "TensorBase"):
+            _ground.pop(hidden, None)
+    return _ground
 
 
 def typename(obj):
     """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
-    if isinstance(obj, Tensor):
+    if is_tensor(obj):
         return obj.type()
     owner = obj if hasattr(obj, "__qualname__") else type(obj)
     where = getattr(owner, "__module__", "") or ""
@@ -80,7 +79,7 @@ def typename(obj):
 
 def is_tensor(obj):
     """Is it a tensor?"""
-    return isinstance(obj, Tensor)
+    return isinstance(obj, _names()["Tensor"])
 
 
 def is_storage(obj):
@@ -107,4 +106,10 @@ def numel(input):
 
 def set_default_dtype(d, /):
     """The dtype of tensors made from Python floats from now on."""
+    from readtorch import _C
+
     _C._set_default_dtype(d)
+
+
+_MODULES.append("random")
+_NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))

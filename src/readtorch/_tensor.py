@@ -33,7 +33,9 @@ class Tensor(_C.TensorBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
         """Add the derivatives of this tensor to the `.grad` of the leaves it was computed from.
 
         `gradient` weighs the elements; needed unless there is only one. The graph's saved tensors are freed unless `retain_graph`;
@@ -155,7 +157,9 @@ class Tensor(_C.TensorBase):
             array = array.astype(np.uint8)
         return _C._from_numpy(np.asarray(array))
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         return self._array.__dlpack__()

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 """The face of the floors below (twin of the extension module `torch._C`)."""
 
 import readtorch.aten.native
@@ -45,3 +45,6 @@ def _legacy_new(cls, args, dtype):
     from readtorch.csrc.utils.tensor_new import legacy_tensor
 
     return legacy_tensor(cls, args, get_default_dtype() if dtype is None else dtype)
+
+
+_manual.init_random()

@@ -30,7 +30,9 @@ def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
 def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum `array` down to `shape`, which broadcasting would stretch to the array's."""
     lead = array.ndim - len(shape)
-    axes = tuple(range(lead)) + tuple(i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1)
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1
+    )
     if axes:
         array = array.sum(axis=axes, keepdims=True)
     return array.reshape(shape)

@@ -10,9 +10,8 @@ from numpy._core.umath import _extobj_contextvar, _make_extobj
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
-from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import FLOATING, INTEGRAL, dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
 
 
 class Pointwise:
@@ -24,7 +23,9 @@ class Pointwise:
 
     __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
 
-    def __init__(self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None) -> None:
+    def __init__(
+        self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None
+    ) -> None:
         self.name = name
         self.ufunc = ufunc
         self.floating = promote == "float"

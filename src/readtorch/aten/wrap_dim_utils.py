@@ -45,4 +45,6 @@ def _integer(value: Any, name: str, position: int) -> int:
         return value.__index__()
     except (AttributeError, TypeError):
         kind = type(value).__name__
-        raise TypeError(f"argument '{name}' must be tuple of ints, but found element of type {kind} at pos {position}") from None
+        raise TypeError(
+            f"argument '{name}' must be tuple of ints, but found element of type {kind} at pos {position}"
+        ) from None

@@ -29,7 +29,9 @@ def _make_grads(outputs, grads, is_grads_batched=False):
                 if output.numel() != 1:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
                 if not (output.dtype.is_floating_point or output.dtype.is_complex):
-                    raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+                    raise RuntimeError(
+                        f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+                    )
                 grad = _C._VariableFunctions.ones_like(output)
         elif not isinstance(grad, _C.TensorBase):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
@@ -83,7 +85,9 @@ def grad(
     An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
@@ -103,5 +107,8 @@ def grad(
     grads = _make_grads(outputs, grads)
     results = _C._run_backward(outputs, grads, keep, create_graph, inputs, allow_unused, False)
     if materialize_grads:
-        results = tuple(_C._VariableFunctions.zeros_like(value) if g is None else g for g, value in zip(results, inputs, strict=True))
+        results = tuple(
+            _C._VariableFunctions.zeros_like(value) if g is None else g
+            for g, value in zip(results, inputs, strict=True)
+        )
     return results

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from readtorch import _C
 from readtorch.c10.core import autograd_state
-from readtorch.utils.hooks import RemovableHandle
 
 Node = _C._Node
 
 
-def _register(node: Any, attribute: str, hook: Callable[..., Any]) -> RemovableHandle:
+def _register(node: Any, attribute: str, hook: Callable[..., Any]) -> Any:
+    from readtorch.utils.hooks import RemovableHandle
+
     hooks = getattr(node, attribute)
     if hooks is None:
         hooks = OrderedDict()
@@ -24,12 +25,12 @@ def _register(node: Any, attribute: str, hook: Callable[..., Any]) -> RemovableH
     return handle
 
 
-def register_hook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+def register_hook(self: Any, fn: Callable[..., Any]) -> Any:
     """Call `fn(grad_inputs, grad_outputs)` after this node has run; a tuple it returns replaces `grad_inputs`."""
     return _register(self, "_post_hooks", fn)
 
 
-def register_prehook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+def register_prehook(self: Any, fn: Callable[..., Any]) -> Any:
     """Call `fn(grad_outputs)` before this node runs; a tuple it returns replaces them."""
     return _register(self, "_pre_hooks", fn)
 
@@ -60,7 +61,9 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
-        self.outer = autograd_state.set_special("saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks))
+        self.outer = autograd_state.set_special(
+            "saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks)
+        )
 
     def __exit__(self, *error: object) -> None:
         autograd_state.set_special("saved_tensor_hooks", self.outer)

@@ -25,7 +25,13 @@ class Variable(metaclass=_VariableMeta):
     _execution_engine = _Engine()
 
     def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: Any = None) -> Any:
-        result = Tensor() if data is None else data.detach() if requires_grad is not None or data.is_leaf else data.view_as(data)
+        result = (
+            Tensor()
+            if data is None
+            else data.detach()
+            if requires_grad is not None or data.is_leaf
+            else data.view_as(data)
+        )
         keep = data is not None and data.requires_grad if requires_grad is None else requires_grad
         if result.is_leaf:
             result.requires_grad_(keep)

@@ -31,7 +31,10 @@ class finfo:
         self.smallest_normal = self.tiny
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name):.6g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny"))
+        values = ", ".join(
+            f"{name}={getattr(self, name):.6g}"
+            for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        )
         return f"finfo({values}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:

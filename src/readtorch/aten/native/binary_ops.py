@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise
+from readtorch.aten.core.dispatch.dispatcher import derivative, pointwise
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type

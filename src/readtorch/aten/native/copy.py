@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register

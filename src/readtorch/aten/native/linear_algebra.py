@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
@@ -22,7 +17,9 @@ def mm(self: Array, mat2: Array) -> Array:
     if mat2.ndim != 2:
         raise RuntimeError("mat2 must be a matrix")
     if self.shape[1] != mat2.shape[0]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})")
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
     return product(self, mat2)
 
 
@@ -36,7 +33,14 @@ def product(a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
-_C_NAMES = {"float16": "c10::Half", "float32": "float", "float64": "double", "int64": "long int", "int32": "int", "bfloat16": "c10::BFloat16"}
+_C_NAMES = {
+    "float16": "c10::Half",
+    "float32": "float",
+    "float64": "double",
+    "int64": "long int",
+    "int32": "int",
+    "bfloat16": "c10::BFloat16",
+}
 
 
 def _c_name(kind: np.dtype) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.wrap_dim_utils import reduced_dims
-from readtorch.c10.core import scalar_type
-from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
 
 @register("sum", key="CPU CUDA", variants="function method", out=True, autocast="float32")

@@ -8,9 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core import memory_format as formats
-from readtorch.c10.core.memory_format import memory_format
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import to_numpy_dtype
 
 
 @register("_to_copy", key="CPU CUDA", variants="", node="ToCopy")

@@ -1,8 +1,9 @@
-# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.scalar_type import to_numpy_dtype
@@ -53,7 +53,12 @@ derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 def _view(self: Array, shape: tuple[int, ...]) -> Array:
     wanted = inferred(shape, self.size)
     result = self.reshape(wanted)
-    if self.size and result.base is not self and (self.base is None or result.base is not self.base) and result is not self:
+    if (
+        self.size
+        and result.base is not self
+        and (self.base is None or result.base is not self.base)
+        and result is not self
+    ):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
@@ -77,7 +82,9 @@ def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
         have = self.shape[i - lead] if i >= lead else 1
         if wanted == -1:
             if i < lead:
-                raise RuntimeError(f"expand({list(self.shape)}, size={shape}): the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}")
+                raise RuntimeError(
+                    f"expand({list(self.shape)}, size={shape}): the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
+                )
             shape[i] = have
         elif have not in (1, wanted):
             raise RuntimeError(
@@ -100,7 +107,11 @@ derivative("expand", self=lambda at, grad: grad)
 def unsqueeze(self: Array, dim: int) -> Array:
     """A dimension of size 1 put in front of dimension `dim`."""
     place = maybe_wrap_dim(dim, self.ndim + 1)
-    return self.reshape(*self.shape[:place], 1, *self.shape[place:]) if self.flags.c_contiguous else self[(slice(None),) * place + (None,)]
+    return (
+        self.reshape(*self.shape[:place], 1, *self.shape[place:])
+        if self.flags.c_contiguous
+        else self[(slice(None),) * place + (None,)]
+    )
 
 
 derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
@@ -115,7 +126,7 @@ def squeeze(self: Array, dim: Any = None) -> Array:
         wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)
     else:
         wanted = (maybe_wrap_dim(dim, self.ndim),)
-    return self[tuple(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)) + (...,)]
+    return self[(*(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)), ...)]
 
 
 derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
@@ -163,3 +174,645 @@ def _permute_backward(at: Any, grad: Any, dims: tuple) -> Any:
 
 
 derivative("permute", self=lambda at, grad, dims: _permute_backward(at, grad, dims))
+
+
+@register("select", key="CPU CUDA", variants="function method", view="always")
+def select(self: Array, dim: int, index: int) -> Array:
+    """Element `index` along `dim`, which disappears."""
+    if not self.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    place = maybe_wrap_dim(dim, self.ndim)
+    size = self.shape[place]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension {place} with size {size}")
+    return self[(slice(None),) * place + (index, ...)]
+
+
+@register("select_backward", key="CPU CUDA", variants="")
+def select_backward(grad: Array, shape: tuple[int, ...], dim: int, index: int) -> Array:
+    result = np.zeros(shape, grad.dtype)
+    result[(slice(None),) * maybe_wrap_dim(dim, len(shape)) + (index,)] = grad
+    return result
+
+
+derivative("select", self=lambda at, grad, self_shape, dim, index: at.select_backward(grad, self_shape, dim, index))
+derivative("select_backward", grad=lambda at, grad, dim, index: at.select(grad, dim, index))
+
+_range = slice
+
+
+def _slice(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Array:
+    """The range `start:end:step` of dimension `dim`."""
+    if not self.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    return self[(_range(None),) * maybe_wrap_dim(dim, self.ndim) + (_range(start, end, step),)]
+
+
+register("slice", key="CPU CUDA", variants="", view="always")(_slice)
+
+
+@register("slice_backward", key="CPU CUDA", variants="")
+def slice_backward(
+    grad: Array, shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int
+) -> Array:
+    result = np.zeros(shape, grad.dtype)
+    result[(_range(None),) * maybe_wrap_dim(dim, len(shape)) + (_range(start, end, step),)] = grad
+    return result
+
+
+derivative(
+    "slice",
+    self=lambda at, grad, self_shape, dim, start, end, step: at.slice_backward(grad, self_shape, dim, start, end, step),
+)
+derivative("slice_backward", grad=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
+
+
+@register("alias", key="CPU CUDA", variants="", view="always")
+def alias(self: Array) -> Array:
+    """The same elements under another tensor object: `x[...]`."""
+    return self
+
+
+derivative("alias", self=lambda at, grad: grad)
+
+
+@composite("narrow", variants="function method")
+def narrow(at: Any, self: Any, dim: int, start: Any, length: int) -> Any:
+    """`length` elements along `dim`, from `start` on."""
+    start = int(start)
+    if not self.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -size <= start <= size:
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+    start = start + size if start < 0 else start
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return at.slice(self, dim, start, start + length, 1)
+
+
+def _split_backward(
+    at: Any, grads: list[Any], shape: tuple[int, ...], dtype: Any, dim: int, lengths: Sequence[int]
+) -> Any:
+    """Zeros where no gradient arrived, then joined."""
+    have = next(grad for grad in grads if grad is not None)
+    place = maybe_wrap_dim(dim, len(shape))
+    parts = []
+    for grad, length in zip(grads, lengths, strict=True):
+        if grad is None:
+            grad = at.expand(
+                at.slice(have, place, 0, 0) if length == 0 else _zeros(at, have, place),
+                (*shape[:place], length, *shape[place + 1 :]),
+            )
+        parts.append(grad)
+    return at.cat(parts, place)
+
+
+def _zeros(at: Any, like: Any, dim: int) -> Any:
+    return at.zeros_like(at.slice(like, dim, 0, 1))
+
+
+def section_lengths(size: int, split_size: Any) -> list[int]:
+    """How long each part is. RuntimeError if the lengths given do not add up."""
+    if isinstance(split_size, int) or hasattr(split_size, "__index__"):
+        length = int(split_size)
+        if length < 0:
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
+        if length == 0:
+            if size:
+                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
+            return [0]
+        count = builtins.max(-(-size // length), 1)
+        return [length] * (count - 1) + [size - length * (count - 1)]
+    lengths = [int(length) for length in split_size]
+    if builtins.sum(lengths) != size or any(length < 0 for length in lengths):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension), but got split_sizes={lengths}"
+        )
+    return lengths
+
+
+@register("split", key="CPU CUDA", variants="method", view="always")
+def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
+    """Parts of `split_size` along `dim`, or of the lengths in a list."""
+    if not self.ndim:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    place = maybe_wrap_dim(dim, self.ndim)
+    parts, start = [], 0
+    for length in section_lengths(self.shape[place], split_size):
+        parts.append(self[(_range(None),) * place + (_range(start, start + length),)])
+        start += length
+    return parts
+
+
+derivative(
+    "split",
+    self=lambda at, grads, self_shape, self_dtype, split_size, dim: _split_backward(
+        at, grads, self_shape, self_dtype, dim, section_lengths(self_shape[dim], split_size)
+    ),
+)
+
+
+@composite("split_with_sizes", variants="function method")
+def split_with_sizes(at: Any, self: Any, split_sizes: Any, dim: int = 0) -> Any:
+    """Parts of the given lengths."""
+    return at.split(self, list(split_sizes), dim)
+
+
+@composite("chunk", variants="function method")
+def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
+    """At most `chunks` parts of equal length, the last one shorter."""
+    if not self.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    length = -(-size // chunks)
+    return at.split(self, [0] * chunks if length == 0 else length, dim)
+
+
+@composite("tensor_split", variants="function method")
+def tensor_split(at: Any, self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Parts of nearly equal length, or cut at the given indices."""
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    if isinstance(indices_or_sections, int):
+        small, extra = divmod(size, indices_or_sections)
+        return at.split(self, [small + 1] * extra + [small] * (indices_or_sections - extra), dim)
+    cuts = [0, *(builtins.min(cut if cut >= 0 else cut + size, size) for cut in indices_or_sections), size]
+    return tuple(at.slice(self, dim, a, builtins.max(a, b), 1) for a, b in itertools.pairwise(cuts))
+
+
+@register("unbind", key="CPU CUDA", variants="function method", view="always")
+def unbind(self: Array, dim: int = 0) -> list[Array]:
+    """The slices along `dim`."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    moved = np.moveaxis(self, maybe_wrap_dim(dim, self.ndim), 0)
+    return [moved[i, ...] for i in range(moved.shape[0])]
+
+
+def _unbind_backward(at: Any, grads: list[Any], dim: int) -> Any:
+    have = next(grad for grad in grads if grad is not None)
+    return at.stack([at.zeros_like(have) if grad is None else grad for grad in grads], dim)
+
+
+derivative("unbind", self=lambda at, grads, dim: _unbind_backward(at, grads, dim))
+
+
+@composite("flatten", variants="function method")
+def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Dimensions `start_dim` to `end_dim` made one."""
+    if not self.ndim:
+        return at.reshape(self, (1,))
+    first, last = maybe_wrap_dim(start_dim, self.ndim), maybe_wrap_dim(end_dim, self.ndim)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last:
+        return self
+    shape = tuple(self.shape)
+    return at.reshape(self, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@composite("unflatten", variants="function method")
+def unflatten(at: Any, self: Any, dim: int, sizes: Any) -> Any:
+    """One dimension made several."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    wanted = tuple(sizes)
+    if not wanted:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    have = self.shape[place]
+    known = math.prod(size for size in wanted if size != -1)
+    if (-1 in wanted and (known == 0 or have % known)) or (-1 not in wanted and known != have):
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(wanted)} don't multiply up to the size of dim {place} ({have}) in the input tensor"
+        )
+    shape = tuple(self.shape)
+    return at.reshape(self, (*shape[:place], *inferred(wanted, have), *shape[place + 1 :]))
+
+
+@composite("ravel", variants="function method")
+def ravel(at: Any, self: Any) -> Any:
+    """One dimension."""
+    return at.reshape(self, (-1,))
+
+
+for _alias in ("swapaxes", "swapdims"):
+    composite(_alias, variants="function method")(lambda at, self, axis0, axis1: at.transpose(self, axis0, axis1))
+
+
+@composite("movedim", variants="function method")
+def movedim(at: Any, self: Any, source: Any, destination: Any) -> Any:
+    """Dimensions moved to new places, the others in their order."""
+    rank = self.ndim
+    sources = [maybe_wrap_dim(d, rank) for d in ((source,) if isinstance(source, int) else source)]
+    targets = [maybe_wrap_dim(d, rank) for d in ((destination,) if isinstance(destination, int) else destination)]
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            "movedim: Invalid source or destination dims: source and destination must have the same number of elements"
+        )
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        raise RuntimeError("movedim: repeated dim in `source` or `destination`")
+    rest = [d for d in range(rank) if d not in sources]
+    order = [sources[targets.index(place)] if place in targets else rest.pop(0) for place in range(rank)]
+    return at.permute(self, order)
+
+
+composite("moveaxis", variants="function method")(
+    lambda at, self, source, destination: at.movedim(self, source, destination)
+)
+
+
+@composite("adjoint", variants="function method")
+def adjoint(at: Any, self: Any) -> Any:
+    """The conjugate of the transposed last two dimensions."""
+    return at.conj(at.transpose(self, -2, -1))
+
+
+@composite("broadcast_to", variants="function method")
+def broadcast_to(at: Any, self: Any, size: Any) -> Any:
+    """`expand` as a function."""
+    return at.expand(self, size)
+
+
+@register("diagonal", key="CPU CUDA", variants="function method", view="always")
+def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
+    """The diagonal of two dimensions, as a last dimension."""
+    first, second = maybe_wrap_dim(dim1, self.ndim), maybe_wrap_dim(dim2, self.ndim)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    result = np.diagonal(self, offset, first, second)
+    if self.__class__ is np.ndarray and self.flags.writeable:
+        result = (
+            np.lib.stride_tricks.as_strided(result, result.shape, result.strides, writeable=True)
+            if not result.flags.writeable and not result.size
+            else _writable_diagonal(self, offset, first, second)
+        )
+    return result
+
+
+def _writable_diagonal(array: Array, offset: int, first: int, second: int) -> Array:
+    """NumPy's diagonals are read-only; the same view by strides is not."""
+    rows, columns = array.shape[first], array.shape[second]
+    count = builtins.max(
+        builtins.min(rows, columns - offset) if offset >= 0 else builtins.min(rows + offset, columns), 0
+    )
+    start = [_range(None)] * array.ndim
+    start[first], start[second] = (
+        (_range(0, None), _range(offset, None)) if offset >= 0 else (_range(-offset, None), _range(0, None))
+    )
+    source = array[tuple(start)]
+    rest = [i for i in range(array.ndim) if i not in (first, second)]
+    shape = (*(array.shape[i] for i in rest), count)
+    strides = (*(array.strides[i] for i in rest), array.strides[first] + array.strides[second])
+    return np.lib.stride_tricks.as_strided(source, shape, strides)
+
+
+@register("diagonal_backward", key="CPU CUDA", variants="")
+def diagonal_backward(grad: Array, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Array:
+    result = np.zeros(shape, grad.dtype)
+    diagonal(result, offset, dim1, dim2)[...] = grad
+    return result
+
+
+derivative(
+    "diagonal",
+    self=lambda at, grad, self_shape, offset, dim1, dim2: at.diagonal_backward(grad, self_shape, offset, dim1, dim2),
+)
+derivative("diagonal_backward", grad=lambda at, grad, offset, dim1, dim2: at.diagonal(grad, offset, dim1, dim2))
+
+
+@composite("diag_embed", variants="function method")
+def diag_embed(at: Any, self: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """The last dimension laid on the diagonal of two new ones."""
+    rank = self.ndim + 1
+    first, second = maybe_wrap_dim(dim1, rank), maybe_wrap_dim(dim2, rank)
+    size = self.shape[-1] + abs(offset)
+    shape = [*self.shape[:-1]]
+    for place in sorted((first, second)):
+        shape.insert(place, size)
+    return at.diagonal_backward(self, tuple(shape), offset, first, second)
+
+
+@composite("diag", variants="function method")
+def diag(at: Any, self: Any, diagonal: int = 0) -> Any:
+    """A vector on a diagonal of zeros; of a matrix, a diagonal."""
+    if self.ndim == 1:
+        return at.diag_embed(self, diagonal)
+    if self.ndim == 2:
+        return at.clone(at.diagonal(self, diagonal))
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D")
+
+
+@register("unfold", key="CPU CUDA", variants="method", view="always")
+def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
+    """All windows of `size` along a dimension, `step` apart, as a last dimension."""
+    place = maybe_wrap_dim(dimension, self.ndim)
+    have = self.shape[place] if self.ndim else 1
+    if size > have:
+        raise RuntimeError(f"maximum size for tensor at dimension {place} is {have} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    source = self if self.ndim else self.reshape(1)
+    windows = np.lib.stride_tricks.sliding_window_view(source, size, axis=place, writeable=bool(self.flags.writeable))
+    return windows[(_range(None),) * place + (_range(None, None, step),)]
+
+
+@register("unfold_backward", key="CPU CUDA", variants="")
+def unfold_backward(grad: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
+    result = np.zeros(shape, grad.dtype)
+    place = maybe_wrap_dim(dimension, len(shape))
+    view = np.moveaxis(result, place, 0)
+    windows = np.moveaxis(grad, place, 0)
+    for i in range(windows.shape[0]):
+        view[i * step : i * step + size] += np.moveaxis(windows[i], -1, 0)
+    return result
+
+
+derivative(
+    "unfold",
+    self=lambda at, grad, self_shape, dimension, size, step: at.unfold_backward(
+        grad, self_shape, dimension, size, step
+    ),
+)
+derivative("unfold_backward", grad=lambda at, grad, dimension, size, step: at.unfold(grad, dimension, size, step))
+
+
+@register("as_strided", key="CPU CUDA", variants="function method", view="always")
+def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None = None) -> Array:
+    """The memory seen through any shape and strides, from the start of the storage."""
+    from readtorch.c10.core.storage_impl import data_address, owner_of
+
+    shape, steps = sizes((size,)), sizes((stride,))
+    owner = owner_of(self)
+    flat = owner.reshape(-1, order="A").view(np.uint8)
+    offset = data_address(self) - data_address(owner) if storage_offset is None else storage_offset * self.itemsize
+    needed = (
+        offset + (1 + builtins.sum((n - 1) * s for n, s in zip(shape, steps, strict=True))) * self.itemsize
+        if all(shape)
+        else 0
+    )
+    if needed > flat.size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset // self.itemsize}, and itemsize {self.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {flat.size}"
+        )
+    whole = flat[offset : offset + (flat.size - offset) // self.itemsize * self.itemsize].view(self.dtype)
+    return np.lib.stride_tricks.as_strided(whole, shape, tuple(step * self.itemsize for step in steps))
+
+
+@register("as_strided_backward", key="CPU CUDA", variants="")
+def as_strided_backward(
+    grad: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
+) -> Array:
+    result = np.zeros(math.prod(shape), grad.dtype)
+    places = np.full(grad.shape, storage_offset or 0, np.int64)
+    for axis, step in enumerate(sizes((stride,))):
+        places += (np.arange(grad.shape[axis]) * step).reshape((-1,) + (1,) * (grad.ndim - axis - 1))
+    np.add.at(result, places, grad)
+    return result.reshape(shape)
+
+
+derivative(
+    "as_strided",
+    self=lambda at, grad, self_shape, size, stride, storage_offset: at.as_strided_backward(
+        grad, self_shape, size, stride, storage_offset
+    ),
+)
+derivative(
+    "as_strided_backward",
+    grad=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
+)
+
+
+@register("_view_dtype", key="CPU CUDA", variants="", view="always", node="View")
+def _view_dtype(self: Array, dtype: Any) -> Array:
+    """The bytes read as elements of another type."""
+    wanted = to_numpy_dtype(dtype)
+    if wanted.itemsize != self.itemsize and not self.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)")
+    return self.view(wanted)
+
+
+@register("view_as_real", key="CPU CUDA", variants="function", view="always")
+def view_as_real(self: Array) -> Array:
+    """A complex tensor as pairs of real numbers."""
+    if self.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return self[..., None].view(self.real.dtype)
+
+
+@register("view_as_complex", key="CPU CUDA", variants="function", view="always")
+def view_as_complex(self: Array) -> Array:
+    """Pairs of real numbers as a complex tensor."""
+    if not self.ndim or self.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    return self.view(np.complex64 if self.dtype == np.float32 else np.complex128)[..., 0]
+
+
+derivative("view_as_real", self=lambda at, grad: at.view_as_complex(at.clone(grad)))
+derivative("view_as_complex", self=lambda at, grad: at.view_as_real(grad))
+
+
+@register("cat", key="CPU CUDA", variants="function", out=True, autocast="widest")
+def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
+    """The tensors one after another along `dim`. Empty 1-d tensors are passed over, as upstream does for old programs' sake."""
+    if not tensors:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    first = tensors[0]
+    dtype = first.dtype
+    for array in tensors:
+        if array.dtype != dtype:
+            dtype = to_numpy_dtype(result_type([array.reshape(-1) for array in tensors]))
+            break
+    for number, array in enumerate(tensors):
+        if not array.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {number}) cannot be concatenated")
+    try:
+        return np.concatenate(tensors, maybe_wrap_dim(dim, first.ndim), dtype=dtype, casting="unsafe")
+    except (ValueError, IndexError):
+        return _cat_checked([array for array in tensors if array.shape != (0,)] or tensors[:1], dim, dtype)
+
+
+def _cat_checked(tensors: Sequence[Array], dim: int, dtype: np.dtype) -> Array:
+    first = tensors[0]
+    place = maybe_wrap_dim(dim, first.ndim)
+    for number, array in enumerate(tensors):
+        if array.ndim != first.ndim:
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {array.ndim}")
+        for axis in range(first.ndim):
+            if axis != place and array.shape[axis] != first.shape[axis]:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {place}. Expected size {first.shape[axis]} but got size {array.shape[axis]} for tensor number {number} in the list."
+                )
+    return np.concatenate(tensors, place, dtype=dtype, casting="unsafe")
+
+
+def _cat_backward(at: Any, grad: Any, shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
+    rank = grad.ndim
+    place = maybe_wrap_dim(dim, rank)
+    parts, start = [], 0
+    for shape in shapes:
+        if len(shape) != rank:
+            parts.append(at.reshape(at.slice(grad, place, 0, 0), (0,)) if rank == 1 else None)
+            continue
+        parts.append(at.slice(grad, place, start, start + shape[place], 1))
+        start += shape[place]
+    return parts
+
+
+derivative("cat", tensors=lambda at, grad, tensors_shape, dim: _cat_backward(at, grad, tensors_shape, dim))
+for _alias in ("concat", "concatenate"):
+    composite(_alias)(lambda at, tensors, dim=0: at.cat(tensors, dim))
+
+
+@register("stack", key="CPU CUDA", variants="function", out=True, autocast="widest")
+def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
+    """The tensors, of one shape, along a new dimension."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = tensors[0]
+    for number, array in enumerate(tensors):
+        if array.shape != first.shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and {list(array.shape)} at entry {number}"
+            )
+    place = maybe_wrap_dim(dim, first.ndim + 1)
+    dtype = (
+        first.dtype
+        if all(array.dtype == first.dtype for array in tensors)
+        else to_numpy_dtype(result_type(list(tensors)))
+    )
+    return np.stack([array.astype(dtype, copy=False) for array in tensors], place)
+
+
+derivative(
+    "stack",
+    tensors=lambda at, grad, tensors_shape, dim: [at.select(grad, dim, i) for i in range(len(tensors_shape))],
+)
+
+
+def _at_least(rank: int) -> Any:
+    def stretched(at: Any, tensor: Any) -> Any:
+        while tensor.ndim < rank:
+            tensor = at.unsqueeze(tensor, 0) if rank < 3 or tensor.ndim != 2 else at.unsqueeze(tensor, 2)
+        return tensor
+
+    return stretched
+
+
+@composite("hstack", out=True)
+def hstack(at: Any, tensors: Any) -> Any:
+    """Joined along the second dimension, vectors along the first."""
+    tensors = [_at_least(1)(at, tensor) for tensor in tensors]
+    return at.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@composite("vstack", out=True)
+def vstack(at: Any, tensors: Any) -> Any:
+    """Joined along the first dimension, vectors as rows."""
+    return at.cat([_at_least(2)(at, tensor) for tensor in tensors], 0)
+
+
+@composite("dstack", out=True)
+def dstack(at: Any, tensors: Any) -> Any:
+    """Joined along the third dimension."""
+    return at.cat([_at_least(3)(at, tensor) for tensor in tensors], 2)
+
+
+@register("repeat", key="CPU CUDA", variants="method")
+def repeat(self: Array, *repeats: Any) -> Array:
+    """The whole tensor, laid out so many times along each dimension."""
+    counts = sizes(repeats, "repeats")
+    if len(counts) < self.ndim:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    if any(count < 0 for count in counts):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(counts)}")
+    return np.tile(self, counts)
+
+
+def _repeat_backward(at: Any, grad: Any, shape: tuple[int, ...], repeats: tuple) -> Any:
+    counts = sizes(repeats, "repeats")
+    padded = (1,) * (len(counts) - len(shape)) + tuple(shape)
+    if 0 in counts:
+        return at.expand(at.sum(grad), shape) if not shape else at.zeros_like(at.expand(at.sum(grad), shape))
+    pairs = [value for pair in zip(counts, padded, strict=True) for value in pair]
+    return at.reshape(at.sum(at.reshape(grad, pairs), tuple(range(0, len(pairs), 2))), shape) if pairs else grad
+
+
+derivative("repeat", self=lambda at, grad, self_shape, repeats: _repeat_backward(at, grad, self_shape, repeats))
+
+
+@composite("tile", variants="function method")
+def tile(at: Any, self: Any, *dims: Any) -> Any:
+    """`repeat` that pads the counts with ones."""
+    counts = sizes(dims, "dims")
+    return at.repeat(self, (1,) * (self.ndim - len(counts)) + counts)
+
+
+@register("flip", key="CPU CUDA", variants="function method")
+def flip(self: Array, *dims: Any) -> Array:
+    """The order of the elements reversed along dimensions. A copy: strides are never negative here."""
+    axes = tuple(maybe_wrap_dim(dim, self.ndim) for dim in sizes(dims, "dims"))
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
+    return np.flip(self, axes).copy()
+
+
+derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
+composite("fliplr", variants="function method")(lambda at, self: at.flip(self, 1))
+composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0))
+
+
+@register("roll", key="CPU CUDA", variants="function method")
+def roll(self: Array, shifts: Any, dims: Any = None) -> Array:
+    """Elements moved along dimensions, those pushed out entering at the other end."""
+    if dims is None or dims == ():
+        return np.roll(self, shifts)
+    axes = (dims,) if isinstance(dims, int) else tuple(dims)
+    steps = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    if len(axes) != len(steps):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}")
+    return np.roll(self, steps, tuple(maybe_wrap_dim(axis, self.ndim) for axis in axes))
+
+
+derivative(
+    "roll",
+    self=lambda at, grad, shifts, dims: at.roll(
+        grad, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims
+    ),
+)
+
+
+@composite("rot90", variants="function method")
+def rot90(at: Any, self: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+    """A quarter turn in the plane of two dimensions, `k` times."""
+    a, b = dims
+    turns = k % 4
+    if turns == 1:
+        return at.transpose(at.flip(self, b), a, b)
+    if turns == 2:
+        return at.flip(self, a, b)
+    return at.flip(at.transpose(self, a, b), b) if turns == 3 else at.clone(self)
+
+
+@register("_repeat_interleave", key="CPU CUDA", variants="", node="RepeatInterleave")
+def _repeat_interleave(self: Array, repeats: Any, dim: int) -> Array:
+    return np.repeat(self, repeats, axis=dim)
+
+
+@composite("repeat_interleave", variants="function method")
+def repeat_interleave(
+    at: Any, self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
+    """Each element, or slice along `dim`, so many times in a row. Of one tensor of counts: the index of each repetition."""
+    if repeats is None:
+        return at.index_of_repeats(self)
+    if dim is None:
+        self, dim = at.reshape(self, (-1,)), 0
+    counts = getattr(repeats, "_array", repeats)
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    index = np.repeat(np.arange(size), counts)
+    return at.index_select_array(self, dim, index)

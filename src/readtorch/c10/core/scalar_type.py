@@ -164,7 +164,9 @@ class _Promotions(dict[tuple[dtype, dtype], dtype]):
         answer = _promote(*pair)
         if answer is None:
             names = ", ".join(to_string(entry) for entry in pair)
-            raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {names}")
+            raise RuntimeError(
+                f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {names}"
+            )
         self[pair] = answer
         return answer
 

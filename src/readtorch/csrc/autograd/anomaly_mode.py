@@ -28,7 +28,9 @@ def report_forward(node: Node) -> None:
         )
         return
     text = "".join(stack)
-    warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{text}", stacklevel=2)
+    warnings.warn(
+        f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{text}", stacklevel=2
+    )
 
 
 def check_finite(node: Node, outputs: Any) -> None:

@@ -16,7 +16,7 @@ from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
 from readtorch.csrc.autograd.input_metadata import fit_array, fit_tensor
-from readtorch.csrc.autograd.node import Node, split_edge
+from readtorch.csrc.autograd.node import Node
 
 
 def compute_dependencies(root: Node) -> dict[Node, int]:
@@ -187,7 +187,9 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
     """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
     edges = node._edges
     if len(outputs) != len(edges):
-        raise RuntimeError(f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}")
+        raise RuntimeError(
+            f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}"
+        )
     fit = fit_tensor if task.graph else fit_array
     fresh = node._fresh and not task.graph
     buffers, dependencies, needed = task.buffers, task.dependencies, task.needed

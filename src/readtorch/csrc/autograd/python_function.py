@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class FunctionNode(Node):
     _forward_cls: Any
     _saved: tuple = ()
     _saved_versions: tuple = ()
-    _saved_outputs: dict[int, int] = {}
+    _saved_outputs: Any = MappingProxyType({})
     _to_save: tuple = ()
     _dirty: tuple = ()
     _non_differentiable: tuple = ()
@@ -97,7 +98,9 @@ class FunctionNode(Node):
         while len(results) > wanted and results[-1] is None:
             results.pop()
         if len(results) != wanted:
-            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got {len(results)})")
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got {len(results)})"
+            )
         outputs = []
         for number, result in enumerate(results):
             if result is not None and not isinstance(result, TensorImpl):
@@ -105,7 +108,9 @@ class FunctionNode(Node):
             if number in self._tensor_inputs:
                 outputs.append(result if graph or result is None else result._array)
             elif result is not None:
-                raise RuntimeError(f"function {self.name()} returned a gradient different from None at position {number + 1}, but the corresponding forward input was not a Variable")
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different from None at position {number + 1}, but the corresponding forward input was not a Variable"
+                )
         return outputs
 
     def _as_tensor(self, number: int, grad: Any, graph: bool) -> Any:
@@ -153,7 +158,9 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
 def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: bool) -> list[Any]:
     outputs = [value for value in values if isinstance(value, TensorImpl)]
     node._count = len(values)
-    shapes = [(value._array.shape, value._array.dtype) if isinstance(value, TensorImpl) else ((), None) for value in values]
+    shapes = [
+        (value._array.shape, value._array.dtype) if isinstance(value, TensorImpl) else ((), None) for value in values
+    ]
     node._all_outputs = shapes
     if len(values) == 1:
         node._shape, node._dtype = shapes[0]
@@ -162,7 +169,9 @@ def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: b
         node._dtype = [dtype for _, dtype in shapes]
     for tensor in node._dirty:
         if not any(tensor is output for output in outputs):
-            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.")
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function."
+            )
         version_counter(tensor).value += 1
     results: list[Any] = []
     for number, value in enumerate(values):
@@ -211,9 +220,19 @@ def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
     saved, versions, outputs = [], [], {}
     for number, value in enumerate(node._to_save):
         if value is not None and not isinstance(value, TensorImpl):
-            raise TypeError(f"save_for_backward can only save variables, but argument {number} is of type {type(value).__name__}")
-        place = next((i for i, output in enumerate(values) if value is not None and (output is value or results[i] is value)), None)
-        if place is not None and results[place]._edge is not None and value._edge is not None and variable.grad_fn(results[place]) is node:
+            raise TypeError(
+                f"save_for_backward can only save variables, but argument {number} is of type {type(value).__name__}"
+            )
+        place = next(
+            (i for i, output in enumerate(values) if value is not None and (output is value or results[i] is value)),
+            None,
+        )
+        if (
+            place is not None
+            and results[place]._edge is not None
+            and value._edge is not None
+            and variable.grad_fn(results[place]) is node
+        ):
             counter = version_counter(results[place])
             saved.append((value._array, counter))
             versions.append(counter.value)

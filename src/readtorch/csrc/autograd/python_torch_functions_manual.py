@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -44,12 +44,28 @@ def _is_meta(device: Any) -> bool:
     return str(device) == "meta"
 
 
-def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def zeros(
+    *size: Any,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Filled with 0."""
     return _new(np.zeros, sizes(size), _kind(dtype), device, requires_grad, out)
 
 
-def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def ones(
+    *size: Any,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Filled with 1."""
     return _new(np.ones, sizes(size), _kind(dtype), device, requires_grad, out)
 
@@ -87,13 +103,26 @@ def full(
     return _new(lambda shape, kind: np.full(shape, fill_value, kind), sizes((size,)), kind, device, requires_grad, out)
 
 
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Uninitialised memory seen through the given strides."""
     kind = _kind(dtype)
     shape, steps = sizes((size,)), sizes((stride,))
     count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
     flat = np.empty(count, kind)
-    return finish(np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)), device, requires_grad)
+    return finish(
+        np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)),
+        device,
+        requires_grad,
+    )
 
 
 def _like(make: Any) -> Any:
@@ -109,7 +138,13 @@ def _like(make: Any) -> Any:
         if _is_meta(target):
             return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
         if memory_format is not formats.preserve_format:
-            return _new(lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind), array.shape, kind, target, requires_grad)
+            return _new(
+                lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind),
+                array.shape,
+                kind,
+                target,
+                requires_grad,
+            )
         return finish(make(array, kind), target, requires_grad)
 
     return like
@@ -177,18 +212,46 @@ def linspace(
     return finish(values, device, requires_grad)
 
 
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Any:
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
     exponents = np.linspace(start, end, steps)
     return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """Ones on the diagonal of an `n × m` matrix of zeros."""
     return finish(np.eye(n, m, dtype=_kind(dtype)), device, requires_grad)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """A 0-d tensor of the default dtype."""
     return finish(np.asarray(s, dtype=_kind(dtype)), device, requires_grad)
 
@@ -202,7 +265,9 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
-    def new(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+    def new(
+        self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+    ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad)
@@ -210,16 +275,33 @@ def _new_method(function: Any) -> Any:
     return new
 
 
-def _new_full(self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+def _new_full(
+    self: Any,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **options: Any,
+) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
-    return full(size, fill_value, dtype=kind, device=device_of(self._array) if device is None else device, requires_grad=requires_grad)
+    return full(
+        size,
+        fill_value,
+        dtype=kind,
+        device=device_of(self._array) if device is None else device,
+        requires_grad=requires_grad,
+    )
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype an operation on these two, tensors or numbers, is computed in."""
     from readtorch.aten.native import type_properties
 
-    return type_properties.result_type([value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)])
+    return type_properties.result_type(
+        [value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)]
+    )
 
 
 FUNCTIONS = (
@@ -242,3 +324,140 @@ def init() -> None:
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
     TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+
+
+def _random(fill: Any) -> Any:
+    def make(
+        *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
+        shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
+        return _new(
+            lambda shape, kind: fill(np.empty(shape, kind), generator=generator),
+            shape,
+            _kind(dtype),
+            device,
+            requires_grad,
+            out,
+        )
+
+    return make
+
+
+rand = _random(dispatcher.cpu.uniform_)
+randn = _random(dispatcher.cpu.normal_)
+
+
+def randint(
+    *args: Any, low: int | None = None, high: int | None = None, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Integers from [low, high), or [0, high): `randint(high, size)`, `randint(low, high, size)`."""
+    rest = list(args)
+    if size is None and rest:
+        size = rest.pop()
+    if rest and high is None:
+        high = rest.pop()
+    if rest and low is None:
+        low = rest.pop()
+    low = 0 if low is None else low
+    if low >= high:  # type: ignore[operator]
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
+    return _new(
+        lambda shape, kind: dispatcher.cpu.random_(np.empty(shape, kind), low, high, generator=generator),
+        sizes((size,)),
+        kind,
+        device,
+        requires_grad,
+        out,
+    )
+
+
+def randperm(
+    n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The numbers below `n` in random order."""
+    from readtorch.aten.cpu_generator_impl import engine
+    from readtorch.aten.native.distributions import permutation
+
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    order = permutation(engine(generator), n)
+    return finish(order if dtype is None else order.astype(to_numpy_dtype(dtype)), device, requires_grad)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    **_: Any,
+) -> Any:
+    """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if size is not None:
+        return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
+    shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
+    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype))
+    return drawn * std + mean
+
+
+def _random_like(function: Any) -> Any:
+    def like(
+        input: Any,
+        *args: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        **options: Any,
+    ) -> Any:
+        kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
+        where = device_of(input._array) if device is None else device
+        return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+
+    return like
+
+
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Fill with 0 and 1; `p`, a number or a tensor, is the probability of 1."""
+    name = "_bernoulli_tensor_" if isinstance(p, TensorImpl) else "_bernoulli_scalar_"
+    return dispatcher.operators[name].call(self, p, generator=generator)
+
+
+def init_random() -> None:
+    """Offer the random functions."""
+    from readtorch.csrc.generator import Generator, default_generator
+
+    namespace = module("")
+    for name, function in {
+        "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
+        "randn_like": _random_like(randn), "randint_like": _random_like(randint), "Generator": Generator, "default_generator": default_generator,
+    }.items():  # fmt: skip
+        if hasattr(function, "__code__"):
+            function.__name__ = name
+        setattr(namespace, name, function)
+    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
+    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
+    _rename_from("uniform_")
+    _rename_from("random_")
+
+
+def _rename_from(name: str) -> None:
+    """`from` is no name in Python: as a keyword it arrives here."""
+    method = getattr(TensorImpl, name)
+
+    def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "from" in kwargs:
+            kwargs["from_"] = kwargs.pop("from")
+        return method(self, *args, **kwargs)
+
+    renamed.__name__ = name
+    setattr(TensorImpl, name, renamed)

@@ -9,10 +9,9 @@ import numpy as np
 
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, tensor_impl
-from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
-from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import dtype, to_string
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, current_version, init, new, version_counter
 from readtorch.csrc.autograd import variable
@@ -79,7 +78,12 @@ def set_requires_grad(self: Any, wanted: bool) -> None:
 def get_grad(self: Any) -> Any:
     """The accumulated gradient, None before the first backward. Warns on tensors that keep none."""
     grad = self._grad
-    if grad is None and self._edge is not None and self._edge.__class__ is not AccumulateGrad and not retains_grad(self):
+    if (
+        grad is None
+        and self._edge is not None
+        and self._edge.__class__ is not AccumulateGrad
+        and not retains_grad(self)
+    ):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
             "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on it.",
@@ -98,7 +102,9 @@ def set_grad(self: Any, grad: Any) -> None:
         raise RuntimeError("can't assign Variable as its own grad")
     wanted = grad_dtype(self)
     if wanted is not None and get_dtype(grad) is not wanted:
-        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(get_dtype(grad).name, get_dtype(grad).name)
+        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(
+            get_dtype(grad).name, get_dtype(grad).name
+        )
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{ours}' to a tensor with grad_dtype '{to_string(wanted)}'. The gradient must match the "
             "tensor's grad_dtype (defaults to the tensor's dtype). Set grad_dtype on the tensor to another dtype, or to None to allow any."
@@ -255,7 +261,9 @@ def item(self: Any) -> Any:
 def to_bool(self: Any) -> bool:
     array = self._array
     if array.size != 1:
-        raise RuntimeError(f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous")
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous"
+        )
     return bool(item(self))
 
 

@@ -129,7 +129,9 @@ def getitem(self: Any, index: Any) -> Any:
     at = dispatcher.autograd
     if index.__class__ is int:
         if not self._array.ndim:
-            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+            raise IndexError(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+            )
         return at.select(self, 0, index)
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
@@ -144,7 +146,9 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     at = dispatcher.autograd
     view, indices = apply_slicing(self, normalize(index))
     if not isinstance(value, TensorImpl):
-        value = wrap(np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype))
+        value = wrap(
+            np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
+        )
     if indices:
         value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
         dispatcher.operators["index_put_"].call(view, indices, value)

@@ -7,21 +7,18 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.native.tensor_factories import to_channels_last
-from readtorch.c10.core import dispatch_key, scalar_type, tensor_impl
 from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl, init, new, version_counter
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 from readtorch.csrc.autograd import python_variable as properties
-from readtorch.csrc.autograd import variable, variable_type
+from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
-from readtorch.csrc.size import Size
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, from_numpy, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, place
 
 
 def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, Any]:
@@ -84,7 +81,11 @@ def _to_device(self: dispatcher.Any, target: device) -> Any:
 def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any:
     """A tensor with these elements in memory order: this one if it is so already."""
     if memory_format in (formats.contiguous_format, formats.preserve_format):
-        return self if self._array.flags.c_contiguous else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
+        return (
+            self
+            if self._array.flags.c_contiguous
+            else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
+        )
     if properties.is_contiguous(self, memory_format):
         return self
     return dispatcher.autograd.clone(self, memory_format=memory_format)
@@ -151,7 +152,9 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     array = self._array
     if array.__class__ is not np.ndarray:
         where = device_of(array)
-        raise TypeError(f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(
+            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
     if array.dtype.kind == "V":
         raise TypeError("Got unsupported ScalarType BFloat16")
     return array
@@ -272,10 +275,14 @@ METHODS = {
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
     "is_inference": lambda self: bool(self._meta and self._meta.get("inference")),
-    "is_set_to": lambda self, other: self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other),
+    "is_set_to": lambda self, other: (
+        self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
+    ),
     "is_same_size": lambda self, other: self._array.shape == other._array.shape,
     "cpu": lambda self, memory_format=None: to(self, "cpu"),
-    "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(self, "cuda" if device is None else device),
+    "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(
+        self, "cuda" if device is None else device
+    ),
     "float": _cast_method(scalar_type.float32),
     "double": _cast_method(scalar_type.float64),
     "half": _cast_method(scalar_type.float16),
@@ -292,6 +299,7 @@ METHODS = {
     "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, other._array.shape),
     "expand_as": lambda self, other: dispatcher.autograd.expand(self, other._array.shape),
     "type_as": lambda self, other: to(self, other),
+    "where": lambda self, condition, other: dispatcher.autograd.where(condition, self, other),
     "__getitem__": getitem,
     "__setitem__": setitem,
     "__bool__": properties.to_bool,

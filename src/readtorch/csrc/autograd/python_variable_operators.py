@@ -21,7 +21,13 @@ BINARY = {
     "__xor__": "bitwise_xor", "__rxor__": "bitwise_xor", "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
     "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
 }  # fmt: skip
-REFLECTED = {"__rsub__": "sub", "__rtruediv__": "_true_div", "__rpow__": "pow", "__rmod__": "remainder", "__rfloordiv__": "floor_divide"}
+REFLECTED = {
+    "__rsub__": "sub",
+    "__rtruediv__": "_true_div",
+    "__rpow__": "pow",
+    "__rmod__": "remainder",
+    "__rfloordiv__": "floor_divide",
+}
 UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_", "__imod__": "remainder_",
@@ -51,7 +57,10 @@ def bind_operator(entry: Any) -> None:
         if operator == entry.name:
             _bind(name, entry.call)
     if entry.name == "matmul":
-        _bind("__matmul__", lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented)
+        _bind(
+            "__matmul__",
+            lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented,
+        )
         _bind("__rmatmul__", lambda self, other: NotImplemented)
 
 

@@ -54,7 +54,10 @@ class Packed:
         """The tensor again, with its place in the graph."""
         tensor = self.unpack(self.payload)
         if not hasattr(tensor, "_array"):
-            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(tensor).__name__)
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                + type(tensor).__name__
+            )
         if self.edge is not None and tensor._edge is None:
             tensor = tensor.detach()
             tensor._edge = self.edge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.c10.core import autograd_state, tensor_impl
+from readtorch.c10.core import autograd_state
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.tensor_impl import VariableVersion, version_counter
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
@@ -23,7 +23,11 @@ def make_view(view: Any, source: Any, step: tuple, creation: int = DEFAULT) -> N
     view._vc = counter
     above = source._view
     if autograd_state.counts.grad_off and not state.grad_mode:
-        view._view = (source if above is None else above[0], (), INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE)
+        view._view = (
+            source if above is None else above[0],
+            (),
+            INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE,
+        )
         return
     if above is None:
         view._view = (source, (step,), creation)

@@ -22,7 +22,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed
-from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.autograd.variable import MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 ndarray = np.ndarray
 now = time.perf_counter_ns
@@ -36,9 +36,11 @@ def leading(entry: OperatorEntry) -> Call:
     """The operator for tensors in front and options behind."""
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     record = Recorder(entry)
+    differentiable = record.differentiable
+    make_node = record.leading if differentiable else None
     name = f"aten::{entry.name}"
     count = entry.schema.leading
-    assert count
+    takes_out = entry.out
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -48,15 +50,13 @@ def leading(entry: OperatorEntry) -> Call:
         tensors, options = args[:count], args[count:]
         try:
             arrays = [tensor._array for tensor in tensors]
-            first = arrays[0]
-        except (AttributeError, IndexError):
+        except AttributeError:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-            first = arrays[0]
         if len(arrays) != count:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        out = kwargs.pop("out", None) if kwargs and takes_out else None
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -68,12 +68,23 @@ def leading(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        if record.differentiable and (not counts.grad_off or state.grad_mode):
+        if differentiable and (not counts.grad_off or state.grad_mode):
             for tensor in tensors:
                 if tensor._edge is not None:
-                    node = record.leading(tensors, options, kwargs, raw)
+                    node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
                     break
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if out is not None:
+            result = give_out(entry, raw, out, node)
+        elif raw.__class__ is ndarray and not counts.special:
+            result = new(tensor_impl.Tensor)
+            result._array = raw
+            result._edge = node
+            result._vc = None
+            result._view = None
+            result._grad = None
+            result._meta = None
+        else:
+            result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -108,7 +119,9 @@ def shown(name: str) -> str:
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
     name = shown(entry.schema.names[position])
-    return TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}")
+    return TypeError(
+        f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
+    )
 
 
 def common_backend(arrays: list[Any]) -> DispatchKey:
@@ -119,7 +132,9 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
             continue
         where = device_of(array)
         if found is not None and where != found:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!")
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
+            )
         key, found = BACKENDS[array.__class__], where
     return key
 
@@ -141,7 +156,9 @@ class Recorder:
         #: positions of the parameters that get an edge
         self.positions = [i for i, name in enumerate(names) if name in rule.differentiable]
         #: for each kept tensor: its position, and the positions of the parameters whose gradient needs it
-        self.saved = [(names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved]
+        self.saved = [
+            (names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved
+        ]
         self.outputs = rule.outputs
         self.plain = not self.saved and not rule.metas
         #: one tensor, kept whole or not at all
@@ -399,7 +416,6 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
     refuse = entry.pointwise.refuse
-    floating = entry.pointwise.floating
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
@@ -506,7 +522,9 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
-        raw = run_pointwise(entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands])
+        raw = run_pointwise(
+            entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
+        )
         node = None
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
@@ -627,7 +645,9 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif entry.schema.kinds[position] is TENSOR_LIST:
             name = shown(entry.schema.names[position])
             kind = type(value).__name__
-            raise TypeError(f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}")
+            raise TypeError(
+                f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}"
+            )
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants
@@ -723,7 +743,9 @@ def inplace(entry: OperatorEntry) -> Call:
         elif input._edge is not None and state.grad_mode:
             check_inplace(input)
         elif input._meta is not None and "inference" in input._meta and not state.inference_mode:
-            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first.")
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first."
+            )
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
@@ -751,10 +773,14 @@ def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], 
     return kwargs, args if alpha == 1 else (args[0] * alpha,)
 
 
-def _write(entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool) -> Any:
+def _write(
+    entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool
+) -> Any:
     """Run the kernel and leave its result in `array`, which is returned."""
     if entry.pointwise is not None:
-        operands = [v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values]
+        operands = [
+            v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
+        ]
         for position, operand in enumerate(operands):
             if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
                 raise not_a_tensor(entry, position, operand)
@@ -794,9 +820,7 @@ def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
         if operand.__class__ is ndarray:
             if operand.dtype is not array.dtype or (operand.shape != array.shape and operand.shape != ()):
                 return False
-        elif operand.__class__ is complex and array.dtype.kind != "c":
-            return False
-        elif operand.__class__ not in NUMBERS:
+        elif (operand.__class__ is complex and array.dtype.kind != "c") or operand.__class__ not in NUMBERS:
             return False
     return True
 

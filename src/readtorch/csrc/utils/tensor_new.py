@@ -10,7 +10,6 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
-from readtorch.c10.core import dispatch_key, tensor_impl
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
@@ -81,9 +80,7 @@ def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.nd
     """A NumPy array of nested sequences, numbers, arrays, tensors, or anything with `__array__`."""
     if isinstance(data, TensorImpl):
         array = data._array
-    elif isinstance(data, np.ndarray | np.generic):
-        array = native(np.asarray(data))
-    elif hasattr(data, "__array__") and not isinstance(data, Sequence):
+    elif isinstance(data, np.ndarray | np.generic) or (hasattr(data, "__array__") and not isinstance(data, Sequence)):
         array = native(np.asarray(data))
     elif hasattr(data, "__dlpack__") and not isinstance(data, Sequence):
         array = np.from_dlpack(data)
@@ -101,7 +98,9 @@ def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.nd
 def native(array: np.ndarray) -> np.ndarray:
     """The array in the machine's byte order; ValueError otherwise, as upstream. Subclasses become plain arrays."""
     if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported.")
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported."
+        )
     return array if array.__class__ is np.ndarray else array.view(np.ndarray)
 
 
@@ -164,11 +163,15 @@ def place(array: Any, target: device) -> Any:
     if placer is None:
         if target.type == "cuda":
             raise AssertionError("Torch not compiled with CUDA enabled")
-        raise RuntimeError(f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend.")
+        raise RuntimeError(
+            f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend."
+        )
     return placer(array, target)
 
 
-def tensor(data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
+def tensor(
+    data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Any:
     """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
     if isinstance(data, TensorImpl):
         warnings.warn(
@@ -226,4 +229,6 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
         return np.empty(args, to_numpy_dtype(wanted))
-    raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})")
+    raise TypeError(
+        f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
+    )

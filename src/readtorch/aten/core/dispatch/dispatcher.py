@@ -109,7 +109,9 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     See `Derivative` for what a formula may name. A parameter without a formula is not differentiable.
     """
     entry = operators[name]
-    table = {tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()}
+    table = {
+        tuple(part.strip() for part in key.split(",")): formula for key, formula in {**(formulas or {}), **more}.items()
+    }
     entry.derivative = Derivative(entry.schema, table, entry.outputs)
     _changed(entry)
 

@@ -73,7 +73,7 @@ class Schema:
             elif name in self.defaults:
                 values.append(self.defaults[name])
             else:
-                raise TypeError(f"{op}() missing 1 required positional arguments: \"{name}\"")
+                raise TypeError(f'{op}() missing 1 required positional arguments: "{name}"')
         if taken != len(kwargs):
             for name in kwargs:
                 if name not in names and name != "input":
@@ -93,9 +93,13 @@ class Derivative:
 
     __slots__ = ("formulas", "metas", "needs", "options", "outputs", "saved", "wanted_by")
 
-    def __init__(self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]) -> None:
+    def __init__(
+        self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
+    ) -> None:
         self.formulas = formulas
-        self.needs = {key: formula.__code__.co_varnames[1 : formula.__code__.co_argcount] for key, formula in formulas.items()}
+        self.needs = {
+            key: formula.__code__.co_varnames[1 : formula.__code__.co_argcount] for key, formula in formulas.items()
+        }
         named = {name for names in self.needs.values() for name in names}
         tensors = [name for name, kind in zip(schema.names, schema.kinds, strict=True) if kind is not OPTION]
         #: tensors kept whole, in the order of the signature

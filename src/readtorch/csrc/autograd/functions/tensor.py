@@ -33,7 +33,9 @@ class CopySlices(Node):
         if self._edges[0] is not None:
             before = results[0]
             if graph:
-                dispatcher.operators["zero_" if before is None else "copy_"].call(part, *([] if before is None else [before]))
+                dispatcher.operators["zero_" if before is None else "copy_"].call(
+                    part, *([] if before is None else [before])
+                )
             else:
                 part._array[...] = 0 if before is None else before
             results[0] = whole if graph else whole._array

@@ -1,0 +1,705 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Random numbers
+#
+# Reference: the generator of the CPU, the distributions drawn from it, and the functions of `torch.random`. A program seeded like PyTorch's draws the same numbers here, bit for bit except where noted.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## The generator
+# MT19937, seeded as `std::mt19937` is. NumPy carries the same engine. Each *draw* below takes 32 bits; a double takes two.
+
+# %%
+#| into: aten/cpu_generator_impl.py
+#| imports
+from __future__ import annotations
+
+import secrets
+import struct
+from typing import Any
+
+import numpy as np
+
+# %%
+#| into: aten/cpu_generator_impl.py
+#| upstream: aten/src/ATen/CPUGeneratorImpl.cpp#at::CPUGeneratorImpl
+_STATE = struct.Struct("<Qii Q 624Q ddd i4x f?3x".replace(" ", ""))
+DEFAULT_SEED = 67280421310721
+
+
+class CPUGeneratorImpl:
+    """The engine behind `torch.Generator`, with the second half of the last pair of normal numbers."""
+
+    __slots__ = ("bits", "cached_double", "cached_float", "initial_seed")
+
+    def __init__(self, seed: int = DEFAULT_SEED) -> None:
+        self.bits = np.random.MT19937()
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: int) -> None:
+        """Start over from `seed`, of which the engine takes 32 bits."""
+        self.initial_seed = seed & 0xFFFFFFFFFFFFFFFF
+        self.bits._legacy_seeding(seed & 0xFFFFFFFF)
+        self.cached_double: float | None = None
+        self.cached_float: float | None = None
+
+    def seed(self) -> int:
+        """Start over from a seed of the operating system's, and return it."""
+        seed = secrets.randbits(64)
+        self.manual_seed(seed)
+        return seed
+
+    def random(self, count: int) -> np.ndarray:
+        """32-bit draws, as uint32."""
+        return self.bits.random_raw(count).astype(np.uint32)
+
+    def random64(self, count: int) -> np.ndarray:
+        """64-bit draws: the first of each pair is the upper half."""
+        pairs = self.bits.random_raw(2 * count).reshape(-1, 2)
+        return (pairs[:, 0] << np.uint64(32)) | pairs[:, 1]
+
+    def get_state(self) -> np.ndarray:
+        """5056 bytes, laid out as upstream's `CPUGeneratorImplState`."""
+        state = self.bits.state["state"]
+        position = int(state["pos"])
+        left = 625 - position
+        cached = self.cached_double
+        packed = _STATE.pack(
+            self.initial_seed, left, 1, 0 if left == 1 and position == 624 and self._untouched() else position,
+            *(int(word) for word in state["key"]), 0.0, 0.0 if cached is None else cached, 0.0, cached is not None,
+            self.cached_float or 0.0, self.cached_float is not None,
+        )  # fmt: skip
+        return np.frombuffer(packed, np.uint8).copy()
+
+    def _untouched(self) -> bool:
+        fresh = np.random.MT19937()
+        fresh._legacy_seeding(self.initial_seed & 0xFFFFFFFF)
+        return bool(np.array_equal(fresh.state["state"]["key"], self.bits.state["state"]["key"]))
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Go back to a state that `get_state` returned, here or upstream. RuntimeError on any other size."""
+        if state.dtype != np.uint8 or state.size not in (5056, 5048):
+            raise RuntimeError(
+                f"RNG state is wrong size: expected 5056 bytes of uint8, got {state.size} of {state.dtype}"
+            )
+        raw = state.tobytes().ljust(5056, b"\0")
+        seed, left, _, position, *rest = _STATE.unpack(raw)
+        key, (_, normal_y, _, valid, cached_float, float_valid) = rest[:624], rest[624:]
+        self.initial_seed = seed
+        position = 624 if left == 1 else position
+        self.bits.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, np.uint32), "pos": position}}
+        self.cached_double = normal_y if valid else None
+        self.cached_float = cached_float if float_valid else None
+
+
+default = CPUGeneratorImpl()
+
+
+def engine(generator: Any) -> CPUGeneratorImpl:
+    """The engine of a `torch.Generator`; the default one for None."""
+    return default if generator is None else generator._engine
+
+
+# %% [markdown]
+# ## Distributions
+#
+# | distribution | draws per number | formula |
+# |---|---|---|
+# | uniform float32 | 1 | low 24 bits · 2⁻²⁴ |
+# | uniform float64 | 2 | low 53 bits · 2⁻⁵³ |
+# | uniform in [a, b) | as above | u · (b − a) + a, rounded once (a fused multiply-add) |
+# | integers below n | 1, or 2 from n = 2³² on | draw mod n |
+# | permutation of n | n − 1 | Fisher–Yates from the front, draw mod (n − i) |
+# | Bernoulli, scalar p | 2 | float64 uniform < p |
+# | Bernoulli, tensor p | 1 | float32 uniform < p |
+# | normal, below 16 numbers | 4 per pair | Box–Muller in double precision; the second of a pair is kept for the next call |
+# | normal, 16 and more | 1 | float32 Box–Muller on blocks of 16, number j paired with j + 8; a ragged last block is drawn anew |
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import distributions as distributions
+
+# %%
+#| into: aten/native/distributions.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
+
+
+# %%
+#| into: aten/native/distributions.py
+#| upstream: aten/src/ATen/core/DistributionsHelper.h#at::uniform_real_distribution
+def uniform01(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
+    """`count` numbers in [0, 1), of as many random bits as the type has mantissa."""
+    if dtype == np.float64:
+        return (generator.random64(count) & np.uint64((1 << 53) - 1)).astype(np.float64) * 2.0**-53
+    bits = {"float16": 11, "bfloat16": 8}.get(from_numpy_dtype(dtype).name, 24)
+    return ((generator.random(count) & np.uint32((1 << bits) - 1)).astype(np.float32) * np.float32(2.0**-bits)).astype(
+        dtype
+    )
+
+
+def uniform(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, low: float, high: float) -> np.ndarray:
+    """Numbers in [low, high)."""
+    values = uniform01(generator, count, dtype)
+    if dtype == np.float64:
+        return values * (high - low) + low
+    low, high = float(dtype.type(low)), float(dtype.type(high))
+    span = float(dtype.type(high - low))
+    return (values.astype(np.float64) * span + low).astype(dtype)
+
+
+@register("uniform_", variants="method")
+def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = None) -> Array:
+    """Fill with numbers drawn evenly from [from, to)."""
+    if self.dtype.kind not in "fV":
+        name = to_string(from_numpy_dtype(self.dtype))
+        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{name}'")
+    if from_ > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
+    self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
+    return self
+
+
+derivative("uniform_", self=lambda at, grad: at.zeros_like(grad))
+
+
+# %%
+#| into: aten/native/distributions.py
+#| upstream: aten/src/ATen/native/cpu/DistributionTemplates.h#at::native::templates::cpu::normal_fill
+def normal(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
+    """Standard normal numbers, by whichever of upstream's two ways the count asks for."""
+    if dtype.itemsize == 2:
+        return normal(generator, count, np.dtype(np.float32)).astype(dtype)
+    if count < 16:
+        return np.array([_one_normal(generator) for _ in range(count)], dtype=np.float64).astype(dtype)
+    values = uniform01(generator, count, dtype)
+    whole = count - count % 16
+    _box_muller(values[:whole].reshape(-1, 16))
+    if count % 16:
+        last = uniform01(generator, 16, dtype).reshape(1, 16)
+        _box_muller(last)
+        values[count - 16 :] = last[0]
+    return values
+
+
+def _box_muller(blocks: np.ndarray) -> None:
+    """Turn rows of 16 uniform numbers into normal ones, in place."""
+    dtype = blocks.dtype.type
+    radius = np.sqrt(dtype(-2) * np.log(dtype(1) - blocks[:, :8]))
+    angle = dtype(2 * math.pi) * blocks[:, 8:]
+    blocks[:, :8], blocks[:, 8:] = radius * np.cos(angle), radius * np.sin(angle)
+
+
+def _one_normal(generator: CPUGeneratorImpl) -> float:
+    cached = generator.cached_double
+    if cached is not None:
+        generator.cached_double = None
+        return cached
+    first, second = uniform01(generator, 2, np.dtype(np.float64))
+    radius = math.sqrt(-2.0 * math.log1p(-second))
+    angle = 2.0 * math.pi * first
+    generator.cached_double = radius * math.sin(angle)
+    return radius * math.cos(angle)
+
+
+@register("normal_", variants="method")
+def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = None) -> Array:
+    """Fill with normal numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if self.dtype.kind == "c":
+        half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
+        parts = normal(engine(generator), 2 * self.size, half).reshape(*self.shape, 2)
+        self.real, self.imag = parts[..., 0] * (std / math.sqrt(2)) + mean, parts[..., 1] * (std / math.sqrt(2))
+        return self
+    if self.dtype.kind not in "fV":
+        name = to_string(from_numpy_dtype(self.dtype))
+        raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{name}'")
+    values = normal(engine(generator), self.size, self.dtype)
+    if std != 1 or mean != 0:
+        values = values * self.dtype.type(std) + self.dtype.type(mean)
+    self[...] = values.reshape(self.shape)
+    return self
+
+
+derivative("normal_", self=lambda at, grad: at.zeros_like(grad))
+
+
+# %%
+#| into: aten/native/distributions.py
+#| upstream: aten/src/ATen/native/Distributions.cpp#at::native::random_
+def integers(generator: CPUGeneratorImpl, count: int, low: int, high: int) -> np.ndarray:
+    """int64 numbers in [low, high)."""
+    span = high - low
+    if span >= 1 << 32:
+        return (generator.random64(count) % np.uint64(span)).astype(np.int64) + low
+    return (
+        (generator.random(count) % np.uint32(span)).astype(np.int64) + low
+        if span < 1 << 32
+        else generator.random(count)
+    )
+
+
+_WHOLE_RANGE = {"float32": 1 << 24, "float64": 1 << 53, "float16": 1 << 11, "bfloat16": 1 << 8, "bool": 2}
+
+
+@register("random_", variants="method")
+def random_(self: Array, from_: int | None = None, to: int | None = None, *, generator: Any = None) -> Array:
+    """Fill with integers: from the whole range that the dtype holds exactly, from [0, to) or from [from, to)."""
+    source = engine(generator)
+    if from_ is not None and to is None:
+        from_, to = 0, from_
+    if from_ is not None and to is not None:
+        if from_ >= to:
+            raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+        values = integers(source, self.size, from_, to)
+    elif self.dtype.itemsize == 8 and self.dtype.kind in "iuf":
+        limit = (1 << 53) + 1 if self.dtype.kind == "f" else 1 << 63
+        values = (source.random64(self.size) % np.uint64(limit)).astype(self.dtype)
+    else:
+        name = from_numpy_dtype(self.dtype).name
+        limit = _WHOLE_RANGE.get(name) or int(np.iinfo(self.dtype).max) + 1
+        values = source.random(self.size) % np.uint32(limit + (1 if name.startswith(("float", "bfloat")) else 0))
+    self[...] = values.reshape(self.shape)
+    return self
+
+
+def permutation(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
+    """Fisher–Yates from the front."""
+    order = list(range(count))
+    draws = generator.random(max(count - 1, 0)).tolist()
+    for i, draw in enumerate(draws):
+        j = i + draw % (count - i)
+        order[i], order[j] = order[j], order[i]
+    return np.array(order, dtype=np.int64)
+
+
+# %%
+#| into: aten/native/distributions.py
+#| upstream: aten/src/ATen/native/Distributions.cpp#at::native::bernoulli_
+@register("_bernoulli_scalar_", variants="", node="Bernoulli")
+def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) -> Array:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    self[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(self.shape)
+    return self
+
+
+@register("_bernoulli_tensor_", variants="", node="Bernoulli")
+def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
+    if p.size and not ((p >= 0) & (p <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
+    self[...] = uniform01(engine(generator), self.size, kind).reshape(self.shape) < p
+    return self
+
+
+@register("bernoulli", variants="function")
+def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> Array:
+    """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
+    result = np.empty(self.shape, self.dtype)
+    return (
+        _bernoulli_tensor_(result, self, generator=generator)
+        if p is None
+        else _bernoulli_scalar_(result, p, generator=generator)
+    )
+
+
+derivative("bernoulli", self=lambda at, grad: at.zeros_like(grad))
+
+
+@register("exponential_", variants="method")
+def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Array:
+    """Fill with numbers of the exponential distribution."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
+    self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
+    return self
+
+
+@register("multinomial", variants="function method")
+def multinomial(self: Array, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Array:
+    """Row numbers drawn with the probabilities, up to a factor, in each row of `self`.
+
+    Drawn as upstream does: each weight is divided by an exponential number, the largest quotients win.
+    """
+    weights = self if self.ndim == 2 else self[None]
+    if self.dtype.kind not in "fV":
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {to_string(from_numpy_dtype(self.dtype))}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > weights.shape[1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (weights.sum(axis=1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    source = engine(generator)
+    if not replacement or num_samples == 1:
+        waiting = exponential_(np.empty_like(weights), generator=generator)
+        keys = weights / waiting
+        if num_samples == 1:
+            result = keys.argmax(axis=1, keepdims=True)
+        else:
+            result = np.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+    else:
+        totals = np.cumsum(weights, axis=1, dtype=weights.dtype)
+        totals /= totals[:, -1:]
+        draws = uniform01(source, weights.shape[0] * num_samples, np.dtype(np.float64)).reshape(
+            weights.shape[0], num_samples
+        )
+        result = np.stack([np.searchsorted(row, draw, side="left") for row, draw in zip(totals, draws, strict=True)])
+        result = np.minimum(result, weights.shape[1] - 1)
+    return result.astype(np.int64) if self.ndim == 2 else result[0].astype(np.int64)
+
+
+# %% [markdown]
+# ## The functions
+
+# %%
+#| into: csrc/generator.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import cpu_generator_impl
+from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl
+from readtorch.c10.core.device import device as Device
+from readtorch.c10.core.tensor_impl import wrap
+
+
+# %%
+#| into: csrc/generator.py
+#| upstream: torch/csrc/Generator.cpp#THPGenerator_pynew
+class Generator:
+    """A source of random numbers with a state of its own. Pass it as `generator=`."""
+
+    __slots__ = ("_engine", "device")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = Device(device)
+        self._engine = ENGINES[self.device.type](self.device)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start over from `seed`; returns the generator."""
+        self._engine.manual_seed(checked_seed(seed))
+        return self
+
+    def seed(self) -> int:
+        """Start over from a seed of the operating system's, and return it."""
+        return self._engine.seed()
+
+    def initial_seed(self) -> int:
+        """The seed it last started from."""
+        return self._engine.initial_seed
+
+    def get_state(self) -> Any:
+        """The state as a tensor of bytes."""
+        return wrap(self._engine.get_state())
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go back to a state from `get_state`."""
+        if not hasattr(new_state, "_array"):
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        self._engine.set_state(new_state._array)
+        return self
+
+    def clone_state(self) -> Generator:
+        """A generator in the same state."""
+        other = Generator(self.device)
+        other.set_state(self.get_state())
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.device, self._engine.get_state()))
+
+
+def _rebuild(device: Any, state: np.ndarray) -> Generator:
+    generator = Generator(device)
+    generator._engine.set_state(state)
+    return generator
+
+
+#: the engine of a device type; the CUDA backend adds its own
+ENGINES: dict[str, Any] = {"cpu": lambda device: CPUGeneratorImpl()}
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as an unsigned number. RuntimeError out of the range of 64 bits."""
+    seed = int(seed)
+    if not -(1 << 63) <= seed < 1 << 64:
+        raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+    return seed + (1 << 64) if seed < 0 else seed
+
+
+default_generator = Generator.__new__(Generator)
+default_generator.device = Device("cpu")
+default_generator._engine = cpu_generator_impl.default
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| upstream: aten/src/ATen/native/TensorFactories.cpp#at::native::rand
+def _random(fill: Any) -> Any:
+    def make(
+        *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
+        shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
+        return _new(
+            lambda shape, kind: fill(np.empty(shape, kind), generator=generator),
+            shape,
+            _kind(dtype),
+            device,
+            requires_grad,
+            out,
+        )
+
+    return make
+
+
+rand = _random(dispatcher.cpu.uniform_)
+randn = _random(dispatcher.cpu.normal_)
+
+
+def randint(
+    *args: Any, low: int | None = None, high: int | None = None, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Integers from [low, high), or [0, high): `randint(high, size)`, `randint(low, high, size)`."""
+    rest = list(args)
+    if size is None and rest:
+        size = rest.pop()
+    if rest and high is None:
+        high = rest.pop()
+    if rest and low is None:
+        low = rest.pop()
+    low = 0 if low is None else low
+    if low >= high:  # type: ignore[operator]
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
+    return _new(
+        lambda shape, kind: dispatcher.cpu.random_(np.empty(shape, kind), low, high, generator=generator),
+        sizes((size,)),
+        kind,
+        device,
+        requires_grad,
+        out,
+    )
+
+
+def randperm(
+    n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The numbers below `n` in random order."""
+    from readtorch.aten.cpu_generator_impl import engine
+    from readtorch.aten.native.distributions import permutation
+
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    order = permutation(engine(generator), n)
+    return finish(order if dtype is None else order.astype(to_numpy_dtype(dtype)), device, requires_grad)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    **_: Any,
+) -> Any:
+    """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if size is not None:
+        return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
+    shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
+    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype))
+    return drawn * std + mean
+
+
+def _random_like(function: Any) -> Any:
+    def like(
+        input: Any,
+        *args: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+        **options: Any,
+    ) -> Any:
+        kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
+        where = device_of(input._array) if device is None else device
+        return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+
+    return like
+
+
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Fill with 0 and 1; `p`, a number or a tensor, is the probability of 1."""
+    name = "_bernoulli_tensor_" if isinstance(p, TensorImpl) else "_bernoulli_scalar_"
+    return dispatcher.operators[name].call(self, p, generator=generator)
+
+
+def init_random() -> None:
+    """Offer the random functions."""
+    from readtorch.csrc.generator import Generator, default_generator
+
+    namespace = module("")
+    for name, function in {
+        "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
+        "randn_like": _random_like(randn), "randint_like": _random_like(randint), "Generator": Generator, "default_generator": default_generator,
+    }.items():  # fmt: skip
+        if hasattr(function, "__code__"):
+            function.__name__ = name
+        setattr(namespace, name, function)
+    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
+    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
+    _rename_from("uniform_")
+    _rename_from("random_")
+
+
+def _rename_from(name: str) -> None:
+    """`from` is no name in Python: as a keyword it arrives here."""
+    method = getattr(TensorImpl, name)
+
+    def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "from" in kwargs:
+            kwargs["from_"] = kwargs.pop("from")
+        return method(self, *args, **kwargs)
+
+    renamed.__name__ = name
+    setattr(TensorImpl, name, renamed)
+
+
+# %%
+#| into: _C/__init__.py
+_manual.init_random()
+
+# %%
+#| into: random.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from readtorch.csrc.generator import Generator as Generator
+from readtorch.csrc.generator import default_generator as default_generator
+
+
+# %%
+#| into: random.py
+#| upstream: torch/random.py#manual_seed
+def manual_seed(seed: int) -> Generator:
+    """Seed the generators of all devices; returns the CPU's."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed them from the operating system; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the CPU's generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the CPU's generator, a tensor of bytes."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Set it."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(
+    devices: Iterable[Any] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: Any = None,
+) -> Iterator[None]:
+    """Put the generator's state back at the end."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+# %%
+#| into: __init__.py
+_MODULES.append("random")
+_NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
+
+# %% [markdown]
+# ## Evidence
+
+
+# %%
+#| claim: seeded alike, both libraries draw the same numbers
+def _(torch):
+    torch.manual_seed(0)
+    assert torch.rand(3).tolist() == [0.49625658988952637, 0.7682217955589294, 0.08847743272781372]
+    assert torch.randperm(5).tolist() == [0, 4, 2, 1, 3]
+    assert torch.randint(0, 10, (5,)).tolist() == [3, 7, 3, 1, 6]
+
+
+# %%
+#| claim: a state can be carried to another generator, in the middle of a pair of normal numbers
+def _(torch):
+    first = torch.Generator().manual_seed(3)
+    torch.randn(3, generator=first)
+    second = torch.Generator()
+    second.set_state(first.get_state())
+    assert torch.randn(3, generator=first).tolist() == torch.randn(3, generator=second).tolist()

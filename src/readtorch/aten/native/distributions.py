@@ -1,0 +1,232 @@
+# Tangled from chapters/a1_operators/7_random.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
+
+
+def uniform01(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
+    """`count` numbers in [0, 1), of as many random bits as the type has mantissa."""
+    if dtype == np.float64:
+        return (generator.random64(count) & np.uint64((1 << 53) - 1)).astype(np.float64) * 2.0**-53
+    bits = {"float16": 11, "bfloat16": 8}.get(from_numpy_dtype(dtype).name, 24)
+    return ((generator.random(count) & np.uint32((1 << bits) - 1)).astype(np.float32) * np.float32(2.0**-bits)).astype(
+        dtype
+    )
+
+
+def uniform(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, low: float, high: float) -> np.ndarray:
+    """Numbers in [low, high)."""
+    values = uniform01(generator, count, dtype)
+    if dtype == np.float64:
+        return values * (high - low) + low
+    low, high = float(dtype.type(low)), float(dtype.type(high))
+    span = float(dtype.type(high - low))
+    return (values.astype(np.float64) * span + low).astype(dtype)
+
+
+@register("uniform_", variants="method")
+def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = None) -> Array:
+    """Fill with numbers drawn evenly from [from, to)."""
+    if self.dtype.kind not in "fV":
+        name = to_string(from_numpy_dtype(self.dtype))
+        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{name}'")
+    if from_ > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
+    self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
+    return self
+
+
+derivative("uniform_", self=lambda at, grad: at.zeros_like(grad))
+
+
+def normal(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
+    """Standard normal numbers, by whichever of upstream's two ways the count asks for."""
+    if dtype.itemsize == 2:
+        return normal(generator, count, np.dtype(np.float32)).astype(dtype)
+    if count < 16:
+        return np.array([_one_normal(generator) for _ in range(count)], dtype=np.float64).astype(dtype)
+    values = uniform01(generator, count, dtype)
+    whole = count - count % 16
+    _box_muller(values[:whole].reshape(-1, 16))
+    if count % 16:
+        last = uniform01(generator, 16, dtype).reshape(1, 16)
+        _box_muller(last)
+        values[count - 16 :] = last[0]
+    return values
+
+
+def _box_muller(blocks: np.ndarray) -> None:
+    """Turn rows of 16 uniform numbers into normal ones, in place."""
+    dtype = blocks.dtype.type
+    radius = np.sqrt(dtype(-2) * np.log(dtype(1) - blocks[:, :8]))
+    angle = dtype(2 * math.pi) * blocks[:, 8:]
+    blocks[:, :8], blocks[:, 8:] = radius * np.cos(angle), radius * np.sin(angle)
+
+
+def _one_normal(generator: CPUGeneratorImpl) -> float:
+    cached = generator.cached_double
+    if cached is not None:
+        generator.cached_double = None
+        return cached
+    first, second = uniform01(generator, 2, np.dtype(np.float64))
+    radius = math.sqrt(-2.0 * math.log1p(-second))
+    angle = 2.0 * math.pi * first
+    generator.cached_double = radius * math.sin(angle)
+    return radius * math.cos(angle)
+
+
+@register("normal_", variants="method")
+def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = None) -> Array:
+    """Fill with normal numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if self.dtype.kind == "c":
+        half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
+        parts = normal(engine(generator), 2 * self.size, half).reshape(*self.shape, 2)
+        self.real, self.imag = parts[..., 0] * (std / math.sqrt(2)) + mean, parts[..., 1] * (std / math.sqrt(2))
+        return self
+    if self.dtype.kind not in "fV":
+        name = to_string(from_numpy_dtype(self.dtype))
+        raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{name}'")
+    values = normal(engine(generator), self.size, self.dtype)
+    if std != 1 or mean != 0:
+        values = values * self.dtype.type(std) + self.dtype.type(mean)
+    self[...] = values.reshape(self.shape)
+    return self
+
+
+derivative("normal_", self=lambda at, grad: at.zeros_like(grad))
+
+
+def integers(generator: CPUGeneratorImpl, count: int, low: int, high: int) -> np.ndarray:
+    """int64 numbers in [low, high)."""
+    span = high - low
+    if span >= 1 << 32:
+        return (generator.random64(count) % np.uint64(span)).astype(np.int64) + low
+    return (
+        (generator.random(count) % np.uint32(span)).astype(np.int64) + low
+        if span < 1 << 32
+        else generator.random(count)
+    )
+
+
+_WHOLE_RANGE = {"float32": 1 << 24, "float64": 1 << 53, "float16": 1 << 11, "bfloat16": 1 << 8, "bool": 2}
+
+
+@register("random_", variants="method")
+def random_(self: Array, from_: int | None = None, to: int | None = None, *, generator: Any = None) -> Array:
+    """Fill with integers: from the whole range that the dtype holds exactly, from [0, to) or from [from, to)."""
+    source = engine(generator)
+    if from_ is not None and to is None:
+        from_, to = 0, from_
+    if from_ is not None and to is not None:
+        if from_ >= to:
+            raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+        values = integers(source, self.size, from_, to)
+    elif self.dtype.itemsize == 8 and self.dtype.kind in "iuf":
+        limit = (1 << 53) + 1 if self.dtype.kind == "f" else 1 << 63
+        values = (source.random64(self.size) % np.uint64(limit)).astype(self.dtype)
+    else:
+        name = from_numpy_dtype(self.dtype).name
+        limit = _WHOLE_RANGE.get(name) or int(np.iinfo(self.dtype).max) + 1
+        values = source.random(self.size) % np.uint32(limit + (1 if name.startswith(("float", "bfloat")) else 0))
+    self[...] = values.reshape(self.shape)
+    return self
+
+
+def permutation(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
+    """Fisher–Yates from the front."""
+    order = list(range(count))
+    draws = generator.random(max(count - 1, 0)).tolist()
+    for i, draw in enumerate(draws):
+        j = i + draw % (count - i)
+        order[i], order[j] = order[j], order[i]
+    return np.array(order, dtype=np.int64)
+
+
+@register("_bernoulli_scalar_", variants="", node="Bernoulli")
+def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) -> Array:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    self[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(self.shape)
+    return self
+
+
+@register("_bernoulli_tensor_", variants="", node="Bernoulli")
+def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
+    if p.size and not ((p >= 0) & (p <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
+    self[...] = uniform01(engine(generator), self.size, kind).reshape(self.shape) < p
+    return self
+
+
+@register("bernoulli", variants="function")
+def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> Array:
+    """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
+    result = np.empty(self.shape, self.dtype)
+    return (
+        _bernoulli_tensor_(result, self, generator=generator)
+        if p is None
+        else _bernoulli_scalar_(result, p, generator=generator)
+    )
+
+
+derivative("bernoulli", self=lambda at, grad: at.zeros_like(grad))
+
+
+@register("exponential_", variants="method")
+def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Array:
+    """Fill with numbers of the exponential distribution."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
+    self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
+    return self
+
+
+@register("multinomial", variants="function method")
+def multinomial(self: Array, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Array:
+    """Row numbers drawn with the probabilities, up to a factor, in each row of `self`.
+
+    Drawn as upstream does: each weight is divided by an exponential number, the largest quotients win.
+    """
+    weights = self if self.ndim == 2 else self[None]
+    if self.dtype.kind not in "fV":
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {to_string(from_numpy_dtype(self.dtype))}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > weights.shape[1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (weights.sum(axis=1) <= 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    source = engine(generator)
+    if not replacement or num_samples == 1:
+        waiting = exponential_(np.empty_like(weights), generator=generator)
+        keys = weights / waiting
+        if num_samples == 1:
+            result = keys.argmax(axis=1, keepdims=True)
+        else:
+            result = np.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+    else:
+        totals = np.cumsum(weights, axis=1, dtype=weights.dtype)
+        totals /= totals[:, -1:]
+        draws = uniform01(source, weights.shape[0] * num_samples, np.dtype(np.float64)).reshape(
+            weights.shape[0], num_samples
+        )
+        result = np.stack([np.searchsorted(row, draw, side="left") for row, draw in zip(totals, draws, strict=True)])
+        result = np.minimum(result, weights.shape[1] - 1)
+    return result.astype(np.int64) if self.ndim == 2 else result[0].astype(np.int64)

@@ -1,0 +1,78 @@
+# Tangled from chapters/a1_operators/7_random.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import cpu_generator_impl
+from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl
+from readtorch.c10.core.device import device as Device
+from readtorch.c10.core.tensor_impl import wrap
+
+
+class Generator:
+    """A source of random numbers with a state of its own. Pass it as `generator=`."""
+
+    __slots__ = ("_engine", "device")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = Device(device)
+        self._engine = ENGINES[self.device.type](self.device)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start over from `seed`; returns the generator."""
+        self._engine.manual_seed(checked_seed(seed))
+        return self
+
+    def seed(self) -> int:
+        """Start over from a seed of the operating system's, and return it."""
+        return self._engine.seed()
+
+    def initial_seed(self) -> int:
+        """The seed it last started from."""
+        return self._engine.initial_seed
+
+    def get_state(self) -> Any:
+        """The state as a tensor of bytes."""
+        return wrap(self._engine.get_state())
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go back to a state from `get_state`."""
+        if not hasattr(new_state, "_array"):
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        self._engine.set_state(new_state._array)
+        return self
+
+    def clone_state(self) -> Generator:
+        """A generator in the same state."""
+        other = Generator(self.device)
+        other.set_state(self.get_state())
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.device, self._engine.get_state()))
+
+
+def _rebuild(device: Any, state: np.ndarray) -> Generator:
+    generator = Generator(device)
+    generator._engine.set_state(state)
+    return generator
+
+
+#: the engine of a device type; the CUDA backend adds its own
+ENGINES: dict[str, Any] = {"cpu": lambda device: CPUGeneratorImpl()}
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as an unsigned number. RuntimeError out of the range of 64 bits."""
+    seed = int(seed)
+    if not -(1 << 63) <= seed < 1 << 64:
+        raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+    return seed + (1 << 64) if seed < 0 else seed
+
+
+default_generator = Generator.__new__(Generator)
+default_generator.device = Device("cpu")
+default_generator._engine = cpu_generator_impl.default
