@@ -226,7 +226,12 @@ def test_an_edit_in_a_cuda_source_comes_back(root: Path) -> None:
 
 REFUSED = {
     "the header": ("# Tangled from", "# Made from", 1, "its first line was edited"),
-    "blank lines between fragments": ("\n\n\ndef last", "\n\n\n\ndef last", 0, "blank lines between fragments"),
+    "blank lines between fragments": (
+        "\n\n\ndef last",
+        "\n\n\n\ndef last",
+        0,
+        "blank lines between fragments are set by tangle, and here it sets 2",
+    ),
     "unsorted imports": ("import os\n", "import os\nimport math\n", 0, "imports are not laid out"),
     "a syntax error": ("return 9", "return = 9", 0, "syntax error"),
     "a line that looks like a cell": ("    return 9", "    return 9\n\n\n# %%\nx = 1", 0, "cannot be brought back"),
@@ -466,6 +471,13 @@ def test_any_edit_comes_back_exactly_or_is_refused_naming_both_places(data: st.D
         comes_back_or_is_refused(book, path, data.draw(edited_texts(files[path].text)))
 
 
+RIGHTLY_REFUSED = (
+    "at: nothing called",  # the name after which another cell stands was renamed or taken out
+    "no earlier cell opens it",  # the same with the opening of a class
+    "blank lines between fragments",  # a function taken out between two statements leaves two blank lines
+)
+
+
 def comes_back_or_is_refused(book: Book, path: str, target: str) -> bool:
     files = tangle(book)
     refusal = None
@@ -475,7 +487,7 @@ def comes_back_or_is_refused(book: Book, path: str, target: str) -> bool:
         refusal = error
     if refusal is not None:
         assert all(p.path == f"src/readtorch/{path}" and "chapters/" in p.message for p in refusal.problems)
-        return False
+        return any(right in str(refusal) for right in RIGHTLY_REFUSED)
     again = tangle(rewritten(book, rewrite))
     # Only which chapters the header names may differ: one may have lost all that it contributed.
     assert again[path].text.split("\n")[1:] == target.split("\n")[1:]

@@ -230,20 +230,33 @@ def bring_back(file: TangledFile, target: str, everything: dict[str, list[Cell]]
             new = new[: there.start] + block + new[there.stop :]
     parts = segments(file.lines, file.imports)
     reason: LiterateError | None = None
+    blank: _OnlyBlankLines | None = None
     for edit in edits(old, new, parts):
         try:
-            base = _cell_edits(file, edit, parts)
-        except LiterateError as error:
-            reason = reason or error
-            continue
-        for rewrite in _with_imports(file, base, here, there):
-            try:
+            for rewrite in _with_imports(file, _cell_edits(file, edit, parts), here, there):
                 if _gives(file, rewrite, target, everything):
                     return rewrite
-            except LiterateError as error:
-                reason = reason or error
+        except _OnlyBlankLines as only:
+            blank = blank or only
+        except LiterateError as error:
+            reason = reason or error
+    if blank is not None:
+        message = f"blank lines between fragments are set by tangle, and here it sets {blank.wanted}"
+        raise _refused(file.path, blank.line, file, message, "make them as many")
     shift = (there.start, there.stop - there.start - len(file.imports)) if there.stop else (0, 0)
     raise _cannot(file, old, new, parts, shift, reason)
+
+
+class _OnlyBlankLines(Exception):
+    """A rewrite gives the edited file but for blank lines; `line` is the first that differs."""
+
+    def __init__(self, found: list[str], target: list[str]) -> None:
+        super().__init__()
+        at = next(k for k, pair in enumerate(zip(found, target, strict=False)) if pair[0] != pair[1])
+        while at and not found[at - 1].strip():
+            at -= 1
+        self.line = at + 2
+        self.wanted = next((k for k, line in enumerate(found[at:]) if line.strip()), 0)
 
 
 def _check_target(file: TangledFile, target: str) -> None:
@@ -267,7 +280,12 @@ def _check_target(file: TangledFile, target: str) -> None:
 
 def _gives(file: TangledFile, rewrite: Rewrite, target: str, everything: dict[str, list[Cell]]) -> bool:
     cells = rewrite.cells(file.cells)
-    if not cells or _below_header(tangle_file(file.path, cells).text) != _below_header(target):
+    if not cells:
+        return False
+    found, wanted = (text.split("\n")[1:] for text in (tangle_file(file.path, cells).text, target))
+    if found != wanted:
+        if [line for line in found if line.strip()] == [line for line in wanted if line.strip()]:
+            raise _OnlyBlankLines(found, wanted)
         return False
     problems = Problems()
     check_across_files({**everything, file.path: cells}, problems)
@@ -375,15 +393,9 @@ def _cannot(
     for hunk in found:
         near = [parts[k] for k in owners_of(hunk, parts)]
         places = " and ".join(f"{s.cell.path}:{s.chapter_line}" for s in near) or file.cells[0].path
-        if not any(line.strip() for line in [*hunk.lines, *old[hunk.start : hunk.stop]]) and len(near) != 1:
-            what, way_out = "blank lines between fragments are set by tangle", "restore them (`ruff format` does)"
-        else:
-            what = (
-                f"cannot be brought back{why}" if len(found) == 1 else f"among edits that cannot be brought back{why}"
-            )
-            way_out = "make this edit in the chapter"
+        what = f"cannot be brought back{why}" if len(found) == 1 else f"among edits that cannot be brought back{why}"
         line = hunk.new_start + 1 + (shift[1] if hunk.new_start >= shift[0] else 0)
-        problems.add(f"src/readtorch/{file.path}", line, f"{what} ({places})", way_out)
+        problems.add(f"src/readtorch/{file.path}", line, f"{what} ({places})", "make this edit in the chapter")
     if not found:
         place = f"{file.cells[0].path}:{file.cells[0].line}"
         what = "its imports are not laid out as `ruff check --select I` and `ruff format` would"
