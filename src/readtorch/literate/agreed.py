@@ -7,9 +7,6 @@ it. On a fresh clone only HEAD is there; without git only the copy. Neither is e
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import subprocess
 from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
@@ -51,11 +48,12 @@ class Agreed:
 
     @cached_property
     def _index(self) -> dict[str, str]:
+        """Digest by path, of the copies."""
         try:
-            index = json.loads((self.folder / "index.json").read_text(encoding="utf-8"))
-            return dict(index["files"])
-        except (OSError, ValueError, KeyError, TypeError):
+            lines = (self.folder / "index").read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
             return {}
+        return {path: known for known, _, path in (line.partition(" ") for line in lines) if path}
 
     def recorded(self, path: str) -> str | None:
         """The copy that the last tangle or sync left."""
@@ -115,6 +113,8 @@ class Agreed:
         """What git prints, None where it fails or where there is none. A book outside the work tree's top is fine."""
         if not (self.root / ".git").exists():
             return None
+        import subprocess
+
         try:
             done = subprocess.run(["git", *arguments], cwd=self.root, capture_output=True, check=False)
             return done.stdout.decode("utf-8") if done.returncode == 0 else None
@@ -134,9 +134,7 @@ class Agreed:
                     transaction.write(self.folder / path, text)
             for path in self._index.keys() - digests.keys():
                 transaction.delete(self.folder / path)
-            transaction.write(
-                self.folder / "index.json", json.dumps({"files": digests}, indent=1, sort_keys=True) + "\n"
-            )
+            transaction.write(self.folder / "index", "".join(f"{digests[path]} {path}\n" for path in sorted(digests)))
         self.__dict__.pop("_index", None)
 
 
@@ -147,4 +145,6 @@ def distance(one: str, other: str) -> int:
 
 
 def digest(text: str) -> str:
+    import hashlib
+
     return hashlib.blake2b(text.encode("utf-8"), digest_size=16).hexdigest()

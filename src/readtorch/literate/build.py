@@ -1,8 +1,7 @@
-"""`readtorch tangle`: bring the package in line with the chapters, or check that it is."""
+"""Bring the package in line with the chapters, or check that it is."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,34 +11,10 @@ from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
 from readtorch.literate.transaction import Transaction
+from readtorch.literate.unchanged import remember
 
 HAND_WRITTEN = "literate"
 _SUFFIXES = (".py", ".cu", ".cuh")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; show the differences and exit 1 if there are any"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite edits made in src/ that were never synced")
-    parser.add_argument("--watch", action="store_true", help="keep running and tangle whenever a chapter is saved")
-    parser.add_argument(
-        "--as-of", metavar="CHAPTER", help="the package as it stands at the end of this chapter (with -o)"
-    )
-    parser.add_argument("-o", "--output", metavar="DIR", type=Path, help="write an importable package below DIR")
-
-
-def run(args: argparse.Namespace) -> int:
-    if args.as_of or args.output:
-        from readtorch.literate.asof import write_package
-
-        return write_package(args.output, args.as_of)
-    if args.watch:
-        from readtorch.literate.watch import watch
-
-        return watch()
-    book = Book.load()
-    return check(book) if args.check else write(book, force=args.force)
 
 
 def write(book: Book, force: bool = False) -> int:
@@ -66,6 +41,7 @@ def write(book: Book, force: bool = False) -> int:
         for path in gone:
             transaction.delete(book.package / path)
     agreed.record({path: file.text for path, file in files.items()})
+    remember(book.root)
     for path in changed:
         print(f"wrote   {PACKAGE}/{path}")
     for path in gone:
@@ -103,6 +79,7 @@ def check(book: Book) -> int:
     if faults:
         print("run `readtorch tangle` if the chapters are right, `readtorch sync` if the files are", file=sys.stderr)
         return 1
+    remember(book.root)
     return 0
 
 

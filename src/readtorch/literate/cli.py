@@ -9,8 +9,12 @@ import sys
 from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tangle": ("readtorch.literate.build", "bring src/readtorch in line with the chapters (--check: only compare)"),
+    "tangle": (
+        "readtorch.literate.tangle_command",
+        "bring src/readtorch in line with the chapters (--check: only compare)",
+    ),
     "sync": ("readtorch.literate.sync", "bring edits made in src/readtorch back into the chapters"),
+    "coverage": ("readtorch.literate.coverage", "count the package's lines by chapter; show that none is hidden"),
     "run": ("readtorch.literate.execute", "run the chapters and their claims, listing every error with chapter:line"),
     "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
     "trace": ("readtorch.literate.trace.commands", "view, export or record an execution"),

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,8 @@ def _differing(old: Sequence[str], new: Sequence[str], a: int, b: int, c: int, d
         return
     while a < b and c < d and old[b - 1] == new[d - 1]:
         b, d = b - 1, d - 1
+    from difflib import SequenceMatcher
+
     for tag, i, j, k, m in SequenceMatcher(None, old[a:b], new[c:d], autojunk=False).get_opcodes():
         if tag != "equal":
             yield a + i, a + j, c + k, c + m

@@ -8,7 +8,6 @@ JupyterLab must not change it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -215,6 +214,8 @@ def _escaped_lines(body: list[str], first: int) -> Iterator[tuple[int, str]]:
 def _tags(text: str | None, path: str, line: int, problems: Problems) -> tuple[str, ...]:
     if text is None:
         return ()
+    import json
+
     try:
         tags = json.loads(text)
     except json.JSONDecodeError:

@@ -26,6 +26,7 @@ from readtorch.literate.merge3 import Hunk, hunks, merge
 from readtorch.literate.rewrite import NewCell, Rewrite, rewritten
 from readtorch.literate.tangle import TangledFile, tangle, tangle_file, tangled_cells
 from readtorch.literate.transaction import Transaction
+from readtorch.literate.unchanged import remember
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,7 @@ class Plan:
             for path in self.unwanted:
                 transaction.delete(self.book.package / path)
         agreed.record({path: file.text for path, file in self.files.items()})
+        remember(self.book.root)
 
     def report(self, before: Book) -> list[str]:
         lines = []

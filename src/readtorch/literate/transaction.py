@@ -7,7 +7,7 @@ and put back if one fails. A reader of a file sees either the old or the new tex
 from __future__ import annotations
 
 import os
-import tempfile
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +23,11 @@ class Transaction:
         """Give `path` this text (UTF-8, line ends as they stand in `text`)."""
         self._deletions.pop(path, None)
         self._writes[path] = text.encode("utf-8")
+
+    def copy(self, source: Path, path: Path) -> None:
+        """Give `path` the bytes of `source`."""
+        self._deletions.pop(path, None)
+        self._writes[path] = source.read_bytes()
 
     def delete(self, path: Path) -> None:
         self._writes.pop(path, None)
@@ -83,10 +88,9 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _stage(path: Path, data: bytes) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-    temporary = Path(name)
+    temporary = _free_name(path, "new")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with temporary.open("xb") as stream:
             stream.write(data)
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
         temporary.chmod(mode)
@@ -94,6 +98,12 @@ def _stage(path: Path, data: bytes) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _free_name(path: Path, suffix: str) -> Path:
+    """A name beside `path` that nothing has: hidden, and this process's own."""
+    names = (path.parent / f".{path.name}.{os.getpid()}.{n}.{suffix}" for n in count())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _umask() -> int:
@@ -106,10 +116,7 @@ def _keep(path: Path) -> Path | None:
     """A second name for the file that is there now."""
     if not path.exists():
         return None
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old")
-    os.close(handle)
-    kept = Path(name)
-    kept.unlink()
+    kept = _free_name(path, "old")
     try:
         os.link(path, kept)
     except OSError:  # a file system without hard links

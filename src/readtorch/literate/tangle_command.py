@@ -1,0 +1,46 @@
+"""The command `readtorch tangle`. Where nothing has changed it ends before the chapter model is even imported."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from readtorch.literate.unchanged import unchanged
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; show the differences and exit 1 if there are any"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite edits made in src/ that were never synced")
+    parser.add_argument("--watch", action="store_true", help="keep running and tangle whenever a chapter is saved")
+    parser.add_argument(
+        "--as-of", metavar="CHAPTER", help="the package as it stands at the end of this chapter (with -o)"
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", help="write an importable package below DIR")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tangle, check, watch, or write the package as of a chapter."""
+    if args.as_of or args.output:
+        from readtorch.literate.asof import write_package
+
+        return write_package(args.output, args.as_of)
+    if args.watch:
+        from readtorch.literate.watch import watch
+
+        return watch()
+    if unchanged(_checkout()):
+        if not args.check:
+            print("everything is up to date")
+        return 0
+    from readtorch.literate import build
+    from readtorch.literate.chapter import Book
+
+    book = Book.load()
+    return build.check(book) if args.check else build.write(book, force=args.force)
+
+
+def _checkout() -> str:
+    """The folder that would be the book's root, were this a checkout."""
+    return os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))

@@ -1,0 +1,29 @@
+"""The console script `readtorch`. From a bare checkout: `python src/readtorch_cli.py COMMAND`.
+
+Tangle and sync must work when the package cannot be imported (an edit gone wrong, the marks of a merge conflict) and take less
+time than importing NumPy. So for these commands `readtorch` is only a name under which its `literate` is found; its
+`__init__` does not run.
+"""
+
+import gc
+import os
+import sys
+from types import ModuleType
+
+WITHOUT_LIBRARY = ("tangle", "sync", "coverage", "help", "-h", "--help", "-V", "--version")
+
+
+def main() -> int:
+    """Run the command of `sys.argv`; returns the exit status."""
+    if len(sys.argv) < 2 or sys.argv[1] in WITHOUT_LIBRARY:
+        package = ModuleType("readtorch")
+        package.__path__ = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "readtorch")]
+        sys.modules.setdefault("readtorch", package)
+        gc.disable()  # a short life full of syntax trees: collecting takes a fifth of it and finds nothing
+    from readtorch.literate.cli import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
