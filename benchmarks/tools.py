@@ -161,7 +161,7 @@ def tangle(bench: Bench) -> Iterator[Measurement]:
     yield bench.measure("tangle, nothing to do", command, bench.book, peer=nothing, goal=0.1)
     check = bench.readtorch("tangle", "--check")
     yield bench.measure("tangle --check", check, bench.book, peer=nothing, goal=0.1)
-    yield bench.measure("tangle --check, fresh clone", check, bench.book, forget, peer=nothing, goal=0.1)
+    yield bench.measure("tangle --check, fresh clone", check, bench.book, forget, peer=nothing, goal=0.15)
 
 
 def _back(text: str) -> str:

@@ -8,6 +8,7 @@ time than importing NumPy. So for these commands `readtorch` is only a name unde
 import gc
 import os
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 WITHOUT_LIBRARY = ("tangle", "sync", "coverage", "help", "-h", "--help", "-V", "--version")
@@ -15,14 +16,21 @@ WITHOUT_LIBRARY = ("tangle", "sync", "coverage", "help", "-h", "--help", "-V", "
 
 def main() -> int:
     """Run the command of `sys.argv`; returns the exit status."""
-    if len(sys.argv) < 2 or sys.argv[1] in WITHOUT_LIBRARY:
+    light = len(sys.argv) < 2 or sys.argv[1] in WITHOUT_LIBRARY
+    if light:
         package = ModuleType("readtorch")
         package.__path__ = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "readtorch")]
         sys.modules.setdefault("readtorch", package)
         gc.disable()  # a short life full of syntax trees: collecting takes a fifth of it and finds nothing
     from readtorch.literate.cli import main as run
 
-    return run()
+    status = run()
+    if light:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)  # all files are closed; taking everything apart would take another tenth
+    return status
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from readtorch.literate.build import PACKAGE
 from readtorch.literate.merge3 import hunks
 from readtorch.literate.transaction import Transaction
-
-PACKAGE = "src/readtorch"
 
 
 class Edited(Enum):

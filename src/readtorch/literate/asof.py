@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readtorch.literate.build import HAND_WRITTEN, read
+from readtorch.literate.build import HAND_WRITTEN
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.linemap import FILE_NAME, write_map
@@ -39,24 +39,20 @@ def build_package(book: Book, output: Path, chapter: str | None = None) -> int:
             ) from None
     _check_folder(output)
     files = tangle(book)
-    wanted = {f"readtorch/{path}": file.text for path, file in files.items()}
-    wanted.update(_hand_written(book))
     shipped = f"readtorch/{HAND_WRITTEN}/book"
-    for part in book.parts:
-        wanted[f"{shipped}/{part.path}"] = part.text
-    wanted[f"{shipped}/{FILE_NAME}"] = write_map(files)
-    wanted[MARK] = f"{chapter or 'all chapters'}\n"
+    wanted: dict[str, bytes | Path] = {f"readtorch/{path}": file.text.encode() for path, file in files.items()}
+    wanted.update(_hand_written())
+    wanted.update(book_files(book, shipped))
+    wanted[f"{shipped}/{FILE_NAME}"] = write_map(files).encode()
+    wanted[MARK] = f"{chapter or 'all chapters'}\n".encode()
     with Transaction() as transaction:
-        for name, text in wanted.items():
-            if read(output / name) != text:
-                transaction.write(output / name, text)
-        for name, source in _data(book, shipped):
-            if not (output / name).exists() or (output / name).read_bytes() != source.read_bytes():
-                transaction.copy(source, output / name)
-            wanted[name] = ""
+        for name, source in wanted.items():
+            data = source.read_bytes() if isinstance(source, Path) else source
+            target = output / name
+            if not target.is_file() or target.read_bytes() != data:
+                transaction.write(target, data)
         for path in sorted(output.rglob("*")) if output.exists() else ():
-            name = path.relative_to(output).as_posix()
-            if path.is_file() and name not in wanted and "__pycache__" not in path.parts:
+            if path.is_file() and path.relative_to(output).as_posix() not in wanted and "__pycache__" not in path.parts:
                 transaction.delete(path)
     return len(files)
 
@@ -68,24 +64,23 @@ def _check_folder(output: Path) -> None:
         raise LiterateError(Problem(str(output), 0, "holds other files", "choose an empty or a new folder"))
 
 
-def _hand_written(book: Book) -> dict[str, str]:
-    """The text files of `literate/` and what stands beside it, from the running package."""
+def _hand_written() -> dict[str, Path]:
+    """`literate/` and what stands beside it, from the running package."""
     package = Path(__file__).resolve().parent.parent
-    found: dict[str, str] = {}
-    for path in [package / "py.typed", *sorted((package / HAND_WRITTEN).rglob("*"))]:
-        name = path.relative_to(package).as_posix()
-        if path.is_file() and "__pycache__" not in path.parts and not name.startswith(f"{HAND_WRITTEN}/book/"):
-            text = read(path)
-            if text is not None:
-                found[f"readtorch/{name}"] = text
+    found = [package / "py.typed", *sorted((package / HAND_WRITTEN).rglob("*"))]
+    names = {path: path.relative_to(package).as_posix() for path in found if path.is_file()}
+    return {
+        f"readtorch/{name}": path
+        for path, name in names.items()
+        if "__pycache__" not in path.parts and not name.startswith(f"{HAND_WRITTEN}/book/")
+    }
+
+
+def book_files(book: Book, below: str) -> dict[str, bytes | Path]:
+    """The parts of the book and the data files of its chapters, by where they are shipped."""
+    found: dict[str, bytes | Path] = {f"{below}/{part.path}": part.text.encode() for part in book.parts}
+    for path in sorted((book.root / "chapters").rglob("*")):
+        hidden = any(piece.startswith((".", "__")) for piece in path.relative_to(book.root).parts)
+        if path.is_file() and path.suffix != ".py" and not hidden:
+            found[f"{below}/{path.relative_to(book.root).as_posix()}"] = path
     return found
-
-
-def _data(book: Book, shipped: str) -> list[tuple[str, Path]]:
-    """The data files of the chapters, whatever they hold."""
-    folder = book.root / "chapters"
-    return [
-        (f"{shipped}/chapters/{path.relative_to(folder).as_posix()}", path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
-    ]

@@ -12,7 +12,7 @@ from readtorch.literate.errors import Problems
 from readtorch.literate.imports import Import, merge, read_imports
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Assembly:
     """A Python file in the making: `take_in` sorts the cells into it, `render` gives its lines."""
 

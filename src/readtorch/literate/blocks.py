@@ -25,14 +25,14 @@ class TangledLine:
     cell: Cell | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Line:
     text: str
     number: int
     """Line in the chapter."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Block:
     """Code of one statement. `before` is the number of blank lines above it in its cell, `position` its place there."""
 

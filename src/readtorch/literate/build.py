@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from readtorch.literate.agreed import PACKAGE, Agreed, Edited
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
 from readtorch.literate.transaction import Transaction
-from readtorch.literate.unchanged import remember
+from readtorch.literate.unchanged import SUFFIXES, remember, source_files
 
+PACKAGE = "src/readtorch"
 HAND_WRITTEN = "literate"
-_SUFFIXES = (".py", ".cu", ".cuh")
 
 
 def write(book: Book, force: bool = False) -> int:
     """Write what differs, delete orphans; say what was done. Edits made in the package are not overwritten unless forced."""
+    from readtorch.literate.agreed import Agreed, Edited
+
     files = tangle(book)
     agreed = Agreed(book.root)
     texts = {path: read(book.package / path) for path in files}
@@ -27,7 +29,11 @@ def write(book: Book, force: bool = False) -> int:
     if not force:
         problems = Problems()
         for path in changed:
-            _refuse_if_edited(files[path], texts[path], agreed, problems)
+            text = texts[path]
+            if text is None or agreed.edited(path, files[path].text, text)[0] is Edited.CHAPTER:
+                continue
+            if not agreed.in_git(path, text):
+                _refuse(files[path], text, problems)
         for path in gone:
             text = read(book.package / path) or ""
             if agreed.edited(path, None, text)[0] is not Edited.CHAPTER and not agreed.in_git(path, text):
@@ -51,9 +57,7 @@ def write(book: Book, force: bool = False) -> int:
     return 0
 
 
-def _refuse_if_edited(file: TangledFile, text: str | None, agreed: Agreed, problems: Problems) -> None:
-    if text is None or agreed.edited(file.path, file.text, text)[0] is Edited.CHAPTER or agreed.in_git(file.path, text):
-        return
+def _refuse(file: TangledFile, text: str, problems: Problems) -> None:
     wanted, found = file.text.split("\n"), text.split("\n")
     line = next((k for k, pair in enumerate(zip(wanted, found, strict=False)) if pair[0] != pair[1]), 0)
     problems.add(
@@ -120,10 +124,9 @@ def read(path: Path) -> str | None:
 
 def package_files(package: Path) -> Iterator[str]:
     """Source files of the package, `literate/` left out, as paths below it."""
-    for path in sorted(package.rglob("*")):
-        relative = path.relative_to(package)
-        if path.suffix in _SUFFIXES and relative.parts[0] != HAND_WRITTEN and path.is_file():
-            yield relative.as_posix()
+    start = len(str(package)) + 1
+    for path in source_files(str(package), SUFFIXES, skip=HAND_WRITTEN):
+        yield path[start:].replace(os.sep, "/")
 
 
 def orphans(package: Path, files: dict[str, TangledFile]) -> list[str]:

@@ -135,7 +135,7 @@ def parse_directives(
     else:
         taken = len(lines)
     for text_index in range(taken, len(lines)):
-        if MARK.match(lines[text_index]):
+        if lines[text_index].startswith("#") and MARK.match(lines[text_index]):
             problems.add(
                 path,
                 first_line + text_index,

@@ -106,7 +106,7 @@ def _module_key(module: str) -> tuple[object, ...]:
     return (_natural(module.lower()), _natural(module))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Statement:
     """One rendered import statement and the chapter line of its first contributor."""
 

@@ -22,7 +22,7 @@ _ESCAPED = re.compile(r"(?:# ?){2,}\+")
 _LINE_BREAKS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class RawCell:
     """A cell as it lies in the file: `line` of its marker, lines of its source, the first of which is `line + 1`."""
 
@@ -93,6 +93,8 @@ def _next_marker(lines: list[str], start: int) -> int:
             quotes.read(line)
             continue
         quotes.read(line)
+        if "#" not in line:
+            continue
         if prose:
             text = uncomment(line)
             if fence:
@@ -137,6 +139,8 @@ class QuoteState:
         self.triple = ""
 
     def read(self, line: str) -> None:
+        if '"""' not in line and "'''" not in line:
+            return  # nothing opens or closes on this line; the rest is slow
         if not self.triple and line.lstrip().startswith("#"):
             return
         single = ""
@@ -204,6 +208,8 @@ def _stray_lines(body: list[str], first: int) -> Iterator[tuple[int, str]]:
 
 
 def _escaped_lines(body: list[str], first: int) -> Iterator[tuple[int, str]]:
+    if not any(text.startswith("#") and _ESCAPED.match(text) for text in body):
+        return
     quotes = QuoteState()
     for k, text in enumerate(body):
         if not quotes.triple and _ESCAPED.match(text):

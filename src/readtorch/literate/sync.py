@@ -254,7 +254,8 @@ class _OnlyBlankLines(Exception):
 
     def __init__(self, found: list[str], target: list[str]) -> None:
         super().__init__()
-        at = next(k for k, pair in enumerate(zip(found, target, strict=False)) if pair[0] != pair[1])
+        pairs = zip(found, target, strict=False)
+        at = next((k for k, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(found), len(target)))
         while at and not found[at - 1].strip():
             at -= 1
         self.line = at + 2

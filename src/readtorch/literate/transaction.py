@@ -19,15 +19,10 @@ class Transaction:
         self._writes: dict[Path, bytes] = {}
         self._deletions: dict[Path, None] = {}
 
-    def write(self, path: Path, text: str) -> None:
-        """Give `path` this text (UTF-8, line ends as they stand in `text`)."""
+    def write(self, path: Path, content: str | bytes) -> None:
+        """Give `path` this content (text as UTF-8, line ends as they stand in it)."""
         self._deletions.pop(path, None)
-        self._writes[path] = text.encode("utf-8")
-
-    def copy(self, source: Path, path: Path) -> None:
-        """Give `path` the bytes of `source`."""
-        self._deletions.pop(path, None)
-        self._writes[path] = source.read_bytes()
+        self._writes[path] = content.encode("utf-8") if isinstance(content, str) else content
 
     def delete(self, path: Path) -> None:
         self._writes.pop(path, None)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import blake2b
 
+SUFFIXES = (".py", ".cu", ".cuh")
 _STAMP = os.path.join(".cache", "readtorch", "checked")
 _TOOLS = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,8 +40,8 @@ def digest(root: str | os.PathLike[str]) -> str:
     total = blake2b(repr(sys.version_info).encode(), digest_size=16)
     package = os.path.join(root, "src", "readtorch")
     files = [
-        *_files(os.path.join(root, "chapters"), (".py",)),
-        *_files(package, (".py", ".cu", ".cuh"), skip="literate"),
+        *source_files(os.path.join(root, "chapters"), (".py",)),
+        *source_files(package, SUFFIXES, skip="literate"),
         *sorted(entry.path for entry in os.scandir(_TOOLS) if entry.name.endswith(".py")),
     ]
     for path in files:
@@ -51,7 +52,7 @@ def digest(root: str | os.PathLike[str]) -> str:
     return total.hexdigest()
 
 
-def _files(folder: str, suffixes: tuple[str, ...], skip: str = "") -> Iterator[str]:
+def source_files(folder: str, suffixes: tuple[str, ...], skip: str = "") -> Iterator[str]:
     """The files below a folder, in a fixed order."""
     if not os.path.isdir(folder):
         return
@@ -59,6 +60,6 @@ def _files(folder: str, suffixes: tuple[str, ...], skip: str = "") -> Iterator[s
     for entry in entries:
         if entry.is_dir():
             if entry.name not in ("__pycache__", skip):
-                yield from _files(entry.path, suffixes)
+                yield from source_files(entry.path, suffixes)
         elif entry.name.endswith(suffixes):
             yield entry.path

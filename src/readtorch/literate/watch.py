@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from readtorch.literate.agreed import PACKAGE
-from readtorch.literate.build import package_files, write
+from readtorch.literate.build import PACKAGE, package_files, write
 from readtorch.literate.chapter import Book, find_root
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.sync import sync_book
