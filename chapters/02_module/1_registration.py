@@ -968,8 +968,8 @@ def _register_buffer(module: Module, name: str, tensor: Tensor | None, persisten
         register(name, tensor)
     else:
         raise RuntimeError(
-            f"{type(module).__name__}.register_buffer() takes no argument `persistent`, so buffer '{name}' cannot be "
-            "registered as non-persistent"
+            f"Registering the non-persistent buffer '{name}' is not allowed: {type(module).__name__} implements "
+            "register_buffer() without the persistent argument"
         )
 
 

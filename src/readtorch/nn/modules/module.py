@@ -874,8 +874,8 @@ def _register_buffer(module: Module, name: str, tensor: Tensor | None, persisten
         register(name, tensor)
     else:
         raise RuntimeError(
-            f"{type(module).__name__}.register_buffer() takes no argument `persistent`, so buffer '{name}' cannot be "
-            "registered as non-persistent"
+            f"Registering the non-persistent buffer '{name}' is not allowed: {type(module).__name__} implements "
+            "register_buffer() without the persistent argument"
         )
 
 
@@ -1206,8 +1206,13 @@ def _load_below(
     if module._modules:
         below = _by_child(state_dict, prefix)
         for name, child in module._modules.items():
-            if child is not None:
-                _load_below(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, report, errors)
+            if child is None:
+                continue
+            child_prefix = f"{prefix}{name}."
+            part = below.get(name, {})
+            if "." in name:  # possible by setattr only, which does not look at the name
+                part = {key: value for key, value in state_dict.items() if key.startswith(child_prefix)}
+            _load_below(child, part, child_prefix, metadata, assign, report, errors)
     for hook in module._load_state_dict_post_hooks.values():
         if hook(module, report) is not None:
             raise AssertionError(
