@@ -196,10 +196,10 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from readtorch import __future__, _has_compatible_shallow_copy_type, empty_like, typename
-from readtorch._C._nn import _parse_to
+from readtorch import __future__, empty_like, typename
 from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
+from readtorch.csrc.autograd.python_variable_methods import parse_to
 from readtorch.nn.parameter import Buffer, Parameter, is_lazy
 from readtorch.utils.hooks import BackwardHook, RemovableHandle
 
@@ -355,12 +355,13 @@ from typing import Any
 
 from readtorch import empty
 from readtorch._tensor import Tensor
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
 
 # %%
 #| into: nn/parameter.py
 #| upstream: torch/nn/parameter.py#_ParameterMeta.__instancecheck__
-class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
+class _ParameterMeta(type):
     """Lets `isinstance(t, Parameter)` hold for a tensor of another class that was made a parameter."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -478,7 +479,7 @@ class Parameter(Parameter):
         from readtorch import _utils
 
         #: Hooks on the tensor are dropped: a pickle that carried functions could not be read where they are not defined.
-        content = (self.data, self.requires_grad, OrderedDict())
+        content: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         attributes = self.__dict__
         if attributes:
             return _utils._rebuild_parameter_with_state, (*content, attributes)
@@ -600,7 +601,107 @@ def _(torch):
 
 # %% [markdown]
 # Three *registration hooks*, common to all modules in the process, see what is registered and may put something else in its
-# place. Tools use them to shard or to fake parameters while a model is being built; here is a smaller use.
+# place. Tools use them to shard or to fake parameters while a model is being built.
+#
+# Registering a hook of any kind, here or in part 3, means to enter a function into a table under a fresh number and to hand out
+# something that can take it out again. That something is used as `handle.remove()`, or in a `with` statement. A hook may have flags in
+# further tables; the handle knows these too.
+
+# %%
+#| into: utils/hooks.py
+#| imports
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Self
+
+
+# %%
+#| into: utils/hooks.py
+#| upstream: torch/utils/hooks.py#RemovableHandle
+class RemovableHandle:
+    """Takes a hook out again: `remove()`, or the end of a `with` block.
+
+    `hooks_dict` is the table the hook goes into under this handle's `id`, `extra_dict` one or a list of further tables
+    that may hold the same id. All are referred to weakly: a handle keeps no module alive, and outlives one without harm.
+    """
+
+    id: int
+    next_id: int = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extra = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref = tuple(map(weakref.ref, extra))
+
+    def remove(self) -> None:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
+            table = reference()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, type: Any, value: Any, tb: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        table, self.id, *extra = state
+        #: Of a pickled handle whose table is gone only the number is left; a fresh, dead reference stands for the table.
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if table is None else table)
+        self.extra_dict_ref = tuple(map(weakref.ref, extra[0] if extra and extra[0] else ()))
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+
+# %%
+#| into: utils/hooks.py
+#| upstream: torch/utils/hooks.py#unserializable_hook
+#| upstream: torch/utils/hooks.py#warn_if_has_hooks
+def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a tensor hook as one that may be dropped silently when its tensor is pickled."""
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Warn of each hook on `tensor` that a pickle will not contain, unless it is marked by `unserializable_hook`."""
+    for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized; mark it with "
+                "torch.utils.hooks.unserializable_hook if that is expected",
+                stacklevel=2,
+            )
+
+
+# %%
+#| into: nn/modules/module.py
+def _file_hook(
+    hook: Callable[..., Any],
+    table: OrderedDict[int, Callable[..., Any]],
+    *,
+    prepend: bool = False,
+    flags: tuple[tuple[OrderedDict[int, bool], bool], ...] = (),
+) -> RemovableHandle:
+    """Enter `hook` into `table`, and its id into each table of `flags` whose flag is set. The handle undoes all of it."""
+    handle = RemovableHandle(table, extra_dict=[flagged for flagged, _ in flags])
+    table[handle.id] = hook
+    for flagged, is_set in flags:
+        if is_set:
+            flagged[handle.id] = True
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
 
 # %%
 #| into: nn/modules/module.py
@@ -636,26 +737,6 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, name, param)` before any module registers a parameter; what it returns, if not None, is registered."""
     return _file_hook(hook, _global_parameter_registration_hooks)
-
-
-# %%
-#| into: nn/modules/module.py
-def _file_hook(
-    hook: Callable[..., Any],
-    table: OrderedDict[int, Callable[..., Any]],
-    *,
-    prepend: bool = False,
-    flags: tuple[tuple[OrderedDict[int, bool], bool], ...] = (),
-) -> RemovableHandle:
-    """Enter `hook` into `table`, and its id into each table of `flags` whose flag is set. The handle undoes all of it."""
-    handle = RemovableHandle(table, extra_dict=[flagged for flagged, _ in flags])
-    table[handle.id] = hook
-    for flagged, is_set in flags:
-        if is_set:
-            flagged[handle.id] = True
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
 
 
 # %%
@@ -778,7 +859,7 @@ def _(torch):
 #| into: nn/parameter.py
 #| upstream: torch/nn/parameter.py#_BufferMeta.__instancecheck__
 #| upstream: torch/nn/parameter.py#Buffer
-class _BufferMeta(type(Tensor)):  # type: ignore[misc]
+class _BufferMeta(type):
     """Lets `isinstance(t, Buffer)` hold for what `Buffer(...)` returns: a marked tensor of the class it was given."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -1153,13 +1234,166 @@ len(list(Stack(3).parameters()))
 # never change. Looking into lists would mean looking into everything on every assignment, and would still miss `append`. So there
 # are container modules, which are the subject of part 5.
 #
+# ## A parameter that has no shape yet
+#
+# `nn.LazyLinear(10)` learns its input size from the first batch. Until then its weight must be registered, movable and castable, and must
+# not be usable: an empty tensor would compute nonsense. `UninitializedParameter` is a Parameter that refuses to show its elements to any
+# operator, until `materialize` gives it a shape and turns the *object* into an ordinary Parameter by assigning to its `__class__`. Whoever
+# holds a reference, an optimizer for instance, sees it become real.
+
+
+# %%
+#| into: nn/parameter.py
+#| upstream: torch/nn/parameter.py#UninitializedTensorMixin
+class UninitializedTensorMixin:
+    """A tensor without a shape: it can be moved and cast, and raises ValueError when an operator asks for its elements."""
+
+    cls_to_become: type
+    _edge: Any
+
+    #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
+    #: front of it.
+    @property
+    def _array(self) -> Any:
+        raise ValueError(
+            "Attempted to use an uninitialized parameter. This error happens when you are using a `LazyModule` or "
+            f"explicitly manipulating `torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules call "
+            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        _SLOT.__set__(self, array)
+
+    @property
+    def data(self) -> Tensor:
+        return wrap(_SLOT.__get__(self))
+
+    @data.setter
+    def data(self, content: Tensor) -> None:
+        _SLOT.__set__(self, _SLOT.__get__(content))
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become an ordinary parameter or buffer of `shape`, uninitialised, on the given or the present device and dtype."""
+        device = self.device if device is None else device
+        dtype = self.dtype if dtype is None else dtype
+        self.data = empty(shape, device=device, dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. If this happened in `load_state_dict`, an "
+            "uninitialized parameter was loaded into an initialized one: call `forward` first"
+        )
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer: call `forward` first")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad,)
+
+
+_SLOT: Any = TensorImpl._array  # type: ignore[misc]
+
+
+# %%
+#| into: nn/parameter.py
+def _allow(name: str) -> None:
+    """Let `name`, a property or method of tensors, work on uninitialised ones: by their empty data."""
+    if isinstance(vars(TensorImpl).get(name), property):
+        setattr(UninitializedTensorMixin, name, property(lambda self: getattr(self.data, name)))
+    else:
+        setattr(UninitializedTensorMixin, name, lambda self, *args, **kwargs: getattr(self.data, name)(*args, **kwargs))
+
+
+for _name in ("device", "dtype", "is_meta", "size", "is_complex", "is_floating_point", "to", "cpu", "cuda"):
+    _allow(_name)
+for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long"):
+    _allow(_name)
+
+
+# %%
+#| into: nn/parameter.py
+#| upstream: torch/nn/parameter.py#UninitializedParameter
+#| upstream: torch/nn/parameter.py#UninitializedBuffer
+#| upstream: torch/nn/parameter.py#is_lazy
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        made = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is a parameter or buffer that has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+# %%
+weight = nn.UninitializedParameter()
+held, lazy = weight, nn.Module()
+lazy.weight = weight
+lazy.double()
+weight.materialize((2,))
+weight.data.fill_(0.5)
+held is weight, type(weight).__name__, weight.dtype, (weight * 2).tolist()
+
+
+# %%
+#| claim: an uninitialised parameter moves and casts, refuses operators and its shape, and becomes a Parameter in place
+def _(torch):
+    weight = torch.nn.UninitializedParameter()
+    for use, error in (
+        (lambda: weight.sum(), ValueError),
+        (lambda: weight + 1, ValueError),
+        (lambda: weight.shape, RuntimeError),
+    ):
+        try:
+            use()
+        except error:
+            pass
+        else:
+            raise AssertionError("allowed")
+    module = torch.nn.Module()
+    module.weight = weight
+    module.to(torch.float64)
+    assert type(module.weight) is torch.nn.UninitializedParameter and weight.dtype == torch.float64
+    weight.materialize((2, 3))
+    assert type(module.weight) is torch.nn.Parameter and weight.shape == (2, 3) and weight.requires_grad
+
+
+# %% [markdown]
 # ## What upstream does more
 #
 # * `Module.__init__` records an API-usage event, and `register_buffer` refuses `persistent=False` on a `ScriptModule`, the class that TorchScript
 #   makes of a module: both belong to systems that this book does not rebuild.
-# * `Parameter` switches off `__torch_function__`, the protocol by which tensor subclasses take over operators; ours has none to
-#   switch off.
-# * `UninitializedParameter`, a parameter without a shape, is told with the lazy layers in the appendix.
+# * `Parameter` switches off `__torch_function__`, the protocol by which tensor subclasses take over operators, and
+#   `UninitializedTensorMixin` refuses operators through it, naming the one that was refused. Ours has no such protocol.
 #
 # ## Bugs you can now explain
 #

@@ -734,10 +734,28 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
 
 def _takes_data_of(tensor: Tensor, content: Tensor) -> bool:
     """Whether `tensor.data = content` is possible, and wanted."""
-    return (
-        _has_compatible_shallow_copy_type(tensor, content)
-        and not __future__.get_overwrite_module_params_on_conversion()
-    )
+    return tensor.is_meta == content.is_meta and not __future__.get_overwrite_module_params_on_conversion()
+
+
+# %% [markdown]
+# The two flags of `torch.__future__` announce, since 2019, how conversions may work one day.
+
+# %%
+#| into: __future__.py
+#| upstream: torch/__future__.py#set_overwrite_module_params_on_conversion
+#| upstream: torch/__future__.py#get_overwrite_module_params_on_conversion
+_overwrite_module_params_on_conversion: bool = False
+
+
+def set_overwrite_module_params_on_conversion(value: bool) -> None:
+    """Let `module.to(…)` and its like put new Parameters in place of the old ones, instead of changing those."""
+    global _overwrite_module_params_on_conversion
+    _overwrite_module_params_on_conversion = value
+
+
+def get_overwrite_module_params_on_conversion() -> bool:
+    """Whether conversions make new Parameters. Default: False."""
+    return _overwrite_module_params_on_conversion
 
 
 # %% [markdown]
@@ -840,7 +858,10 @@ class Module(Module):
         Raises TypeError if the dtype is neither floating-point nor complex; NotImplementedError for a module on the meta
         device, which has no data to move (`to_empty` allocates).
         """
-        device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        non_blocking = kwargs.get("non_blocking", False)
+        device, dtype, copy, memory_format = parse_to(args, kwargs)
+        if copy:
+            raise RuntimeError(".to() does not accept copy argument: a module is converted in place")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}; "

@@ -615,14 +615,6 @@ class BackwardHookFunction(Function):
 # The function does nothing. `mark_non_differentiable` keeps integer tensors and those without gradients what they are; everything
 # that is returned comes out behind one node. The class that owns the two nodes:
 
-# %%
-#| into: utils/hooks.py
-#| imports
-from __future__ import annotations
-
-import warnings
-from typing import Any
-
 
 # %%
 #| into: utils/hooks.py
@@ -1072,7 +1064,17 @@ for handle in handles:
 # ## Compiling a call
 #
 # The entry at the very top of the walk. `torch.compile` is given the bound `_call_impl`, so what it compiles includes the hooks that exist
-# at that time.
+# at that time. readtorch has no compiler; its `torch.compile` gives back what it is given, so that scripts run.
+
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#compile
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    return (lambda model: model) if model is None else model
 
 
 # %%

@@ -874,7 +874,7 @@ class Container(Module):
 
 
 # %% [markdown]
-# What a program sees of all this is two short files of names.
+# What a program sees of all this is two short files of names, and an entry in the table by which `readtorch` finds its sub-packages.
 
 # %%
 #| into: nn/modules/__init__.py
@@ -905,6 +905,12 @@ from readtorch.nn import parameter as parameter
 from readtorch.nn.modules import *  # noqa: F403
 from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
+from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from readtorch.nn.parameter import UninitializedParameter as UninitializedParameter
+
+# %%
+#| into: __init__.py
+_MODULES += ["__future__", "nn"]
 
 # %% [markdown]
 # ## What upstream does more

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
@@ -113,3 +113,13 @@ def set_default_dtype(d, /):
 
 _MODULES.append("random")
 _NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    return (lambda model: model) if model is None else model
+
+
+_MODULES += ["__future__", "nn"]

@@ -5,3 +5,5 @@ from readtorch.nn import parameter as parameter
 from readtorch.nn.modules import *  # noqa: F403
 from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
+from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from readtorch.nn.parameter import UninitializedParameter as UninitializedParameter

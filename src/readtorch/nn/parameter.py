@@ -7,9 +7,10 @@ from typing import Any
 
 from readtorch import empty
 from readtorch._tensor import Tensor
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
 
-class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
+class _ParameterMeta(type):
     """Lets `isinstance(t, Parameter)` hold for a tensor of another class that was made a parameter."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -55,14 +56,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         from readtorch import _utils
 
         #: Hooks on the tensor are dropped: a pickle that carried functions could not be read where they are not defined.
-        content = (self.data, self.requires_grad, OrderedDict())
+        content: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         attributes = self.__dict__
         if attributes:
             return _utils._rebuild_parameter_with_state, (*content, attributes)
         return _utils._rebuild_parameter, content
 
 
-class _BufferMeta(type(Tensor)):  # type: ignore[misc]
+class _BufferMeta(type):
     """Lets `isinstance(t, Buffer)` hold for what `Buffer(...)` returns: a marked tensor of the class it was given."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -85,3 +86,105 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         marked.persistent = persistent
         marked._is_buffer = True
         return marked
+
+
+class UninitializedTensorMixin:
+    """A tensor without a shape: it can be moved and cast, and raises ValueError when an operator asks for its elements."""
+
+    cls_to_become: type
+    _edge: Any
+
+    #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
+    #: front of it.
+    @property
+    def _array(self) -> Any:
+        raise ValueError(
+            "Attempted to use an uninitialized parameter. This error happens when you are using a `LazyModule` or "
+            f"explicitly manipulating `torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules call "
+            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        _SLOT.__set__(self, array)
+
+    @property
+    def data(self) -> Tensor:
+        return wrap(_SLOT.__get__(self))
+
+    @data.setter
+    def data(self, content: Tensor) -> None:
+        _SLOT.__set__(self, _SLOT.__get__(content))
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become an ordinary parameter or buffer of `shape`, uninitialised, on the given or the present device and dtype."""
+        device = self.device if device is None else device
+        dtype = self.dtype if dtype is None else dtype
+        self.data = empty(shape, device=device, dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. If this happened in `load_state_dict`, an "
+            "uninitialized parameter was loaded into an initialized one: call `forward` first"
+        )
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer: call `forward` first")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad,)
+
+
+_SLOT: Any = TensorImpl._array  # type: ignore[misc]
+
+
+def _allow(name: str) -> None:
+    """Let `name`, a property or method of tensors, work on uninitialised ones: by their empty data."""
+    if isinstance(vars(TensorImpl).get(name), property):
+        setattr(UninitializedTensorMixin, name, property(lambda self: getattr(self.data, name)))
+    else:
+        setattr(UninitializedTensorMixin, name, lambda self, *args, **kwargs: getattr(self.data, name)(*args, **kwargs))
+
+
+for _name in ("device", "dtype", "is_meta", "size", "is_complex", "is_floating_point", "to", "cpu", "cuda"):
+    _allow(_name)
+for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long"):
+    _allow(_name)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        made = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is a parameter or buffer that has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)

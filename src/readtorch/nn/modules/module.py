@@ -10,10 +10,10 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from readtorch import __future__, _has_compatible_shallow_copy_type, empty_like, typename
-from readtorch._C._nn import _parse_to
+from readtorch import __future__, empty_like, typename
 from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
+from readtorch.csrc.autograd.python_variable_methods import parse_to
 from readtorch.nn.parameter import Buffer, Parameter, is_lazy
 from readtorch.utils.hooks import BackwardHook, RemovableHandle
 
@@ -380,7 +380,10 @@ class Module:
         Raises TypeError if the dtype is neither floating-point nor complex; NotImplementedError for a module on the meta
         device, which has no data to move (`to_empty` allocates).
         """
-        device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        non_blocking = kwargs.get("non_blocking", False)
+        device, dtype, copy, memory_format = parse_to(args, kwargs)
+        if copy:
+            raise RuntimeError(".to() does not accept copy argument: a module is converted in place")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}; "
@@ -767,6 +770,24 @@ def _check_name(module: Module, kind: str, table: str, name: str) -> None:
         raise KeyError(f"attribute '{name}' already exists")
 
 
+def _file_hook(
+    hook: Callable[..., Any],
+    table: OrderedDict[int, Callable[..., Any]],
+    *,
+    prepend: bool = False,
+    flags: tuple[tuple[OrderedDict[int, bool], bool], ...] = (),
+) -> RemovableHandle:
+    """Enter `hook` into `table`, and its id into each table of `flags` whose flag is set. The handle undoes all of it."""
+    handle = RemovableHandle(table, extra_dict=[flagged for flagged, _ in flags])
+    table[handle.id] = hook
+    for flagged, is_set in flags:
+        if is_set:
+            flagged[handle.id] = True
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
+
 _global_buffer_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_module_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -794,24 +815,6 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, name, param)` before any module registers a parameter; what it returns, if not None, is registered."""
     return _file_hook(hook, _global_parameter_registration_hooks)
-
-
-def _file_hook(
-    hook: Callable[..., Any],
-    table: OrderedDict[int, Callable[..., Any]],
-    *,
-    prepend: bool = False,
-    flags: tuple[tuple[OrderedDict[int, bool], bool], ...] = (),
-) -> RemovableHandle:
-    """Enter `hook` into `table`, and its id into each table of `flags` whose flag is set. The handle undoes all of it."""
-    handle = RemovableHandle(table, extra_dict=[flagged for flagged, _ in flags])
-    table[handle.id] = hook
-    for flagged, is_set in flags:
-        if is_set:
-            flagged[handle.id] = True
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
 
 
 def _is_tensor_like(value: object) -> bool:
@@ -914,10 +917,7 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
 
 def _takes_data_of(tensor: Tensor, content: Tensor) -> bool:
     """Whether `tensor.data = content` is possible, and wanted."""
-    return (
-        _has_compatible_shallow_copy_type(tensor, content)
-        and not __future__.get_overwrite_module_params_on_conversion()
-    )
+    return tensor.is_meta == content.is_meta and not __future__.get_overwrite_module_params_on_conversion()
 
 
 def _addindent(s_: str, numSpaces: int) -> str:

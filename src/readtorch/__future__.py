@@ -1,0 +1,14 @@
+# Tangled from chapters/02_module/2_walking_and_moving.py — edit there, or here and run `readtorch sync`.
+
+_overwrite_module_params_on_conversion: bool = False
+
+
+def set_overwrite_module_params_on_conversion(value: bool) -> None:
+    """Let `module.to(…)` and its like put new Parameters in place of the old ones, instead of changing those."""
+    global _overwrite_module_params_on_conversion
+    _overwrite_module_params_on_conversion = value
+
+
+def get_overwrite_module_params_on_conversion() -> bool:
+    """Whether conversions make new Parameters. Default: False."""
+    return _overwrite_module_params_on_conversion
