@@ -154,7 +154,7 @@ def test_lines_that_an_installed_torch_does_not_have_are_named(tmp_path: Path) -
     installed = tmp_path / "torch" / "nn" / "modules"
     installed.mkdir(parents=True)
     (installed / "module.py").write_text("class Module:\n    def register_buffer(self): ...\n")
-    with pytest.raises(LiterateError, match="the installed torch has no Module.register_buffer") as caught:
+    with pytest.raises(LiterateError, match=r"the installed torch has no Module\.register_buffer") as caught:
         upstream.check_installed(book, tmp_path / "torch")
     assert caught.value.problems[0].line == 2
 
@@ -163,7 +163,7 @@ def test_sync_refuses_another_release(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "version.py").write_text("__version__ = '1.0.0'\n")
     monkeypatch.setattr(upstream, "installed_torch", lambda: tmp_path)
     before = {f.name: f.stat().st_mtime_ns for f in facts.DATA.iterdir()}
-    with pytest.raises(LiterateError, match="1.0.0 is installed"):
+    with pytest.raises(LiterateError, match=r"1\.0\.0 is installed"):
         upstream.run(argparse.Namespace(action="sync"))
     assert {f.name: f.stat().st_mtime_ns for f in facts.DATA.iterdir()} == before
 
