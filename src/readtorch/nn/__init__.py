@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/5_containers.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/5_containers.py, chapters/03_norm.py — edit there, or here and run `readtorch sync`.
 
 from readtorch.nn import modules as modules
 from readtorch.nn import parameter as parameter
@@ -7,3 +7,6 @@ from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
 from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from readtorch.nn.parameter import UninitializedParameter as UninitializedParameter
+
+from readtorch.nn import functional as functional
+from readtorch.nn import init as init

@@ -21,3 +21,39 @@ from readtorch.aten.native import linear_algebra as linear_algebra
 from readtorch.aten.native import tensor_advanced_indexing as tensor_advanced_indexing
 
 from readtorch.aten.native import distributions as distributions
+
+from readtorch.aten.native import convolution as convolution
+
+from readtorch.aten.native import pooling as pooling
+from readtorch.aten.native import max_unpooling as max_unpooling
+from readtorch.aten.native import average_pool2d as average_pool2d
+from readtorch.aten.native import adaptive_average_pooling as adaptive_average_pooling
+from readtorch.aten.native import adaptive_max_pooling2d as adaptive_max_pooling2d
+
+from readtorch.aten.native import normalization as normalization
+from readtorch.aten.native import layer_norm as layer_norm
+from readtorch.aten.native import group_norm as group_norm
+
+from readtorch.aten.native import activation as activation
+from readtorch.aten.native import gated_linear_unit as gated_linear_unit
+
+from readtorch.aten.native import soft_max as soft_max
+from readtorch.aten.native import loss_nll as loss_nll
+from readtorch.aten.native import loss as loss
+from readtorch.aten.native import loss_multi_margin as loss_multi_margin
+from readtorch.aten.native import loss_multi_label_margin as loss_multi_label_margin
+
+from readtorch.aten.native import linear as linear
+from readtorch.aten.native import embedding as embedding
+from readtorch.aten.native import embedding_bag as embedding_bag
+from readtorch.aten.native import distance as distance
+from readtorch.aten.native import dropout as dropout
+
+from readtorch.aten.native import constant_pad_nd as constant_pad_nd
+from readtorch.aten.native import pad_nd as pad_nd
+from readtorch.aten.native import pixel_shuffle as pixel_shuffle
+from readtorch.aten.native import chanel_shuffle as chanel_shuffle
+from readtorch.aten.native import up_sample as up_sample
+from readtorch.aten.native import im2_col as im2_col
+
+from readtorch.aten.native import rnn as rnn

@@ -1,0 +1,909 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Pooling
+#
+# A window slides over the image; each output is the largest or the mean value under it. With kernel `K`, stride `s`, padding `p`,
+# dilation `d`, an axis of `n` places gives `(n + 2p - d (K - 1) - 1) / s + 1`, rounded down, or up under `ceil_mode` (but no window may
+# start in the padding behind).
+#
+# Both are separable: the maximum over a rectangle is the maximum over rows of the maxima over columns, and so is the sum. Pooling
+# `K × K` takes `2 (K - 1)` passes of `np.maximum` over shrinking arrays instead of `K² - 1`.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/pooling.py
+#| imports
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+# %% [markdown]
+# ## Geometry
+
+
+# %%
+#| into: aten/native/pooling.py
+#| upstream: aten/src/ATen/native/Pool.h#at::native::pooling_output_shape
+class Window(NamedTuple):
+    """How a window slides over the last dimensions of an array; one entry per dimension."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+    def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
+        return tuple(
+            _pooled(n, k, s, p, d, self.ceil_mode)
+            for n, k, s, p, d in zip(size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+    def slices(self, axis: int, out: int) -> list[slice]:
+        """For each kernel element of one axis: the padded places that it meets."""
+        stride, step = self.stride[axis], self.dilation[axis]
+        return [slice(k * step, k * step + stride * (out - 1) + 1, stride) for k in range(self.kernel[axis])]
+
+    def sides(self, size: Sequence[int]) -> list[tuple[int, int]]:
+        """Padding (before, after) per axis; after may exceed `padding` where ceil_mode adds a window."""
+        both = []
+        for axis, (n, out) in enumerate(zip(size, self.output_size(size), strict=True)):
+            end = (out - 1) * self.stride[axis] + self.dilation[axis] * (self.kernel[axis] - 1) + 1
+            before = self.padding[axis]
+            both.append((before, max(0, end - n - before)))
+        return both
+
+
+def _pooled(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+    out = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+    return out - 1 if ceil_mode and (out - 1) * s >= n + p else out
+
+
+def padded(x: Array, window: Window, value: Any) -> tuple[Array, tuple[slice, ...]]:
+    """`x` surrounded by `value`, and where it lies in that; `x` itself if no window leaves it."""
+    dims = len(window.kernel)
+    size = x.shape[-dims:]
+    sides = window.sides(size)
+    inside = tuple(slice(before, before + n) for (before, _), n in zip(sides, size, strict=True))
+    if not any(map(any, sides)):
+        return x, (..., *inside)  # type: ignore[return-value]
+    shape = (*x.shape[:-dims], *(before + n + after for (before, after), n in zip(sides, size, strict=True)))
+    out = np.full(shape, value, x.dtype)
+    out[(..., *inside)] = x
+    return out, (..., *inside)  # type: ignore[return-value]
+
+
+# %%
+#| into: aten/native/pooling.py
+def axis_slice(rank: int, axis: int, part: slice) -> tuple[slice, ...]:
+    """An index that takes `part` of one axis and all of the others."""
+    return (*(slice(None),) * (axis % rank), part)
+
+
+def _over_windows(combine: np.ufunc, x: Array, window: Window, out: Sequence[int]) -> Array:
+    """Reduce each window of the padded `x`, one axis after the other."""
+    dims = len(window.kernel)
+    for axis in range(dims):
+        parts = [x[axis_slice(x.ndim, axis - dims, part)] for part in window.slices(axis, out[axis])]
+        if len(parts) == 1:
+            x = parts[0].copy(order="K")
+        else:
+            x = combine(parts[0], parts[1])
+            for part in parts[2:]:
+                combine(x, part, out=x)
+    return x
+
+
+# %% [markdown]
+# ## Maximum
+#
+# Padding is minus infinity: it never wins. Backward needs to know which element won; storing indices in forward costs more than the
+# maxima themselves, so backward finds the winners again by comparing each element with the maximum of its window. Among equals (after
+# a ReLU: often) the first in reading order wins, as upstream.
+
+
+# %%
+#| into: aten/native/pooling.py
+def _lowest(dtype: Any) -> Any:
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf
+
+
+def _window(kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Window:
+    return Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), bool(ceil_mode))
+
+
+@register("_max_pool", variants="", node="MaxPool2DWithIndices")
+def _max_pool(
+    x: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Maxima of the windows over the last `len(kernel_size)` dimensions."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    dims = len(window.kernel)
+    held, _ = padded(x, window, _lowest(x.dtype))
+    return _over_windows(np.maximum, held, window, window.output_size(x.shape[-dims:]))
+
+
+# %%
+#| into: aten/native/pooling.py
+def _winners(x: Array, y: Array, window: Window) -> Any:
+    """For each kernel element, in reading order: where it lies in `x` and which windows it wins."""
+    out = y.shape[-len(window.kernel) :]
+    open_windows = np.ones_like(y, bool)
+    has_nan = y.dtype.kind in "fcV" and np.isnan(y).any()
+    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
+        element = x[(..., *parts)]
+        wins = element == y
+        if has_nan:
+            wins |= np.isnan(element)
+        wins &= open_windows
+        open_windows ^= wins
+        yield parts, wins
+
+
+@register("_max_pool_backward", variants="", node="MaxPool2DWithIndicesBackward")
+def _max_pool_backward(
+    dy: Array,
+    x: Array,
+    y: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Each output gradient, at the place of its window's maximum."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    held, inside = padded(x, window, _lowest(x.dtype))
+    size, out = held.shape[-len(window.kernel) :], y.shape[-len(window.kernel) :]
+    if window.kernel == window.stride and set(window.dilation) == {1} and _tiles(size, out, window.kernel):
+        dx = np.empty_like(held, dy.dtype)  # windows tile the image: each place is written exactly once
+        for parts, wins in _winners(held, y, window):
+            np.multiply(dy, wins, out=dx[(..., *parts)])
+        return dx[inside]
+    dx = np.zeros_like(held, dy.dtype)
+    for parts, wins in _winners(held, y, window):
+        dx[(..., *parts)] += dy * wins
+    return dx[inside]
+
+
+def _tiles(size: Sequence[int], out: Sequence[int], kernel: Sequence[int]) -> bool:
+    return all(n == o * k for n, o, k in zip(size, out, kernel, strict=True))
+
+
+# %% [markdown]
+# Indices count places of the unpadded image, flattened over the pooled dimensions. Two small operators move values along them, each
+# the other's derivative.
+
+
+# %%
+#| into: aten/native/pooling.py
+@register("_max_pool_indices", variants="")
+def _max_pool_indices(
+    x: Array,
+    y: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Where each maximum was: a number into the flattened last dimensions of `x`."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    dims = len(window.kernel)
+    size = x.shape[-dims:]
+    held, _ = padded(x, window, _lowest(x.dtype))
+    indices = np.zeros(y.shape, np.int64)
+    for parts, wins in _winners(held, y, window):
+        places = [np.arange(held.shape[axis - dims])[part] - window.padding[axis] for axis, part in enumerate(parts)]
+        flat = reduce(lambda total, axis: np.add.outer(total * size[axis], places[axis]), range(dims), np.int64(0))
+        np.copyto(indices, flat, where=wins)
+    return indices
+
+
+@register("_pool_scatter", variants="")
+def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: int) -> Array:
+    """Add each `dy` to the place that its index names, in zeros of shape `input_shape`."""
+    planes = math.prod(input_shape[:-dims])
+    out = np.zeros((planes, math.prod(input_shape[-dims:])), dy.dtype)
+    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(planes, -1)), dy.reshape(planes, -1))
+    return out.reshape(tuple(input_shape))
+
+
+@register("_pool_gather", variants="")
+def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
+    """The values of `x` at `indices`."""
+    planes = math.prod(x.shape[:-dims])
+    flat = np.take_along_axis(x.reshape(planes, -1), indices.reshape(planes, -1), 1)
+    return flat.reshape(indices.shape)
+
+
+derivative("_pool_scatter", dy=lambda at, grad, indices, dims: at._pool_gather(grad, indices, dims))
+derivative("_pool_gather", x=lambda at, grad, indices, x_shape, dims: at._pool_scatter(grad, indices, x_shape, dims))
+derivative(
+    "_max_pool",
+    x=lambda at, grad, x, result, kernel_size, stride, padding, dilation, ceil_mode: at._max_pool_backward(
+        grad, x, result, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+)
+derivative(
+    "_max_pool_backward",
+    dy=lambda at, grad, x, y, kernel_size, stride, padding, dilation, ceil_mode: at._pool_gather(
+        grad, at._max_pool_indices(x, y, kernel_size, stride, padding, dilation, ceil_mode), len(kernel_size)
+    ),
+)
+
+# %% [markdown]
+# ## Arguments
+
+# %%
+#| into: aten/native/pooling.py
+_NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+def per_dimension(value: Any, dims: int, op: str, name: str) -> tuple[int, ...]:
+    """One number per dimension. RuntimeError for a list of another length."""
+    if not isinstance(value, Sequence):
+        return (int(value),) * dims
+    if len(value) == 1:
+        return (int(value[0]),) * dims
+    if len(value) != dims:
+        raise RuntimeError(f"{op}: {name} must either be a single int, or a tuple of {_NUMBERS[dims]}")
+    return tuple(map(int, value))
+
+
+def _is_empty_list(value: Any) -> bool:
+    return value is None or (isinstance(value, Sequence) and not len(value))
+
+
+def checked_window(
+    op: str, x: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
+    """The window that a pooling call describes. RuntimeError for what upstream refuses."""
+    kernel = per_dimension(kernel_size, dims, op, "kernel_size")
+    steps = kernel if _is_empty_list(stride) else per_dimension(stride, dims, op, "stride")
+    window = Window(
+        kernel,
+        steps,
+        per_dimension(padding, dims, op, "padding"),
+        per_dimension(dilation, dims, op, "dilation"),
+        bool(ceil_mode),
+    )
+    _check_window(op, window)
+    _check_image(op, x, dims, window)
+    return window
+
+
+def _check_window(op: str, window: Window) -> None:
+    if 0 in window.stride:
+        raise RuntimeError("stride should not be zero")
+    if min(window.kernel) <= 0:
+        raise RuntimeError(
+            f"kernel size should be greater than zero, but got {op} with kernel_size={list(window.kernel)}"
+        )
+    if min(window.dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {op} with dilation={list(window.dilation)}")
+    if min(window.padding) < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {min(window.padding)}")
+    for k, p, d in zip(window.kernel, window.padding, window.dilation, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(
+                f"{op}: pad should be at most half of effective kernel size, "
+                f"but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+
+
+def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
+    shape = list(x.shape)
+    batched = len(shape) == dims + 2
+    if len(shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{op}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor for input, but got: {shape}")
+    if 0 in shape[1 if batched else 0 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got:{shape}"
+        )
+    out = window.output_size(shape[-dims:])
+    if min(out) < 1:
+        channels = shape[-dims - 1]
+        given, made = ("x".join(map(str, (channels, *sizes))) for sizes in (shape[-dims:], out))
+        raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}). Output size is too small")
+
+
+# %% [markdown]
+# ## The max-pool operators
+
+
+# %%
+#| into: aten/native/pooling.py
+#| upstream: aten/src/ATen/native/Pooling.cpp#at::native::max_pool2d
+#| upstream: aten/src/ATen/native/Pooling.cpp#at::native::max_pool3d
+@composite("max_pool1d")
+def max_pool1d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@composite("max_pool2d")
+def max_pool2d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@composite("max_pool3d")
+def max_pool3d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+# %%
+#| into: aten/native/pooling.py
+#| upstream: aten/src/ATen/native/DilatedMaxPool2d.cpp#at::native::max_pool2d_with_indices_out_cpu
+#| upstream: aten/src/ATen/native/DilatedMaxPool3d.cpp#at::native::max_pool3d_with_indices_cpu
+def _with_indices(at: Any, op: str, self: Any, dims: int, *arguments: Any) -> tuple[Any, Any]:
+    window = checked_window(op, self, dims, *arguments)
+    result = at._max_pool(self, *window)
+    return result, at._max_pool_indices(self, result, *window)
+
+
+@composite("max_pool1d_with_indices")
+def max_pool1d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite("max_pool2d_with_indices", module="nn")
+def max_pool2d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite("max_pool3d_with_indices", module="nn")
+def max_pool3d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+# %% [markdown]
+# Unpooling puts values back where the maxima came from. Where two windows shared a maximum the later value stays.
+
+# %%
+#| into: aten/native/max_unpooling.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/max_unpooling.py
+#| upstream: aten/src/ATen/native/MaxUnpooling.cpp#at::native::max_unpooling2d_forward_cpu
+def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
+    leading = x.shape[: x.ndim - len(size)]
+    planes, places = math.prod(leading), math.prod(size)
+    if indices.dtype != np.int64:
+        raise RuntimeError("elements in indices should be type int64")
+    if x.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) "
+            f"but got indices tensor with shape: {list(indices.shape)}"
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < places:
+        wrong = indices.max() if indices.max() >= places else indices.min()
+        raise RuntimeError(
+            f"Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
+        )
+    out = np.zeros((planes, places), x.dtype)
+    np.put_along_axis(out, indices.reshape(planes, -1), x.reshape(planes, -1), 1)
+    return out.reshape(*leading, *size)
+
+
+@register("max_unpool2d", module="nn", node="MaxUnpool2D")
+def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Array:
+    """Values of `self` at `indices` of a zero image of `output_size`."""
+    return _put(self, indices, tuple(output_size))
+
+
+@register("max_unpool3d", module="nn", node="MaxUnpool3D")
+def max_unpool3d(
+    self: Array, indices: Array, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Array:
+    """Values of `self` at `indices` of a zero volume of `output_size`."""
+    return _put(self, indices, tuple(output_size))
+
+
+derivative("max_unpool2d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 2))
+derivative("max_unpool3d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 3))
+
+# %% [markdown]
+# ## Mean
+#
+# The sum over the window divided by its size. What the size is where the window leaves the image is a matter of arguments: all of it,
+# what lies in the padded image (the last window under `ceil_mode` reaches beyond), what lies in the image
+# (`count_include_pad=False`), or a given number.
+
+# %%
+#| into: aten/native/average_pool2d.py
+#| imports
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
+
+
+# %%
+#| into: aten/native/average_pool2d.py
+#| upstream: aten/src/ATen/native/AveragePool2d.cpp#at::native::avg_pool2d_out_cpu_template
+def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: int | None) -> Any:
+    """What each window's sum is divided by: a number, or one per output place."""
+    if override is not None:
+        return override
+    counts = []
+    for axis, (n, out) in enumerate(zip(size, window.output_size(size), strict=True)):
+        start = np.arange(out) * window.stride[axis] - window.padding[axis]
+        end = np.minimum(start + window.kernel[axis], n + window.padding[axis])
+        if not include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, n)
+        counts.append(end - start)
+    if all((count == count[0]).all() for count in counts):
+        return reduce(lambda product, count: product * int(count[0]), counts, 1)
+    return reduce(np.multiply.outer, counts)
+
+
+def _divided(array: Array, divisor: Any) -> Array:
+    if array.dtype.kind in "iu":
+        return (array // divisor).astype(array.dtype)
+    if isinstance(divisor, int):
+        return array / divisor
+    return array / divisor.astype(array.dtype)
+
+
+@register("_avg_pool", variants="", node="AvgPool2D")
+def _avg_pool(
+    self: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Array:
+    """Means of the windows over the last `len(kernel_size)` dimensions."""
+    window = Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
+    size = self.shape[-len(window.kernel) :]
+    x, _ = padded(self, window, 0)
+    total = _over_windows(np.add, x, window, window.output_size(size))
+    return _divided(total, _divisor(window, size, count_include_pad, divisor_override)).astype(self.dtype, copy=False)
+
+
+@register("_avg_pool_backward", variants="", node="AvgPool2DBackward")
+def _avg_pool_backward(
+    dy: Array,
+    input_shape: Sequence[int],
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Array:
+    """Each output gradient, in equal shares, to all places of its window."""
+    window = Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
+    size = tuple(input_shape[-len(window.kernel) :])
+    share = _divided(dy, _divisor(window, size, count_include_pad, divisor_override)).astype(dy.dtype, copy=False)
+    before_after = window.sides(size)
+    shape = (*dy.shape[: -len(size)], *(n + b + a for n, (b, a) in zip(size, before_after, strict=True)))
+    dx = np.zeros(shape, dy.dtype)
+    out = dy.shape[-len(size) :]
+    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
+        dx[(..., *parts)] += share
+    return dx[(..., *(slice(b, b + n) for n, (b, _) in zip(size, before_after, strict=True)))]
+
+
+# %%
+#| into: aten/native/average_pool2d.py
+def _mean_gradient(
+    at: Any,
+    grad: Any,
+    self_shape: Sequence[int],
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    return at._avg_pool_backward(
+        grad, self_shape, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _mean_again(
+    at: Any,
+    grad: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    return at._avg_pool(grad, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override)
+
+
+derivative("_avg_pool", self=_mean_gradient)
+derivative("_avg_pool_backward", dy=_mean_again)
+
+
+# %%
+#| into: aten/native/average_pool2d.py
+#| upstream: aten/src/ATen/native/AveragePool3d.cpp#at::native::avg_pool3d_out_frame
+def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Any:
+    ceil_mode, count_include_pad, divisor_override = rest
+    window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+    return at._avg_pool(self, *window, bool(count_include_pad), divisor_override)
+
+
+@composite("avg_pool1d")
+def avg_pool1d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    return _average(at, "avg_pool1d", self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@composite("avg_pool2d", module="nn")
+def avg_pool2d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    rest = ceil_mode, count_include_pad, divisor_override
+    return _average(at, "avg_pool2d", self, 2, kernel_size, stride, padding, *rest)
+
+
+@composite("avg_pool3d", module="nn")
+def avg_pool3d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    rest = ceil_mode, count_include_pad, divisor_override
+    return _average(at, "avg_pool3d", self, 3, kernel_size, stride, padding, *rest)
+
+
+# %% [markdown]
+# ## Adaptive
+#
+# Output place `i` of `m` averages the inputs from `floor(i n / m)` to `ceil((i + 1) n / m)`. Along one axis that is a small matrix
+# `A (m, n)`: the operator is a product with `A` per axis, its derivative a product with `A` transposed. Where `m` divides `n` the
+# windows tile the axis and a reshape does it.
+
+# %%
+#| into: aten/native/adaptive_average_pooling.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/adaptive_average_pooling.py
+#| upstream: aten/src/ATen/native/AdaptivePooling.h#at::native::start_index
+def adaptive_bounds(n: int, out: int) -> list[tuple[int, int]]:
+    """(start, end) of each window along an axis."""
+    return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
+
+
+def _averaging_matrix(n: int, out: int, dtype: Any) -> Array:
+    matrix = np.zeros((out, n), dtype)
+    for row, (start, end) in zip(matrix, adaptive_bounds(n, out), strict=True):
+        row[start:end] = 1 / (end - start)
+    return matrix
+
+
+def _along(x: Array, axis: int, out: int) -> Array:
+    n = x.shape[axis]
+    if n == out:
+        return x
+    if out and n % out == 0:
+        axis %= x.ndim
+        return x.reshape(*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]).mean(axis + 1, dtype=x.dtype)
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ _averaging_matrix(n, out, x.dtype).T, -1, axis)
+
+
+def _back_along(dy: Array, axis: int, n: int) -> Array:
+    out = dy.shape[axis]
+    if n == out:
+        return dy
+    if out and n % out == 0:
+        return np.repeat(dy / (n // out), n // out, axis)
+    return np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+
+
+@register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
+def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
+    """Means over windows that divide each of the last dimensions into `output_size` parts."""
+    x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
+    for axis, out in enumerate(output_size, self.ndim - len(output_size)):
+        x = _along(x, axis, out)
+    return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
+
+
+@register("_adaptive_avg_pool_backward", variants="", node="AdaptiveAvgPool2DBackward")
+def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
+    dx = dy
+    for axis, n in enumerate(size, dy.ndim - len(size)):
+        dx = _back_along(dx, axis, n)
+    return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
+
+
+derivative(
+    "_adaptive_avg_pool",
+    self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(
+        grad, tuple(self_shape[-len(output_size) :])
+    ),
+)
+derivative(
+    "_adaptive_avg_pool_backward",
+    dy=lambda at, grad, dy_shape, size: at._adaptive_avg_pool(grad, tuple(dy_shape[-len(size) :])),
+)
+
+
+# %%
+#| into: aten/native/adaptive_average_pooling.py
+#| upstream: aten/src/ATen/native/AdaptiveAveragePooling.cpp#at::native::adaptive_avg_pool2d_symint
+def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
+    """The output size that a call asks for. RuntimeError for what upstream refuses."""
+    size = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
+    if len(size) == 1:
+        size *= dims
+    if len(size) != dims:
+        raise RuntimeError(f"{op}: output_size must be {dims}")
+    if min(size) < 0:
+        got = ", ".join(map(str, size))
+        raise RuntimeError(f"{op}: elements of output_size must be greater than or equal to 0 but received {{{got}}}")
+    shape = list(x.shape)
+    if len(shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}")
+    if 0 in shape[-dims:]:
+        raise RuntimeError(
+            f"{op}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {shape}"
+        )
+    return size
+
+
+@composite("adaptive_avg_pool1d")
+def adaptive_avg_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+    return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
+
+
+@composite("adaptive_avg_pool2d", module="nn")
+def adaptive_avg_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+    size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
+    # global pooling, the head of most image networks, is a mean, in the graph too
+    return at.mean(self, (-1, -2), True) if size == (1, 1) else at._adaptive_avg_pool(self, size)
+
+
+@composite("adaptive_avg_pool3d", module="nn")
+def adaptive_avg_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+    size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
+    return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)
+
+
+# %% [markdown]
+# The adaptive maximum has no such shortcut: each window is looked through.
+
+# %%
+#| into: aten/native/adaptive_max_pooling2d.py
+#| imports
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
+
+
+# %%
+#| into: aten/native/adaptive_max_pooling2d.py
+#| upstream: aten/src/ATen/native/AdaptiveMaxPooling2d.cpp#at::meta::TORCH_META_FUNC
+@register("_windowed_max", variants="", outputs="result indices", differentiable_outputs=(0,), node="AdaptiveMaxPool2D")
+def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> tuple[Array, Array]:
+    """Maxima, and where they were, of the windows that `bounds` gives per axis as (start, end)."""
+    dims = len(bounds)
+    leading, size = self.shape[:-dims], self.shape[-dims:]
+    out = tuple(map(len, bounds))
+    result, indices = np.empty((*leading, *out), self.dtype), np.empty((*leading, *out), np.int64)
+    for place in itertools.product(*map(range, out)):
+        spans = [bounds[axis][i] for axis, i in enumerate(place)]
+        part = self[(..., *(slice(*span) for span in spans))]
+        flat = part.reshape(*leading, -1)
+        winner = flat.argmax(-1)
+        result[(..., *place)] = np.take_along_axis(flat, winner[..., None], -1)[..., 0]
+        where = np.unravel_index(winner, part.shape[len(leading) :])
+        indices[(..., *place)] = np.ravel_multi_index(
+            tuple(w + span[0] for w, span in zip(where, spans, strict=True)), size
+        )
+    return result, indices
+
+
+derivative(
+    "_windowed_max",
+    self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),
+)
+
+
+def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> Any:
+    size = adaptive_output(op, self, output_size, dims)
+    return at._windowed_max(self, [adaptive_bounds(n, m) for n, m in zip(self.shape[-dims:], size, strict=True)])
+
+
+@composite("adaptive_max_pool1d")
+def adaptive_max_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+    return _adaptive_max(at, "adaptive_max_pool1d", self, output_size, 1)
+
+
+@composite("adaptive_max_pool2d", module="nn")
+def adaptive_max_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+    return _adaptive_max(at, "adaptive_max_pool2d", self, output_size, 2)
+
+
+@composite("adaptive_max_pool3d", module="nn")
+def adaptive_max_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+    return _adaptive_max(at, "adaptive_max_pool3d", self, output_size, 3)
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import pooling as pooling
+from readtorch.aten.native import max_unpooling as max_unpooling
+from readtorch.aten.native import average_pool2d as average_pool2d
+from readtorch.aten.native import adaptive_average_pooling as adaptive_average_pooling
+from readtorch.aten.native import adaptive_max_pooling2d as adaptive_max_pooling2d
+
+
+# %%
+#| claim: among equal elements of a window the first in reading order gets the gradient
+def _(torch):
+    x = torch.zeros(1, 1, 2, 2, requires_grad=True)
+    torch.nn.functional.max_pool2d(x, 2).backward(torch.ones(1, 1, 1, 1))
+    assert x.grad.flatten().tolist() == [1, 0, 0, 0]
+
+
+# %%
+#| claim: under ceil_mode a window never starts in the padding behind the image
+def _(torch):
+    x = torch.ones(1, 1, 4)
+    assert torch.nn.functional.max_pool1d(x, 2, stride=3, ceil_mode=True).shape[-1] == 2
+    assert torch.nn.functional.max_pool1d(x, 1, stride=4, ceil_mode=True).shape[-1] == 1
+
+
+# %%
+#| claim: adaptive windows may overlap
+def _(torch):
+    x = torch.tensor([[[1.0, 2.0, 3.0]]])
+    assert torch.nn.functional.adaptive_avg_pool1d(x, 2).tolist() == [[[1.5, 2.5]]]

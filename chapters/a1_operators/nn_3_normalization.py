@@ -1,0 +1,809 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Normalization
+#
+# All of them compute `x̂ = (x - μ) / sqrt(σ² + ε)` and then, perhaps, `w x̂ + b`. They differ in what `μ` and `σ²` are taken over. With
+# `m` elements per mean and `g` the gradient with respect to `x̂`, the derivative through `μ` and `σ²` is
+#
+# `∂L/∂x = (g - mean(g) - x̂ · mean(g x̂)) / sqrt(σ² + ε)`.
+#
+# The arithmetic is nothing, the memory traffic is all. Each function below works through the input in blocks that stay in the
+# second-level cache and writes its result in place; temporaries are of the block's size. Sums of products are dot products
+# (`vecdot`, `einsum`, matrix-vector products), never a product array that is then reduced, and never `x.var()`, which makes two
+# arrays of the input's size and is seven times slower.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/normalization.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.convolution import is_channels_last
+
+# %% [markdown]
+# ## Batch normalization
+#
+# A mean per channel. Seen as `(N, C, P)`, `P` places, the plain layout is cut into groups of channels. With channels last, and for
+# `(N, C)`, it is a matrix `(N P, C)`; there the statistics take one pass over blocks of rows, the result another.
+
+# %%
+#| into: aten/native/normalization.py
+_BLOCK = 1 << 20
+
+
+def in_working_precision(x: Array) -> Array:
+    """Two-byte floats as float32; everything else as it is."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+
+
+def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(bytes_each, 1))
+    return (slice(first, min(count, first + step)) for first in range(0, count, step))
+
+
+def _as_rows(x: Array) -> Array | None:
+    """`(N P, C)` sharing `x`'s memory, where its layout allows."""
+    if x.ndim == 2:
+        return np.ascontiguousarray(x)
+    return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if is_channels_last(x) else None
+
+
+def _as_planes(x: Array) -> Array:
+    """`(N, C, P)`."""
+    n, c, *size = x.shape
+    return np.ascontiguousarray(x).reshape(n, c, math.prod(size))
+
+
+def _like_rows(rows: Array, x: Array) -> Array:
+    if x.ndim == 2:
+        return rows
+    return np.moveaxis(rows.reshape(len(x), *x.shape[2:], x.shape[1]), -1, 1)
+
+
+# %% [markdown]
+# ### Forward, in training
+#
+# The centred block is kept in the output's memory, its square summed, and then scaled in place.
+
+
+# %%
+#| into: aten/native/normalization.py
+def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
+    """Output, mean and biased variance per channel."""
+    rows = _as_rows(x)
+    if rows is not None:
+        y, mean, var = _normalize_rows_by_column(rows, weight, bias, eps)
+        return _like_rows(y, x), mean, var
+    planes = _as_planes(x)
+    n, c, p = planes.shape
+    y, mean, var = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
+    count = n * p
+    for part in _pieces(c, count * x.itemsize):
+        block, out = planes[:, part], y[:, part]
+        mu = np.einsum("ncp->c", block)
+        mu /= count
+        np.subtract(block, mu[:, None], out=out)
+        sigma = np.einsum("ncp,ncp->c", out, out)
+        sigma /= count
+        mean[part], var[part] = mu, sigma
+        scale = 1 / np.sqrt(sigma + x.dtype.type(eps))
+        if weight is not None:
+            scale *= weight[part]
+        out *= scale[:, None]
+        if bias is not None:
+            out += bias[part, None]
+    return y.reshape(x.shape), mean, var
+
+
+def _normalize_rows_by_column(
+    rows: Array, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array]:
+    count, c = rows.shape
+    y = np.empty_like(rows)
+    mean = np.full(count, 1 / count, rows.dtype) @ rows
+    var = np.zeros(c, rows.dtype)
+    for part in _pieces(count, c * rows.itemsize):
+        out = np.subtract(rows[part], mean, out=y[part])
+        var += np.einsum("ij,ij->j", out, out)
+    var /= count
+    scale = 1 / np.sqrt(var + rows.dtype.type(eps))
+    if weight is not None:
+        scale *= weight
+    for part in _pieces(count, c * rows.itemsize):
+        out = y[part]
+        out *= scale
+        if bias is not None:
+            out += bias
+    return y, mean, var
+
+
+# %% [markdown]
+# ### Backward, in training
+#
+# Per channel the gradient is `a g + b (x - μ) + c` with `a = w / σ`, `b = -a mean(g (x - μ)) / σ²`, `c = -a mean(g)`: the two sums first,
+# then three in-place operations.
+
+
+# %%
+#| into: aten/native/normalization.py
+def _batch_gradients(
+    dy: Array, x: Array, weight: Array | None, mean: Array, invstd: Array
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    scale = invstd if weight is None else weight * invstd
+    rows = _as_rows(x)
+    if rows is not None:
+        gradients = np.moveaxis(dy, 1, -1).reshape(-1, x.shape[1])
+        dx, dot, total = _batch_gradients_by_column(gradients, rows, scale, mean, invstd)
+        return _like_rows(dx, x), dot * invstd, total
+    planes, gradients = _as_planes(x), _as_planes(dy)
+    n, c, p = planes.shape
+    count = n * p
+    dx, dw, db = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
+    scaled: Array | None = None
+    for part in _pieces(c, count * x.itemsize):
+        block, out = gradients[:, part], dx[:, part]
+        if scaled is None:
+            scaled = np.empty(out.shape, x.dtype)
+        np.subtract(planes[:, part], mean[part, None], out=out)
+        total, dot = np.einsum("ncp->c", block), np.einsum("ncp,ncp->c", block, out)
+        db[part], dw[part] = total, dot * invstd[part]
+        a = scale[part]
+        out *= (dot * a * invstd[part] ** 2 / -count)[:, None]
+        out += np.multiply(block, a[:, None], out=scaled[:, : out.shape[1]])
+        out -= (a * total / count)[:, None]
+    return dx.reshape(x.shape), dw, db
+
+
+def _batch_gradients_by_column(
+    dy: Array, rows: Array, scale: Array, mean: Array, invstd: Array
+) -> tuple[Array, Array, Array]:
+    count, c = rows.shape
+    dx, dot = np.empty_like(rows), np.zeros(c, rows.dtype)
+    total = np.ones(count, rows.dtype) @ dy
+    for part in _pieces(count, c * rows.itemsize):
+        out = np.subtract(rows[part], mean, out=dx[part])
+        dot += np.einsum("ij,ij->j", dy[part], out)
+    b, shift = dot * scale * invstd**2 / -count, scale * total / count
+    for part in _pieces(count, c * rows.itemsize):
+        out = dx[part]
+        out *= b
+        out += dy[part] * scale
+        out -= shift
+    return dx, dot, total
+
+
+# %% [markdown]
+# ### The operator
+#
+# Upstream's name for it is `native_batch_norm`. In training it normalizes by the batch and moves the running statistics towards the
+# batch's, with the *unbiased* variance; in evaluation it normalizes by the running statistics. It writes into the running arrays
+# themselves, below autograd: their version counters do not move, and a model may be called twice before `backward`.
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: aten/src/ATen/native/Normalization.cpp#at::native::batch_norm_cpu
+@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,))
+def native_batch_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
+    x = in_working_precision(input)
+    if not training:
+        assert running_mean is not None
+        assert running_var is not None
+        y = _apply_running(x, weight, bias, running_mean, running_var, eps)
+        none = np.empty(0, x.dtype)
+        return y.astype(input.dtype, copy=False), none, none
+    y, mean, var = _normalize_batch(x, weight, bias, eps)
+    count = x.size // x.shape[1] if x.shape[1] else 0
+    if running_mean is not None:
+        running_mean += (momentum * (mean - running_mean)).astype(running_mean.dtype, copy=False)
+    if running_var is not None:
+        unbiased = var * (count / (count - 1)) if count > 1 else np.full_like(var, np.nan)
+        running_var += (momentum * (unbiased - running_var)).astype(running_var.dtype, copy=False)
+    invstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    return y.astype(input.dtype, copy=False), mean, invstd
+
+
+def _apply_running(
+    x: Array, weight: Array | None, bias: Array | None, running_mean: Array, running_var: Array, eps: float
+) -> Array:
+    scale = 1 / np.sqrt(running_var + running_var.dtype.type(eps))
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = (-1, *(1,) * (x.ndim - 2))
+    y = x * scale.astype(x.dtype, copy=False).reshape(shape)
+    y += shift.astype(x.dtype, copy=False).reshape(shape)
+    return y
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: aten/src/ATen/native/Normalization.cpp#at::native::batch_norm_backward_cpu
+@register("native_batch_norm_backward", variants="", outputs="input weight bias")
+def native_batch_norm_backward(
+    grad_out: Array,
+    input: Array,
+    weight: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    save_mean: Array | None,
+    save_invstd: Array | None,
+    train: bool,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    x, dy = in_working_precision(input), in_working_precision(grad_out)
+    if train:
+        dx, dw, db = _batch_gradients(dy, x, weight, save_mean, save_invstd)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        shape = (-1, *(1,) * (x.ndim - 2))
+        places = (0, *range(2, x.ndim))
+        invstd = (1 / np.sqrt(running_var + running_var.dtype.type(eps))).astype(x.dtype, copy=False)
+        scale = invstd if weight is None else invstd * weight
+        dx = dy * scale.reshape(shape)
+        dw = (dy * (x - running_mean.astype(x.dtype, copy=False).reshape(shape))).sum(places) * invstd
+        db = dy.sum(places)
+    kind = input.dtype if weight is None else weight.dtype
+    return dx.astype(input.dtype, copy=False), dw.astype(kind, copy=False), db.astype(kind, copy=False)
+
+
+# %% [markdown]
+# Under `create_graph=True` the gradient itself is to be differentiated. Then it is written with operators, from the input on, so that
+# whatever order is asked for follows by the chain rule.
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::batchnorm_double_backward
+def _batch_norm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    dy = grads[0]
+    if at is not autograd:
+        return at.native_batch_norm_backward(
+            dy, input, weight, running_mean, running_var, save_mean, save_invstd, training, eps
+        )
+    places = (0, *range(2, len(input.shape)))
+    shape = (1, -1, *(1,) * (len(input.shape) - 2))
+    if training:
+        centred = input - at.mean(input, places, True)
+        invstd = at.rsqrt(at.mean(centred * centred, places, True) + eps)
+    else:
+        centred = input - at.reshape(running_mean, shape)
+        invstd = at.rsqrt(at.reshape(running_var, shape) + eps)
+    normal = centred * invstd
+    g = dy if weight is None else dy * at.reshape(weight, shape)
+    if training:
+        dx = (g - at.mean(g, places, True) - normal * at.mean(g * normal, places, True)) * invstd
+    else:
+        dx = g * invstd
+    return dx, at.sum(dy * normal, places) if mask[1] else None, at.sum(dy, places) if mask[2] else None
+
+
+derivative("native_batch_norm", {"input, weight, bias": _batch_norm_gradients})
+
+# %% [markdown]
+# ### What users call
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: aten/src/ATen/native/Normalization.cpp#at::native::check_dims_match_num_input_features
+def _check_features(name: str, wanted: int, value: Any) -> None:
+    if value is not None and math.prod(value.shape) != wanted:
+        raise RuntimeError(f"{name} should contain {wanted} elements not {math.prod(value.shape)}")
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: aten/src/ATen/native/Normalization.cpp#at::native::batch_norm
+@composite("batch_norm")
+def batch_norm(
+    at: Any,
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if len(input.shape) < 2:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
+    features = input.shape[1]
+    for name, value in (("running_mean", running_mean), ("running_var", running_var)):
+        if value is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+        _check_features(name, features, value)
+    _check_features("weight", features, weight)
+    _check_features("bias", features, bias)
+    if 0 in input.shape:
+        return at.clone(input) if weight is None else input * at.reshape(weight, (-1, *(1,) * (len(input.shape) - 2)))
+    rest = (running_mean, running_var, training, momentum, eps)
+    return at.native_batch_norm(input, weight, bias, *rest)[0]
+
+
+# %% [markdown]
+# Instance normalization is batch normalization of one example with `N C` channels; running statistics, if any, are the mean over the
+# batch of what each example had.
+
+
+# %%
+#| into: aten/native/normalization.py
+#| upstream: aten/src/ATen/native/Normalization.cpp#at::native::instance_norm
+@composite("instance_norm")
+def instance_norm(
+    at: Any,
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    n, c, *size = input.shape
+    repeated = [None if v is None else at.repeat(v, (n,)) for v in (weight, bias, running_mean, running_var)]
+    folded = at.reshape(at.contiguous(input), (1, n * c, *size))
+    y = at.batch_norm(folded, *repeated, use_input_stats, momentum, eps, cudnn_enabled)
+    if use_input_stats:
+        for kept, moved in zip((running_mean, running_var), repeated[2:], strict=True):
+            if kept is not None:
+                at.copy_(kept, at.mean(at.reshape(moved, (n, c)), (0,)))
+    return at.reshape(y, tuple(input.shape))
+
+
+# %% [markdown]
+# ## Layer normalization
+#
+# A mean per example, over the last dimensions taken together. Mean and variance of a row come from a matrix-vector product and from
+# row-wise dot products; the sums over rows that the parameters' gradients need are matrix-vector products from the other side.
+# Weight and bias are spread over a block once, so that NumPy's inner loops run over the block and not over one row.
+
+# %%
+#| into: aten/native/layer_norm.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import _pieces, in_working_precision
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype
+
+
+# %%
+#| into: aten/native/layer_norm.py
+def _spread(values: Array | None, rows: int, dtype: Any) -> Array | None:
+    """`values` repeated over `rows` rows."""
+    return None if values is None else np.tile(values.reshape(-1).astype(dtype, copy=False), (rows, 1))
+
+
+def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
+    """Of a matrix: output, mean and 1 / sqrt(variance + eps) per row."""
+    count, d = x.shape
+    y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
+    average = np.full(d, 1 / d, x.dtype)
+    spread: list[Array | None] | None = None
+    for part in _pieces(count, d * x.itemsize):
+        block, out = x[part], y[part]
+        if spread is None:
+            spread = [_spread(weight, len(block), x.dtype), _spread(bias, len(block), x.dtype)]
+        mu = np.matmul(block, average, out=mean[part])
+        np.subtract(block, mu[:, None], out=out)
+        scale = np.vecdot(out, out)
+        scale /= d
+        scale += x.dtype.type(eps)
+        np.divide(1, np.sqrt(scale, out=scale), out=scale)
+        rstd[part] = scale
+        out *= scale[:, None]
+        w, b = spread
+        if w is not None:
+            out *= w[: len(out)]
+        if b is not None:
+            out += b[: len(out)]
+    return y, mean, rstd
+
+
+def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
+    count, d = x.shape
+    dx, dw, db = np.empty_like(x), np.zeros(d, x.dtype), np.zeros(d, x.dtype)
+    flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
+    spread = centred = product = None
+    for part in _pieces(count, d * x.itemsize):
+        g, r, out = dy[part], rstd[part], dx[part]
+        rows = len(g)
+        if centred is None:
+            centred, product = np.empty_like(out), np.empty_like(out)
+            spread = None if weight is None else _spread(weight, rows, x.dtype)
+        c, p = centred[:rows], product[:rows]
+        np.subtract(x[part], mean[part, None], out=c)
+        np.multiply(g, c, out=p)
+        dw += r @ p
+        db += np.ones(rows, x.dtype) @ g
+        mean_g = g @ flat
+        mean_g /= d
+        mean_gx = p @ flat
+        mean_gx *= r * r / d
+        c *= mean_gx[:, None]
+        np.copyto(p, g) if spread is None else np.multiply(g, spread[:rows], out=p)
+        p -= mean_g[:, None]
+        p -= c
+        np.multiply(p, r[:, None], out=out)
+    return dx, dw, db
+
+
+# %%
+#| into: aten/native/layer_norm.py
+#| upstream: aten/src/ATen/native/layer_norm.cpp#at::native::layer_norm_cpu
+@register("native_layer_norm", outputs="output mean rstd", differentiable_outputs=(0,))
+def native_layer_norm(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array]:
+    """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
+    leading = input.shape[: input.ndim - len(normalized_shape)]
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
+    y, mean, rstd = _normalize_rows(x, weight, bias, eps)
+    broadcast = (*leading, *(1,) * len(normalized_shape))
+    y = y.reshape(input.shape).astype(input.dtype, copy=False)
+    return y, mean.reshape(broadcast), rstd.reshape(broadcast)
+
+
+@register("native_layer_norm_backward", variants="", outputs="input weight bias")
+def native_layer_norm_backward(
+    grad_out: Array,
+    input: Array,
+    normalized_shape: Sequence[int],
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    d = math.prod(normalized_shape)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
+    dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
+    dx, dw, db = _row_gradients(dy, x, weight, mean.reshape(-1), rstd.reshape(-1))
+    shape = tuple(normalized_shape)
+    kind = input.dtype if weight is None else weight.dtype
+    dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
+    return dx.reshape(input.shape).astype(input.dtype, copy=False), dw, db
+
+
+# %%
+#| into: aten/native/layer_norm.py
+def _layer_norm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    input: Any,
+    normalized_shape: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    dy = grads[0]
+    if at is not autograd:
+        return at.native_layer_norm_backward(dy, input, normalized_shape, mean, rstd, weight)
+    rank = len(input.shape)
+    own = tuple(range(rank - len(normalized_shape), rank))
+    leading = tuple(range(rank - len(normalized_shape)))
+    centred = input - at.mean(input, own, True)
+    scale = at.rsqrt(at.mean(centred * centred, own, True) + eps)
+    normal = centred * scale
+    g = dy if weight is None else dy * weight
+    dx = (g - at.mean(g, own, True) - normal * at.mean(g * normal, own, True)) * scale
+    over = (lambda value: at.sum(value, leading)) if leading else (lambda value: value)
+    return dx, over(dy * normal) if mask[1] else None, over(dy) if mask[2] else None
+
+
+derivative("native_layer_norm", {"input, weight, bias": _layer_norm_gradients})
+
+
+# %%
+#| into: aten/native/layer_norm.py
+#| upstream: aten/src/ATen/native/layer_norm.cpp#at::native::layer_norm_symint
+def _check_normalized_shape(input: Any, normalized_shape: Sequence[int], **parameters: Any) -> None:
+    shape = list(normalized_shape)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+            f"but got normalized_shape = {shape}"
+        )
+    for name, value in parameters.items():
+        if value is not None and list(value.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(value.shape)} and normalized_shape = {shape}"
+            )
+    size = list(input.shape)
+    if len(size) < len(shape) or size[len(size) - len(shape) :] != shape:
+        wanted = ", ".join(map(str, shape))
+        raise RuntimeError(
+            f"Given normalized_shape={shape}, expected input with shape [*, {wanted}], but got input of size{size}"
+        )
+
+
+@composite("layer_norm", autocast="float32")
+def layer_norm(
+    at: Any,
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    cudnn_enable: bool = True,
+) -> Any:
+    _check_normalized_shape(input, normalized_shape, weight=weight, bias=bias)
+    return at.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)[0]
+
+
+# %% [markdown]
+# RMS normalization leaves the mean alone: `x / sqrt(mean(x²) + ε)`. Where no `ε` is given, it is the working type's.
+
+
+# %%
+#| into: aten/native/layer_norm.py
+#| upstream: aten/src/ATen/native/layer_norm.cpp#at::native::rms_norm_symint
+@composite("rms_norm", autocast="float32")
+def rms_norm(
+    at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Any:
+    _check_normalized_shape(input, normalized_shape, weight=weight)
+    rank = len(input.shape)
+    own = tuple(range(rank - len(normalized_shape), rank))
+    kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
+    low = kind.itemsize == 2
+    x = at._to_copy(input, float32) if low else input
+    if eps is None:
+        eps = float(np.finfo(np.float64 if kind.itemsize == 8 else np.float32).eps)
+    y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
+    if low:
+        y = at._to_copy(y, kind)
+    return y if weight is None else y * weight
+
+
+# %% [markdown]
+# ## Group normalization
+#
+# A mean per example and group of channels. Rows are then groups, and the parameters belong to channels: the row statistics of layer
+# normalization, and an affine map per channel.
+
+# %%
+#| into: aten/native/group_norm.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
+from readtorch.aten.native.normalization import in_working_precision
+
+
+# %%
+#| into: aten/native/group_norm.py
+#| upstream: aten/src/ATen/native/group_norm.cpp#at::native::native_group_norm
+@register("native_group_norm", outputs="output mean rstd", differentiable_outputs=(0,))
+def native_group_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    y, mean, rstd = _normalize_rows(x, None, None, eps)
+    y = y.reshape(N, C, HxW)
+    if weight is not None:
+        y *= weight[:, None]
+    if bias is not None:
+        y += bias[:, None]
+    return y.reshape(input.shape).astype(input.dtype, copy=False), mean.reshape(N, group), rstd.reshape(N, group)
+
+
+@register("native_group_norm_backward", variants="", outputs="input weight bias")
+def native_group_norm_backward(
+    grad_out: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(N, C, HxW)
+    db = np.einsum("ncp->c", dy)
+    # Σ g (x - μ) / σ over places, group by group: from two sums per example and channel
+    dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, -1)
+    sums = np.einsum("ncp->nc", dy).reshape(N, group, -1)
+    dw = ((dots - sums * mean[:, :, None]) * rstd[:, :, None]).sum(0).reshape(C)
+    g = dy if weight is None else dy * weight[:, None]
+    dx, _, _ = _row_gradients(g.reshape(N * group, -1), x, None, mean.reshape(-1), rstd.reshape(-1))
+    kind = input.dtype if weight is None else weight.dtype
+    dx = dx.reshape(input.shape).astype(input.dtype, copy=False)
+    return dx, dw.astype(kind, copy=False), db.astype(kind, copy=False)
+
+
+# %%
+#| into: aten/native/group_norm.py
+def _group_norm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    input: Any,
+    weight: Any,
+    mean: Any,
+    rstd: Any,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    dy = grads[0]
+    if at is not autograd:
+        return at.native_group_norm_backward(dy, input, mean, rstd, weight, N, C, HxW, group)
+    x = at.reshape(input, (N, group, -1))
+    centred = x - at.mean(x, (2,), True)
+    scale = at.rsqrt(at.mean(centred * centred, (2,), True) + eps)
+    normal = centred * scale
+    by_channel = at.reshape(dy, (N, C, HxW))
+    g = by_channel if weight is None else by_channel * at.reshape(weight, (1, C, 1))
+    g = at.reshape(g, (N, group, -1))
+    dx = (g - at.mean(g, (2,), True) - normal * at.mean(g * normal, (2,), True)) * scale
+    dw = at.sum(by_channel * at.reshape(normal, (N, C, HxW)), (0, 2)) if mask[1] else None
+    return at.reshape(dx, tuple(input.shape)), dw, at.sum(by_channel, (0, 2)) if mask[2] else None
+
+
+derivative("native_group_norm", {"input, weight, bias": _group_norm_gradients})
+
+
+# %%
+#| into: aten/native/group_norm.py
+#| upstream: aten/src/ATen/native/group_norm.cpp#at::native::group_norm
+@composite("group_norm", autocast="float32")
+def group_norm(
+    at: Any,
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    cudnn_enabled: bool = True,
+) -> Any:
+    shape = list(input.shape)
+    if len(shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    n, c, *size = shape
+    if c % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, "
+            f"but got input of shape {shape} and num_groups={num_groups}"
+        )
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and list(value.shape) != [c]:
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(value.shape)} and input of shape {shape}"
+            )
+    places = int(np.prod(size)) if size else 1
+    return at.native_group_norm(input, weight, bias, n, c, places, num_groups, eps)[0]
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import normalization as normalization
+from readtorch.aten.native import layer_norm as layer_norm
+from readtorch.aten.native import group_norm as group_norm
+
+
+# %%
+#| claim: running_var moves towards the unbiased variance while the batch is normalized by the biased one
+def _(torch):
+    x = torch.tensor([[1.0], [3.0]])
+    mean, var = torch.zeros(1), torch.zeros(1)
+    y = torch.nn.functional.batch_norm(x, mean, var, training=True, momentum=1.0, eps=1e-12)
+    assert torch.allclose(y, torch.tensor([[-1.0], [1.0]]))
+    assert var.item() == 2.0 and mean.item() == 2.0
+
+
+# %%
+#| claim: updating running statistics does not move their version counters, so a batch norm may run twice before backward
+def _(torch):
+    norm = torch.nn.BatchNorm1d(1)
+    x = torch.tensor([[1.0], [2.0]], requires_grad=True)
+    before = norm.running_mean._version
+    (norm(x) + norm(x)).sum().backward()
+    assert norm.running_mean._version == before
+
+
+# %%
+#| claim: normalizations can be differentiated twice
+def _(torch):
+    F = torch.nn.functional
+    x = torch.tensor([[[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]]], dtype=torch.float64, requires_grad=True)
+    w = torch.tensor([1.5, -0.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x, w: F.batch_norm(x, None, None, w, w, training=True), (x, w))
+    assert torch.autograd.gradgradcheck(lambda x, w: F.group_norm(x, 1, w, w), (x, w))
+    v = torch.tensor([1.5, -0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x, v: F.layer_norm(x, (3,), v, v), (x, v))

@@ -1,0 +1,402 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Activations
+#
+# Pointwise, each with one line of derivative. Half-width floats are computed in float32 and rounded once. `relu`, `sigmoid` and `tanh`
+# stand with the other pointwise operators.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/activation.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.cpu_generator_impl import engine
+from readtorch.aten.native.distributions import uniform01
+from readtorch.c10.core.scalar_type import to_string
+
+
+# %%
+#| into: aten/native/activation.py
+def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
+    """`function` of a floating array, in at least float32. NotImplementedError for other types."""
+    kind = x.dtype
+    if kind.kind not in "fV":
+        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(kind)}'")
+    if kind.itemsize == 2:
+        return function(x.astype(np.float32)).astype(kind)
+    return np.asarray(function(x))
+
+
+# %% [markdown]
+# ## Piecewise linear
+#
+# Their second derivative is zero wherever there is one.
+
+
+# %%
+#| into: aten/native/activation.py
+#| upstream: aten/src/ATen/native/Activation.cpp#at::native::TORCH_IMPL_FUNC
+@register("threshold", inplace=True)
+def threshold(self: Array, threshold: float, value: float) -> Array:
+    return np.where(self <= threshold, self.dtype.type(value), self)
+
+
+derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > threshold))
+
+
+@register("leaky_relu", module="nn", inplace=True)
+def leaky_relu(self: Array, negative_slope: float = 0.01) -> Array:
+    return _pointwise("leaky_relu_cpu", self, lambda x: np.where(x > 0, x, x * x.dtype.type(negative_slope)))
+
+
+derivative("leaky_relu", self=lambda at, grad, self, negative_slope: at.where(self > 0, grad, grad * negative_slope))
+
+
+@register("hardtanh", module="nn", inplace=True)
+def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
+    if self.dtype.kind == "b":
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if self.dtype.kind == "u" and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    return np.clip(self, self.dtype.type(min_val), self.dtype.type(max_val))
+
+
+derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((self > min_val) & (self < max_val)))
+
+
+@composite("relu6", module="nn", inplace=True)
+def relu6(at: Any, self: Array) -> Any:
+    return at.hardtanh(self, 0, 6)
+
+
+# %%
+#| into: aten/native/activation.py
+@register("hardsigmoid", module="nn", inplace=True)
+def hardsigmoid(self: Array) -> Array:
+    return _pointwise("hardsigmoid", self, lambda x: np.clip(x + 3, 0, 6) / 6)
+
+
+derivative("hardsigmoid", self=lambda at, grad, self: grad * ((self > -3) & (self < 3)) / 6)
+
+
+@register("hardswish", module="nn", inplace=True)
+def hardswish(self: Array) -> Array:
+    return _pointwise("hardswish", self, lambda x: x * np.clip(x + 3, 0, 6) / 6)
+
+
+def _hardswish_gradient(at: Any, grad: Any, self: Any) -> Any:
+    return at.where(self > 3, grad, grad * (self >= -3) * (self / 3 + 0.5))
+
+
+derivative("hardswish", self=_hardswish_gradient)
+
+
+@register("hardshrink", variants="function method")
+def hardshrink(self: Array, lambd: float = 0.5) -> Array:
+    return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
+
+
+derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
+
+
+@register("softshrink", module="nn")
+def softshrink(self: Array, lambd: float = 0.5) -> Array:
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
+
+
+derivative("softshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
+
+# %% [markdown]
+# `prelu` has a slope per channel; the engine sums its gradient down to the slopes' shape.
+
+
+# %%
+#| into: aten/native/activation.py
+#| upstream: aten/src/ATen/native/Activation.cpp#at::native::prelu
+@register("_prelu_kernel", variants="", node="PreluKernel")
+def _prelu_kernel(self: Array, weight: Array) -> Array:
+    return np.where(self > 0, self, weight * self)
+
+
+derivative(
+    "_prelu_kernel",
+    self=lambda at, grad, self, weight: at.where(self > 0, grad, weight * grad),
+    weight=lambda at, grad, self: grad * self * (self <= 0),
+)
+
+
+@composite("prelu", variants="function method")
+def prelu(at: Any, self: Array, weight: Array) -> Any:
+    if self.dtype != weight.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {to_string(self.dtype)} and {to_string(weight.dtype)}"
+        )
+    count = math.prod(weight.shape)
+    if count == 1:
+        return at._prelu_kernel(self, at.reshape(weight, (1,) * len(self.shape)))
+    channels = self.shape[1] if len(self.shape) > 1 else 1
+    if not self.shape:
+        raise RuntimeError("Not allow zero-dim input tensor.")
+    if channels != count:
+        raise RuntimeError(
+            "Mismatch of parameter numbers and input channel size. "
+            f"Found parameter numbers = {count} and channel size = {channels}."
+        )
+    return at._prelu_kernel(self, at.reshape(weight, (1, -1, *(1,) * (len(self.shape) - 2))))
+
+
+# %% [markdown]
+# `rrelu` draws a slope for each element that is not positive, in the order of the elements.
+
+
+# %%
+#| into: aten/native/activation.py
+#| upstream: aten/src/ATen/native/Activation.cpp#at::native::_rrelu_with_noise_train
+@register("_rrelu_slopes", variants="")
+def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Array:
+    slopes = np.ones(self.shape, self.dtype)
+    bent = ~(self > 0)
+    draws = uniform01(engine(generator), int(bent.sum()), np.dtype(np.float64))
+    slopes[bent] = (draws * (upper - lower) + lower).astype(self.dtype)
+    return slopes
+
+
+@composite("rrelu", inplace=True)
+def rrelu(
+    at: Any,
+    self: Array,
+    lower: float = 0.125,
+    upper: float = 0.3333333333333333,
+    training: bool = False,
+    generator: Any = None,
+) -> Any:
+    if lower > upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound: {lower} > {upper}")
+    if not training:
+        return at.leaky_relu(self, (lower + upper) / 2)
+    return self * at._rrelu_slopes(self, lower, upper, generator)
+
+
+# %% [markdown]
+# ## Exponential linear units
+#
+# One kernel with three scales serves `elu`, `selu` and `celu`. Its derivative needs `exp` of the negative part alone: of a large
+# positive number it would overflow and, times the zero of the mask, give NaN.
+
+
+# %%
+#| into: aten/native/activation.py
+@register("elu", module="nn", inplace=True)
+def elu(self: Array, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Array:
+    def function(x: Array) -> Array:
+        negative = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
+        return np.where(x > 0, x * scale, negative).astype(x.dtype, copy=False)
+
+    return _pointwise("elu_cpu", self, function)
+
+
+def _elu_gradient(at: Any, grad: Any, self: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    slope = at.exp(at.clamp(self, None, 0) * input_scale) * (alpha * scale * input_scale)
+    return at.where(self > 0, grad * scale, grad * slope)
+
+
+derivative("elu", self=_elu_gradient)
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+@composite("selu", inplace=True)
+def selu(at: Any, self: Array) -> Any:
+    return at.elu(self, _SELU_ALPHA, _SELU_SCALE)
+
+
+@composite("celu", inplace=True)
+def celu(at: Any, self: Array, alpha: float = 1.0) -> Any:
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return at.elu(self, alpha, 1.0, 1.0 / alpha)
+
+
+# %% [markdown]
+# ## Smooth
+
+
+# %%
+#| into: aten/native/activation.py
+@register("softplus", module="nn")
+def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
+    def function(x: Array) -> Array:
+        scaled = x * x.dtype.type(beta)
+        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / x.dtype.type(beta))
+
+    return _pointwise("softplus_cpu", self, function)
+
+
+def _softplus_gradient(at: Any, grad: Any, self: Any, beta: float, threshold: float) -> Any:
+    return at.where(self * beta > threshold, grad, grad * at.sigmoid(self * beta))
+
+
+derivative("softplus", self=_softplus_gradient)
+
+
+@register("log_sigmoid", module="nn")
+def log_sigmoid(self: Array) -> Array:
+    return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
+
+
+derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
+
+
+# %%
+#| into: aten/native/activation.py
+@register("silu", module="nn", inplace=True)
+def silu(self: Array) -> Array:
+    return _pointwise("silu_cpu", self, lambda x: x * cpu.sigmoid(x))
+
+
+def _silu_gradient(at: Any, grad: Any, self: Any) -> Any:
+    gate = at.sigmoid(self)
+    return grad * gate * (1 + self * (1 - gate))
+
+
+derivative("silu", self=_silu_gradient)
+
+
+@register("mish", module="nn", inplace=True)
+def mish(self: Array) -> Array:
+    return _pointwise("mish_cpu", self, lambda x: x * np.tanh(cpu.softplus(x)))
+
+
+def _mish_gradient(at: Any, grad: Any, self: Any) -> Any:
+    bend = at.tanh(at.softplus(self))
+    return grad * (bend + self * at.sigmoid(self) * (1 - bend * bend))
+
+
+derivative("mish", self=_mish_gradient)
+
+# %% [markdown]
+# GELU is `x Φ(x)`; its derivative is `Φ(x) + x φ(x)`, with the normal distribution function and density. The approximation replaces `Φ`
+# by a tanh, to which the product rule applies as well.
+
+# %%
+#| into: aten/native/activation.py
+_CUBIC = 0.044715
+
+
+def _check_approximation(approximate: str) -> bool:
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return approximate == "tanh"
+
+
+@register("gelu", module="nn", inplace=True)
+def gelu(self: Array, *, approximate: str = "none") -> Array:
+    if _check_approximation(approximate):
+
+        def function(x: Array) -> Array:
+            inner = (x * x * x * _CUBIC + x) * math.sqrt(2 / math.pi)
+            return 0.5 * x * (1 + np.tanh(inner))
+
+    else:
+
+        def function(x: Array) -> Array:
+            return x * 0.5 * (1 + cpu.erf(x * math.sqrt(0.5)))
+
+    return _pointwise("GeluKernelImpl", self, function)
+
+
+def _gelu_gradient(at: Any, grad: Any, self: Any, approximate: str) -> Any:
+    if _check_approximation(approximate):
+        square = self * self
+        bend = at.tanh((square * _CUBIC + 1) * self * math.sqrt(2 / math.pi))
+        inner = (square * (3 * _CUBIC) + 1) * math.sqrt(2 / math.pi)
+        return grad * (0.5 * (1 + bend) + 0.5 * self * (1 - bend * bend) * inner)
+    distribution = 0.5 * (1 + at.erf(self * math.sqrt(0.5)))
+    density = at.exp(self * self * -0.5) / math.sqrt(2 * math.pi)
+    return grad * (distribution + self * density)
+
+
+derivative("gelu", self=_gelu_gradient)
+
+# %% [markdown]
+# ## Gated
+
+# %%
+#| into: aten/native/gated_linear_unit.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/gated_linear_unit.py
+#| upstream: aten/src/ATen/native/GatedLinearUnit.cpp#at::native::glu
+@composite("glu", module="nn")
+def glu(at: Any, self: Array, dim: int = -1) -> Any:
+    """The first half along `dim` times the sigmoid of the second."""
+    if not self.shape:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    axis = maybe_wrap_dim(dim, len(self.shape))
+    size = self.shape[axis]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
+    return at.narrow(self, axis, 0, size // 2) * at.sigmoid(at.narrow(self, axis, size // 2, size // 2))
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import activation as activation
+from readtorch.aten.native import gated_linear_unit as gated_linear_unit
+
+
+# %%
+#| claim: the exact and the approximate GELU differ by less than 0.0005 everywhere
+def _(torch):
+    x = torch.linspace(-6, 6, 2001, dtype=torch.float64)
+    F = torch.nn.functional
+    assert (F.gelu(x) - F.gelu(x, approximate="tanh")).abs().max() < 5e-4
+
+
+# %%
+#| claim: ELU's gradient is finite for large positive inputs
+def _(torch):
+    x = torch.tensor([1e4, -1e4], requires_grad=True)
+    torch.nn.functional.elu(x).sum().backward()
+    assert x.grad.tolist() == [1, 0]

@@ -1,0 +1,803 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Softmax and the losses
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Softmax
+#
+# `y = exp(x - max) / Σ exp(x - max)`: subtracting the maximum changes nothing mathematically and keeps `exp` from overflowing. The
+# Jacobian is `diag(y) - y yᵀ`, so a vector meets it as `y (g - Σ g y)`; that of the logarithm is `g - exp(y) Σ g`.
+
+# %%
+#| into: aten/native/soft_max.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/soft_max.py
+def _floating(op: str, x: Array) -> Array:
+    if x.dtype.kind not in "fV":
+        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+    return in_working_precision(x)
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """`x - max(x)` along `axis`, in fresh memory."""
+    return np.subtract(x, x.max(axis, keepdims=True))
+
+
+def _trivial(x: Array) -> bool:
+    """Nothing to reduce: no dimensions, or no elements."""
+    return x.ndim == 0 or x.size == 0
+
+
+# %%
+#| into: aten/native/soft_max.py
+#| upstream: aten/src/ATen/native/SoftMax.cpp#at::native::softmax
+@register("_softmax", variants="", node="Softmax")
+def _softmax(self: Array, dim: int) -> Array:
+    axis = maybe_wrap_dim(dim, self.ndim)
+    x = _floating("softmax_lastdim_kernel_impl", self)
+    if _trivial(x):
+        return np.ones_like(self)
+    y = _shifted(x, axis)
+    np.exp(y, out=y)
+    y /= y.sum(axis, keepdims=True)
+    return y.astype(self.dtype, copy=False)
+
+
+@register("_log_softmax", variants="", node="LogSoftmax")
+def _log_softmax(self: Array, dim: int) -> Array:
+    axis = maybe_wrap_dim(dim, self.ndim)
+    x = _floating("log_softmax_lastdim_kernel_impl", self)
+    if _trivial(x):
+        return np.zeros_like(self)
+    y = _shifted(x, axis)
+    y -= np.log(np.exp(y).sum(axis, keepdims=True))
+    return y.astype(self.dtype, copy=False)
+
+
+# %%
+#| into: aten/native/soft_max.py
+@register("_softmax_backward_data", variants="", node="SoftmaxBackwardData")
+def _softmax_backward_data(grad_output: Array, output: Array, dim: int) -> Array:
+    if _trivial(output):
+        return np.zeros_like(grad_output)
+    g, y = in_working_precision(grad_output), in_working_precision(output)
+    dx = g * y
+    dx -= y * dx.sum(dim, keepdims=True)
+    return dx.astype(grad_output.dtype, copy=False)
+
+
+@register("_log_softmax_backward_data", variants="", node="LogSoftmaxBackwardData")
+def _log_softmax_backward_data(grad_output: Array, output: Array, dim: int) -> Array:
+    if _trivial(output):
+        return np.zeros_like(grad_output)
+    g, y = in_working_precision(grad_output), in_working_precision(output)
+    dx = np.exp(y)
+    dx *= g.sum(dim, keepdims=True)
+    np.subtract(g, dx, out=dx)
+    return dx.astype(grad_output.dtype, copy=False)
+
+
+def _softmax_second(at: Any, grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    return grad * (grad_output - at.sum(grad_output * output, dim, True)) - grad_output * at.sum(
+        grad * output, dim, True
+    )
+
+
+derivative("_softmax", self=lambda at, grad, result, dim: at._softmax_backward_data(grad, result, dim))
+derivative("_log_softmax", self=lambda at, grad, result, dim: at._log_softmax_backward_data(grad, result, dim))
+derivative(
+    "_softmax_backward_data",
+    grad_output=lambda at, grad, output, dim: at._softmax_backward_data(grad, output, dim),
+    output=_softmax_second,
+)
+derivative(
+    "_log_softmax_backward_data",
+    grad_output=lambda at, grad, output, dim: grad - at.sum(grad * at.exp(output), dim, True),
+    output=lambda at, grad, grad_output, output, dim: -grad * at.exp(output) * at.sum(grad_output, dim, True),
+)
+
+
+# %%
+#| into: aten/native/soft_max.py
+@composite("softmax", variants="function method", autocast="float32")
+def softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    return at._softmax(self if dtype is None else at._to_copy(self, dtype), dim)
+
+
+@composite("log_softmax", variants="function method", autocast="float32")
+def log_softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    return at._log_softmax(self if dtype is None else at._to_copy(self, dtype), dim)
+
+
+# %% [markdown]
+# ## Negative log-likelihood
+#
+# Picks `-x[n, target[n]] · weight[target[n]]`. The mean is over the weights picked, so an ignored example counts for nothing, and a
+# batch of ignored examples gives `0 / 0`.
+
+# %%
+#| into: aten/native/loss_nll.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
+
+# %%
+#| into: aten/native/loss_nll.py
+#| upstream: aten/src/ATen/core/Reduction.h#at::Reduction::Reduction
+NONE, MEAN, SUM = 0, 1, 2
+"""The numbers that upstream gives the three reductions."""
+
+
+def _picked(x: Array, target: Array, weight: Array | None, ignore_index: int) -> tuple[Array, Array]:
+    """Per example: the class to pick (0 where ignored) and its weight (0 where ignored)."""
+    ignored = target == ignore_index
+    classes = np.where(ignored, 0, target).astype(np.int64, copy=False)
+    if classes.size:
+        worst = classes.max() if classes.max() >= x.shape[1] else classes.min()
+        if not 0 <= worst < x.shape[1]:
+            raise IndexError(f"Target {worst} is out of bounds.")
+    if weight is None:
+        weights = (~ignored).astype(x.dtype)
+    else:
+        weights = np.where(ignored, 0, weight[classes]).astype(x.dtype, copy=False)
+    return classes, weights
+
+
+@register("nll_loss_forward", variants="", outputs="output total_weight", differentiable_outputs=(0,), node="NllLoss")
+def nll_loss_forward(
+    self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int
+) -> tuple[Array, Array]:
+    """Of log-probabilities `(N, C, *)` and classes `(N, *)`: the loss and the sum of weights."""
+    classes, weights = _picked(self, target, weight, ignore_index)
+    loss = np.take_along_axis(self, np.expand_dims(classes, 1), 1).squeeze(1) * -weights
+    if reduction == NONE:
+        return loss, np.zeros((), self.dtype)
+    total = weights.sum(dtype=np.float64)
+    value = loss.sum(dtype=np.float64)
+    if reduction == MEAN:
+        value = value / total if total else np.float64(np.nan)
+    return np.asarray(value, self.dtype), np.asarray(total, self.dtype)
+
+
+@register("nll_loss_backward", variants="", node="NllLossBackward")
+def nll_loss_backward(
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    reduction: int,
+    ignore_index: int,
+) -> Array:
+    """The gradient with respect to the log-probabilities."""
+    classes, weights = _picked(self, target, weight, ignore_index)
+    share = grad_output * -weights
+    if reduction == MEAN:
+        total = weights.sum(dtype=np.float64)
+        share = share / self.dtype.type(total)
+    dx = np.zeros_like(self)
+    np.put_along_axis(dx, np.expand_dims(classes, 1), np.expand_dims(share.astype(self.dtype, copy=False), 1), 1)
+    return dx
+
+
+derivative(
+    "nll_loss_forward",
+    self=lambda at, grads, self, target, weight, reduction, ignore_index: at.nll_loss_backward(
+        grads[0], self, target, weight, reduction, ignore_index
+    ),
+)
+derivative(
+    "nll_loss_backward",
+    grad_output=lambda at, grad, target, weight, reduction, ignore_index: at.nll_loss_forward(
+        grad, target, weight, reduction, ignore_index
+    )[0],
+)
+
+# %% [markdown]
+# The public operators check shapes. `(C,)` with a single class is a batch of one without its dimension.
+
+
+# %%
+#| into: aten/native/loss_nll.py
+#| upstream: aten/src/ATen/native/LossNLL.cpp#at::native::nll_loss_nd_symint
+@composite("nll_loss_nd", module="nn", autocast="float32")
+def nll_loss_nd(
+    at: Any,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+) -> Any:
+    rank = len(self.shape)
+    if rank < 1:
+        raise ValueError(f"Expected 1 or more dimensions (got {rank})")
+    if to_string(target.dtype) not in ("Long", "Byte"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
+    if rank != 1 and self.shape[0] != (target.shape[0] if target.shape else 1):
+        raise ValueError(
+            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.shape else 1})."
+        )
+    classes = self.shape[0] if rank == 1 else self.shape[1]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes "
+            f"but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if rank == 1:
+        if math.prod(target.shape) != 1:
+            raise RuntimeError(
+                f"For 1D input, 1D target must have one element, but got target size: {list(target.shape)}"
+            )
+        loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
+        return at.squeeze(loss, 0) if reduction == NONE and not target.shape else loss
+    expected = (self.shape[0], *self.shape[2:])
+    if tuple(target.shape) != expected:
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    return at.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+# %% [markdown]
+# ## Cross entropy
+#
+# `nll_loss(log_softmax(x), target)`. With label smoothing, or with a distribution per example as target, it is `-Σ p log_softmax(x)`.
+
+
+# %%
+#| into: aten/native/loss_nll.py
+#| upstream: aten/src/ATen/native/LossNLL.cpp#at::native::cross_entropy_loss_symint
+@composite("cross_entropy_loss", module="nn", autocast="float32")
+def cross_entropy_loss(
+    at: Any,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    axis = 0 if len(self.shape) == 1 else 1
+    if tuple(self.shape) == tuple(target.shape):
+        return _against_distribution(at, self, target, weight, reduction, ignore_index, label_smoothing, axis)
+    log = at._log_softmax(self, axis)
+    loss = at.nll_loss_nd(log, target, weight, reduction, ignore_index)
+    if label_smoothing == 0:
+        return loss
+    return _smoothed(at, log, loss, target, weight, reduction, ignore_index, label_smoothing, axis)
+
+
+def _per_class(at: Any, weight: Any, rank: int, axis: int) -> Any:
+    return at.reshape(weight, tuple(-1 if d == axis else 1 for d in range(rank)))
+
+
+# %%
+#| into: aten/native/loss_nll.py
+def _against_distribution(
+    at: Any,
+    x: Any,
+    target: Any,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    axis: int,
+) -> Any:
+    if to_string(target.dtype) not in ("Float", "Double", "Half", "BFloat16"):
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {to_string(target.dtype)}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    classes = x.shape[axis]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
+            f"but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    terms = at._log_softmax(x, axis) * target
+    if weight is not None:
+        terms = terms * _per_class(at, weight, len(x.shape), axis)
+    if reduction == NONE:
+        return -at.sum(terms, axis)
+    total = -at.sum(terms)
+    return total if reduction == SUM else total / (math.prod(x.shape) / classes if classes else 0)
+
+
+def _smoothed(
+    at: Any,
+    log: Any,
+    loss: Any,
+    target: Any,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    axis: int,
+) -> Any:
+    """`(1 - s) · loss + s / C · Σ_c -w_c log p_c`, ignored examples left out of both."""
+    classes = log.shape[axis]
+    spread = log if weight is None else log * _per_class(at, weight, len(log.shape), axis)
+    smooth = -at.sum(spread, axis)
+    kept = target != ignore_index
+    smooth = smooth * kept
+    if reduction != NONE:
+        total = at.sum(smooth)
+        if reduction == MEAN:
+            if weight is None:
+                total = total / at.sum(kept)
+            else:
+                picked = at.index_select(weight, 0, at.reshape(target * kept, (-1,)))
+                total = total / at.sum(picked * at.reshape(kept, (-1,)))
+        smooth = total
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / classes)
+
+
+# %% [markdown]
+# ## Regression and binary losses
+#
+# One function of two tensors, then `none`, `mean` or `sum`. Below, `x = input - target`.
+
+# %%
+#| into: aten/native/loss.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.loss_nll import MEAN, NONE
+from readtorch.c10.core.scalar_type import to_string
+
+
+# %%
+#| into: aten/native/loss.py
+def _reduced(loss: Array, reduction: int) -> Array:
+    if reduction == NONE:
+        return loss
+    wide = np.float32 if loss.dtype.itemsize == 2 else loss.dtype
+    return np.asarray(loss.mean(dtype=wide) if reduction == MEAN else loss.sum(dtype=wide)).astype(loss.dtype)
+
+
+def _share(grad: Any, x: Any, reduction: int) -> Any:
+    """What one element of the loss gets of the result's gradient."""
+    return grad / math.prod(x.shape) if reduction == MEAN else grad
+
+
+def _floating(op: str, x: Array) -> None:
+    if x.dtype.kind not in "fcV":
+        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+
+
+def reduce(at: Any, loss: Any, reduction: int) -> Any:
+    """The reduction of a loss that is written with operators."""
+    return loss if reduction == NONE else at.mean(loss) if reduction == MEAN else at.sum(loss)
+
+
+# %% [markdown]
+# Squared, absolute, and the two that are squared near zero and absolute beyond: with `β` and `δ` the places where they change,
+# `smooth_l1 = huber / β`.
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::mse_loss_out
+@register("mse_loss", module="nn", autocast="float32")
+def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
+    _floating("mse_cpu", self)
+    difference = self - target
+    return _reduced(np.multiply(difference, difference), reduction)
+
+
+def _mse_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int) -> Any:
+    return (self - target) * (_share(grad, self, reduction) * 2)
+
+
+derivative(
+    "mse_loss",
+    self=_mse_gradient,
+    target=lambda at, grad, self, target, reduction: -_mse_gradient(at, grad, self, target, reduction),
+)
+
+
+@composite("l1_loss", module="nn", autocast="float32")
+def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    return reduce(at, at.abs(self - target), reduction)
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::smooth_l1_loss_out
+@register("_smooth_l1_loss", variants="", node="SmoothL1Loss")
+def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> Array:
+    _floating("smooth_l1_cpu", self)
+    x = np.abs(self - target)
+    return _reduced(np.where(x < beta, 0.5 * x * x / beta, x - 0.5 * beta).astype(x.dtype, copy=False), reduction)
+
+
+def _smooth_l1_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
+    return at.clamp((self - target) / beta, -1, 1) * _share(grad, self, reduction)
+
+
+derivative(
+    "_smooth_l1_loss",
+    self=_smooth_l1_gradient,
+    target=lambda at, grad, self, target, reduction, beta: (
+        -_smooth_l1_gradient(at, grad, self, target, reduction, beta)
+    ),
+)
+
+
+@composite("smooth_l1_loss", module="nn", autocast="float32")
+def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    return at._smooth_l1_loss(self, target, reduction, beta) if beta else at.l1_loss(self, target, reduction)
+
+
+@register("huber_loss", module="nn", autocast="float32")
+def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _floating("huber_cpu", self)
+    x = np.abs(self - target)
+    loss = np.where(x <= delta, 0.5 * x * x, delta * (x - 0.5 * delta))
+    return _reduced(loss.astype(x.dtype, copy=False), reduction)
+
+
+def _huber_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
+    return at.clamp(self - target, -delta, delta) * _share(grad, self, reduction)
+
+
+derivative(
+    "huber_loss",
+    self=_huber_gradient,
+    target=lambda at, grad, self, target, reduction, delta: -_huber_gradient(at, grad, self, target, reduction, delta),
+)
+
+# %% [markdown]
+# Binary cross entropy, `-(t log p + (1 - t) log(1 - p))`. From probabilities the logarithms are cut at -100, so that a confident
+# mistake costs much and not infinity. From logits `x` both logarithms come from one `log1p(exp(-|x|))`.
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::binary_cross_entropy_cpu
+@register("binary_cross_entropy", module="nn")
+def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None, reduction: int = MEAN) -> Array:
+    _floating("binary_cross_entropy", self)
+    if target.dtype != self.dtype:
+        raise RuntimeError(f"Found dtype {to_string(target.dtype)} but expected {to_string(self.dtype)}")
+    if self.size and not (self.min() >= 0 and self.max() <= 1):
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    if target.size and not (target.min() >= 0 and target.max() <= 1):
+        raise RuntimeError("all elements of target should be between 0 and 1")
+    with np.errstate(divide="ignore"):
+        yes, no = np.maximum(np.log(self), -100), np.maximum(np.log1p(-self), -100)
+    loss = (target - 1) * no - target * yes
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _bce_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    dx = (self - target) / at.clamp((1 - self) * self, 1e-12, None) * _share(grad, self, reduction)
+    return dx if weight is None else dx * weight
+
+
+def _bce_target_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    dt = (at.log(1 - self) - at.log(self)) * _share(grad, self, reduction)
+    return dt if weight is None else dt * weight
+
+
+derivative("binary_cross_entropy", self=_bce_gradient, target=_bce_target_gradient)
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::binary_cross_entropy_with_logits
+@register("binary_cross_entropy_with_logits", autocast="float32")
+def binary_cross_entropy_with_logits(
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    pos_weight: Array | None = None,
+    reduction: int = MEAN,
+) -> Array:
+    log_sigmoid = np.minimum(self, 0) - np.log1p(np.exp(-np.abs(self)))
+    if pos_weight is None:
+        loss = (1 - target) * self - log_sigmoid
+    else:
+        loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _logits_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
+    if pos_weight is None:
+        dx = at.sigmoid(self) - target
+    else:
+        t = pos_weight * target
+        dx = (t + 1 - target) * at.sigmoid(self) - t
+    dx = dx * _share(grad, self, reduction)
+    return dx if weight is None else dx * weight
+
+
+def _logits_target_gradient(at: Any, grad: Any, self: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
+    dt = -self if pos_weight is None else at.log_sigmoid(-self) - pos_weight * at.log_sigmoid(self)
+    dt = dt * _share(grad, self, reduction)
+    return dt if weight is None else dt * weight
+
+
+derivative("binary_cross_entropy_with_logits", self=_logits_gradient, target=_logits_target_gradient)
+
+# %% [markdown]
+# The rest are compositions: their derivatives are the chain rule's.
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::kl_div
+@composite("kl_div", autocast="float32")
+def kl_div(at: Any, self: Array, target: Array, reduction: int = MEAN, *, log_target: bool = False) -> Any:
+    """`target · (log target - input)`, input being log-probabilities."""
+    if log_target:
+        return reduce(at, at.exp(target) * (target - self), reduction)
+    return reduce(at, at.xlogy(target, target) - target * self, reduction)
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::poisson_nll_loss
+@composite("poisson_nll_loss")
+def poisson_nll_loss(
+    at: Any, input: Array, target: Array, log_input: bool, full: bool, eps: float, reduction: int
+) -> Any:
+    loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
+    if full:  # Stirling's approximation of log(target!)
+        stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))
+        loss = loss + at.where(target > 1, stirling, target * 0)
+    return reduce(at, loss, reduction)
+
+
+@composite("soft_margin_loss", module="nn")
+def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    """`log(1 + exp(-target · input))`."""
+    return reduce(at, at.log1p(at.exp(-target * self)), reduction)
+
+
+@composite("margin_ranking_loss")
+def margin_ranking_loss(
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+) -> Any:
+    """`max(0, margin - target · (input1 - input2))`."""
+    return reduce(at, at.clamp(-target * (input1 - input2) + margin, 0, None), reduction)
+
+
+@composite("hinge_embedding_loss")
+def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = MEAN) -> Any:
+    """`input` where target is 1, `max(0, margin - input)` where it is -1."""
+    nothing = self * 0
+    far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
+    return reduce(at, far + at.where(target != -1, self, nothing), reduction)
+
+
+# %%
+#| into: aten/native/loss.py
+#| upstream: aten/src/ATen/native/Loss.cpp#at::native::cosine_embedding_loss
+@composite("cosine_embedding_loss")
+def cosine_embedding_loss(
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+) -> Any:
+    """`1 - cos` where target is 1, `max(0, cos - margin)` where it is -1, of rows `(N, D)` or vectors `(D,)`."""
+    rank = len(target.shape)
+    if rank not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    wanted = f"{rank + 1}D target tensor expects {rank + 1}D input tensors"
+    if len(input1.shape) != rank + 1 or len(input2.shape) != rank + 1:
+        raise RuntimeError(f"{wanted}, but found inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
+    last = -1
+    product = at.sum(input1 * input2, last)
+    squares = (at.sum(input1 * input1, last) + 1e-12) * (at.sum(input2 * input2, last) + 1e-12)
+    cosine = product / at.sqrt(squares)
+    nothing = cosine * 0
+    loss = at.where(target == 1, 1 - cosine, nothing)
+    return reduce(at, loss + at.where(target == -1, at.clamp(cosine - margin, 0, None), nothing), reduction)
+
+
+@composite("triplet_margin_loss")
+def triplet_margin_loss(
+    at: Any,
+    anchor: Array,
+    positive: Array,
+    negative: Array,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    reduction: int = MEAN,
+) -> Any:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)` with the p-norm of the difference."""
+    if margin <= 0:
+        raise RuntimeError("margin must be greater than 0")
+    near = at.pairwise_distance(anchor, positive, p, eps)
+    far = at.pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = at.minimum(far, at.pairwise_distance(positive, negative, p, eps))
+    return reduce(at, at.clamp(near - far + margin, 0, None), reduction)
+
+
+# %% [markdown]
+# Two margins over classes: each wrong class should score at least `margin` below the right one (or ones).
+
+# %%
+#| into: aten/native/loss_multi_margin.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.loss import reduce
+from readtorch.aten.native.loss_nll import MEAN
+
+
+# %%
+#| into: aten/native/loss_multi_margin.py
+#| upstream: aten/src/ATen/native/LossMultiMargin.cpp#at::native::multi_margin_loss_cpu
+@composite("multi_margin_loss", module="nn")
+def multi_margin_loss(
+    at: Any,
+    self: Array,
+    target: Array,
+    p: float = 1,
+    margin: float = 1,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+) -> Any:
+    if p not in (1, 2):
+        raise RuntimeError("only p == 1 and p == 2 supported")
+    batched = len(self.shape) > 1
+    x = self if batched else at.reshape(self, (1, -1))
+    classes = x.shape[1]
+    right = at.reshape(target, (-1, 1))
+    z = at.clamp(x - at.gather(x, 1, right) + margin, 0, None)
+    z = z if p == 1 else z * z
+    if weight is not None:
+        z = z * at.reshape(at.index_select(weight, 0, at.reshape(target, (-1,))), (-1, 1))
+    wrong = at._is_not_class(right, classes)
+    loss = at.sum(z * wrong, 1) / classes
+    return reduce(at, loss if batched else at.squeeze(loss, 0), reduction)
+
+
+@register("_is_not_class", variants="")
+def _is_not_class(target: Array, classes: int) -> Array:
+    """`(N, classes)`: False at each row's own class."""
+    if target.size and not 0 <= target.min() <= target.max() < classes:
+        raise RuntimeError("target out of range")
+    return target != np.arange(classes)
+
+
+# %%
+#| into: aten/native/loss_multi_label_margin.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.loss import reduce
+from readtorch.aten.native.loss_nll import MEAN
+
+
+# %%
+#| into: aten/native/loss_multi_label_margin.py
+#| upstream: aten/src/ATen/native/LossMultiLabelMargin.cpp#at::native::multilabel_margin_loss
+@register("_listed_classes", variants="", outputs="listed is_target")
+def _listed_classes(target: Array) -> tuple[Array, Array]:
+    """Which entries of each row come before the first -1, and which classes they name."""
+    listed = np.cumsum(target < 0, 1) == 0
+    is_target = np.zeros(target.shape, bool)
+    rows = np.broadcast_to(np.arange(len(target))[:, None], target.shape)
+    is_target[rows[listed], target[listed]] = True
+    return listed, is_target
+
+
+@composite("multilabel_margin_loss", module="nn")
+def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    """`Σ max(0, 1 - (x[listed] - x[other])) / C` over all pairs of a listed class and one that is not."""
+    if tuple(self.shape) != tuple(target.shape):
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
+    batched = len(self.shape) > 1
+    classes = self.shape[-1]
+    x, t = at.reshape(self, (-1, classes)), at.reshape(target, (-1, classes))
+    listed, is_target = at._listed_classes(t)
+    scores = at.gather(x, 1, at.clamp(t, 0, None))
+    pairs = at.clamp(1 - at.unsqueeze(scores, 2) + at.unsqueeze(x, 1), 0, None)
+    counted = at.unsqueeze(listed, 2) & at.unsqueeze(~is_target, 1)
+    loss = at.sum(pairs * counted, (1, 2)) / classes
+    return reduce(at, loss if batched else at.squeeze(loss, 0), reduction)
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import soft_max as soft_max
+from readtorch.aten.native import loss_nll as loss_nll
+from readtorch.aten.native import loss as loss
+from readtorch.aten.native import loss_multi_margin as loss_multi_margin
+from readtorch.aten.native import loss_multi_label_margin as loss_multi_label_margin
+
+
+# %%
+#| claim: the mean of nll_loss is over the weights of the targets, not over the examples
+def _(torch):
+    log = torch.tensor([[-1.0, -2.0], [-3.0, -4.0]])
+    loss = torch.nn.functional.nll_loss(log, torch.tensor([0, 1]), weight=torch.tensor([1.0, 3.0]))
+    assert torch.allclose(loss, torch.tensor((1 * 1.0 + 3 * 4.0) / (1 + 3)))
+
+
+# %%
+#| claim: a batch of ignored targets gives NaN under the mean, zero under the sum
+def _(torch):
+    log, target = torch.zeros(2, 3), torch.tensor([-100, -100])
+    assert torch.nn.functional.nll_loss(log, target).isnan()
+    assert torch.nn.functional.nll_loss(log, target, reduction="sum") == 0
+
+
+# %%
+#| claim: binary_cross_entropy of a certain mistake is 100, not infinite
+def _(torch):
+    assert torch.nn.functional.binary_cross_entropy(torch.tensor([0.0]), torch.tensor([1.0])) == 100

@@ -1,0 +1,470 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Linear maps, embeddings, dropout, distances
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Linear
+#
+# `y = x Wᵀ + b`. With a bias, dimensions before the last are folded into one, so that the whole is a single `addmm`.
+
+# %%
+#| into: aten/native/linear.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/linear.py
+#| upstream: aten/src/ATen/native/Linear.cpp#at::native::linear
+@composite("linear", module="nn")
+def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> Any:
+    if bias is None:
+        return at.matmul(input, at.t(weight))
+    shape = tuple(input.shape)
+    if len(shape) == 2:
+        return at.addmm(bias, input, at.t(weight))
+    if len(shape) == 3:
+        return at.reshape(at.addmm(bias, at.reshape(input, (-1, shape[-1])), at.t(weight)), (*shape[:-1], -1))
+    return at.matmul(input, at.t(weight)) + bias
+
+
+# %%
+#| into: aten/native/linear.py
+#| upstream: aten/src/ATen/native/Linear.cpp#at::native::bilinear
+@composite("bilinear")
+def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
+    """`y[k] = x1ᵀ W[k] x2 + b[k]` over the last dimensions."""
+    out, in1, in2 = weight.shape
+    _check_bilinear(input1, input2, weight, bias)
+    left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
+    left = at.reshape(left, (*input1.shape[:-1], out, in2))
+    y = at.sum(left * at.unsqueeze(input2, -2), -1)
+    return y if bias is None else y + bias
+
+
+def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
+    if len(input1.shape) != len(input2.shape):
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"
+        )
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError("bilinear(): input batch dimensions do not match")
+    for number, (value, size) in enumerate(((input1, weight.shape[1]), (input2, weight.shape[2])), 1):
+        if value.shape[-1] != size:
+            raise RuntimeError(
+                f"bilinear(): input{number} size does not match weight size: got {value.shape[-1]} but expected {size}"
+            )
+    if bias is not None and math.prod(bias.shape) != weight.shape[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {math.prod(bias.shape)} "
+            f"but expected {weight.shape[0]}"
+        )
+
+
+# %% [markdown]
+# ## Embedding
+#
+# Forward is a lookup. Backward adds rows that belong to the same index: sorting the indices first makes that one `add.reduceat` over
+# contiguous runs, many times faster than adding row by row.
+
+# %%
+#| into: aten/native/embedding.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import from_numpy_dtype
+
+
+# %%
+#| into: aten/native/embedding.py
+def _check_indices(indices: Array, rows: int, op: str) -> None:
+    if indices.dtype.kind != "i" or indices.dtype.itemsize < 4:
+        found = f"torch.{from_numpy_dtype(indices.dtype)._legacy}"
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {found} instead (while checking arguments for {op})"
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < rows:
+        raise IndexError("index out of range in self")
+
+
+@register("embedding")
+def embedding(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    """Rows of `weight` by number."""
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    _check_indices(indices, len(weight), "embedding")
+    return weight[indices]
+
+
+# %%
+#| into: aten/native/embedding.py
+#| upstream: aten/src/ATen/native/Embedding.cpp#at::native::embedding_dense_backward_cpu
+@register("embedding_dense_backward", variants="", node="EmbeddingDenseBackward")
+def embedding_dense_backward(
+    grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Array:
+    """The table's gradient: rows of `grad_output` added up by index; nothing at `padding_idx`."""
+    flat = indices.reshape(-1)
+    rows = grad_output.reshape(len(flat), -1)
+    dw = np.zeros((num_weights, rows.shape[1]), grad_output.dtype)
+    if not len(flat):
+        return dw
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sums = np.add.reduceat(rows[order], starts, axis=0)
+    if scale_grad_by_freq:
+        counts = np.diff(np.append(starts, len(flat)))
+        sums /= counts[:, None].astype(sums.dtype)
+    dw[ordered[starts]] = sums
+    if padding_idx >= 0:
+        dw[padding_idx] = 0
+    return dw
+
+
+def _lookup_gradient(
+    at: Any, grad: Any, indices: Any, weight_shape: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    return at.embedding_dense_backward(grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
+
+
+def _lookup_again(at: Any, grad: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    if scale_grad_by_freq:
+        raise RuntimeError("double backward is not supported for embedding with scale_grad_by_freq")
+    rows = at.embedding(grad, indices)
+    return rows if padding_idx < 0 else rows * at.unsqueeze(indices != padding_idx, -1)
+
+
+derivative("embedding", weight=_lookup_gradient)
+derivative("embedding_dense_backward", grad_output=_lookup_again)
+
+
+# %%
+#| into: aten/native/embedding.py
+#| upstream: aten/src/ATen/native/Embedding.cpp#at::native::embedding_renorm_cpu_
+@register("embedding_renorm_")
+def embedding_renorm_(self: Array, indices: Array, max_norm: float, norm_type: float) -> Array:
+    """Scale down, in place, the rows looked up whose norm exceeds `max_norm`."""
+    _check_indices(indices, len(self), "embedding_renorm_")
+    rows = np.unique(indices)
+    norms = np.linalg.norm(self[rows], norm_type, axis=1)
+    scale = np.where(norms > max_norm, max_norm / (norms + 1e-7), 1)
+    self[rows] *= scale[:, None].astype(self.dtype)
+    return self
+
+
+# %% [markdown]
+# ## Bags of embeddings
+#
+# A bag is a run of consecutive lookups, given by where it starts. Sum, mean and maximum over a run are reductions by segment.
+
+# %%
+#| into: aten/native/embedding_bag.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/embedding_bag.py
+#| upstream: aten/src/ATen/native/EmbeddingBag.cpp#at::native::MODE_SUM
+@register("_bag_of_rows", variants="")
+def _bag_of_rows(offsets: Array, rows: int) -> Array:
+    """For each of `rows` lookups the number of its bag."""
+    marks = np.zeros(rows + 1, np.int64)
+    np.add.at(marks, offsets, 1)
+    return np.cumsum(marks[:rows]) - 1
+
+
+@register("_segment_sum", variants="")
+def _segment_sum(rows: Array, bag: Array, bags: int) -> Array:
+    """The sum of the rows of each bag; zero for an empty one."""
+    out = np.zeros((bags, *rows.shape[1:]), rows.dtype)
+    if len(rows):
+        starts = np.flatnonzero(np.concatenate(([True], bag[1:] != bag[:-1])))
+        out[bag[starts]] = np.add.reduceat(rows, starts, axis=0)
+    return out
+
+
+derivative("_segment_sum", rows=lambda at, grad, bag: at.index_select(grad, 0, bag))
+
+
+# %%
+#| into: aten/native/embedding_bag.py
+@register("_segment_max", variants="", outputs="result winners", differentiable_outputs=(0,))
+def _segment_max(rows: Array, bag: Array, bags: int) -> tuple[Array, Array]:
+    """The largest value of each column of each bag (zero for an empty bag) and the row it stood in."""
+    out = np.zeros((bags, rows.shape[1]), rows.dtype)
+    winners = np.zeros((bags, rows.shape[1]), np.int64)
+    for number in np.unique(bag):
+        first, last = np.searchsorted(bag, [number, number + 1])
+        winners[number] = first + rows[first:last].argmax(0)
+        out[number] = rows[first:last].max(0)
+    return out, winners
+
+
+@register("_segment_max_backward", variants="")
+def _segment_max_backward(dy: Array, winners: Array, bag: Array) -> Array:
+    out = np.zeros((len(bag), dy.shape[1]), dy.dtype)
+    filled = np.unique(bag)
+    np.add.at(out, (winners[filled], np.arange(dy.shape[1])), dy[filled])
+    return out
+
+
+derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_backward(grads[0], winners, bag))
+
+
+# %%
+#| into: aten/native/embedding_bag.py
+#| upstream: aten/src/ATen/native/EmbeddingBag.cpp#at::native::embedding_bag
+@composite("_embedding_bag_reduced", variants="")
+def _embedding_bag_reduced(
+    at: Any,
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    mode: str,
+    per_sample_weights: Array | None,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Any:
+    """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
+    count, bags = indices.shape[0], offsets.shape[0]
+    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    bag = at._bag_of_rows(offsets, count)
+    if padding_idx >= 0:
+        kept = at.reshape(at.nonzero(indices != padding_idx), (-1,))
+        rows, bag = at.index_select(rows, 0, kept), at.index_select(bag, 0, kept)
+        if per_sample_weights is not None:
+            per_sample_weights = at.index_select(per_sample_weights, 0, kept)
+    if per_sample_weights is not None:
+        rows = rows * at.unsqueeze(per_sample_weights, 1)
+    if mode == "max":
+        return at._segment_max(rows, bag, bags)[0]
+    total = at._segment_sum(rows, bag, bags)
+    if mode == "sum":
+        return total
+    return total / at._bag_sizes(bag, bags)
+
+
+@register("_bag_sizes", variants="")
+def _bag_sizes(bag: Array, bags: int) -> Array:
+    """`(bags, 1)`: how many rows each bag has, 1 for an empty one."""
+    return np.maximum(np.bincount(bag, minlength=bags), 1)[:, None]
+
+
+# %% [markdown]
+# ## Dropout
+#
+# On the CPU dropout is a product with a random tensor of zeros and `1 / (1 - p)`, and the graph says so: its node is `MulBackward0`. The
+# numbers are drawn in the order of the elements, 53 bits each, so that a mask is upstream's mask.
+
+# %%
+#| into: aten/native/dropout.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.cpu_generator_impl import engine
+from readtorch.aten.native.distributions import uniform01
+
+
+# %%
+#| into: aten/native/dropout.py
+#| upstream: aten/src/ATen/native/Dropout.cpp#at::native::make_feature_noise
+@register("_kept", variants="")
+def _kept(self: Array, p: float, per_channel: bool) -> Array:
+    """1 with probability `1 - p`, else 0: one draw per element of `self`, or one per example and channel."""
+    if per_channel and self.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    shape = (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape
+    draws = uniform01(engine(None), math.prod(shape), np.dtype(np.float64))
+    return (draws < 1 - p).astype(self.dtype).reshape(shape)
+
+
+def _check(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _scaled_noise(at: Any, input: Any, p: float, per_channel: bool) -> Any:
+    kept = at._kept(input, p, per_channel)
+    return kept if p == 1 else kept / (1 - p)
+
+
+def _is_identity(input: Any, p: float, train: bool) -> bool:
+    _check(p)
+    return p == 0 or not train or 0 in input.shape
+
+
+# %%
+#| into: aten/native/dropout.py
+#| upstream: aten/src/ATen/native/Dropout.cpp#at::native::dropout
+@composite("dropout")
+def dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    return input if _is_identity(input, p, train) else input * _scaled_noise(at, input, p, False)
+
+
+@composite("dropout_")
+def dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, False))
+
+
+@composite("feature_dropout")
+def feature_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    return input if _is_identity(input, p, train) else input * _scaled_noise(at, input, p, True)
+
+
+@composite("feature_dropout_")
+def feature_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, True))
+
+
+# %% [markdown]
+# Alpha dropout does not drop to zero but to the value that SELU saturates at, and then maps affinely, so that mean and variance stay.
+
+# %%
+#| into: aten/native/dropout.py
+_ALPHA = 1.7580993408473766
+
+
+def _alpha_noise(at: Any, input: Any, p: float, per_channel: bool) -> tuple[Any, Any]:
+    """(Factor, summand) of the affine map per element."""
+    a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p)) if p < 1 else 0.0
+    kept = at._kept(input, p, per_channel)
+    return kept * a, (kept - 1) * (_ALPHA * a) + _ALPHA * a * p
+
+
+@composite("alpha_dropout")
+def alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, False)
+    return input * factor + summand
+
+
+@composite("alpha_dropout_")
+def alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, False)
+    return input.mul_(factor).add_(summand)
+
+
+@composite("feature_alpha_dropout")
+def feature_alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, True)
+    return input * factor + summand
+
+
+@composite("feature_alpha_dropout_")
+def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, True)
+    return input.mul_(factor).add_(summand)
+
+
+# %%
+#| claim: dropout's mask is the generator's next 53-bit numbers compared with 1 - p, in the order of the elements
+def _(torch):
+    torch.manual_seed(3)
+    y = torch.nn.functional.dropout(torch.ones(6), 0.4)
+    torch.manual_seed(3)
+    draws = torch.rand(6, dtype=torch.float64)
+    assert torch.equal(y > 0, draws < 0.6)
+    assert torch.allclose(y[y > 0], torch.tensor(1 / 0.6))
+
+
+# %% [markdown]
+# ## Distances
+
+# %%
+#| into: aten/native/distance.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/distance.py
+#| upstream: aten/src/ATen/native/Distance.cpp#at::native::pairwise_distance
+@composite("pairwise_distance")
+def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 1e-06, keepdim: bool = False) -> Any:
+    """The p-norm of `x1 - x2 + eps` over the last dimension."""
+    return at.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite("cosine_similarity")
+def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
+    """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    n1 = at.clamp(at.linalg_vector_norm(x1, 2, dim, True), eps, None)
+    n2 = at.clamp(at.linalg_vector_norm(x2, 2, dim, True), eps, None)
+    return at.sum((x1 / n1) * (x2 / n2), dim)
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import linear as linear
+from readtorch.aten.native import embedding as embedding
+from readtorch.aten.native import embedding_bag as embedding_bag
+from readtorch.aten.native import distance as distance
+from readtorch.aten.native import dropout as dropout

@@ -1,0 +1,579 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Padding, shuffles, resampling, patches
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Padding with a constant
+#
+# The list of paddings starts with the *last* dimension: (before, after), then the one before it. Negative numbers crop. The derivative of
+# padding is cropping, that is, padding with the negated numbers.
+
+# %%
+#| into: aten/native/constant_pad_nd.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/constant_pad_nd.py
+#| upstream: aten/src/ATen/native/PadNd.cpp#at::native::constant_pad_nd
+@register("constant_pad_nd", node="ConstantPadNd")
+def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * self.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+        )
+    sides = [(0, 0)] * (self.ndim - len(pad) // 2) + list(zip(pad[-2::-2], pad[::-2], strict=True))
+    shape = []
+    for n, (before, after) in zip(self.shape, sides, strict=True):
+        if n + before + after < 0:
+            raise RuntimeError(
+                f"The input size {n}, plus negative padding {before} and {after}, resulted in a negative output size"
+            )
+        shape.append(n + before + after)
+    out = np.full(shape, value, self.dtype)
+    inner = [slice(max(b, 0), max(n - max(a, 0), 0)) for n, (b, a) in zip(shape, sides, strict=True)]
+    outer = [slice(max(-b, 0), max(n - max(-a, 0), 0)) for n, (b, a) in zip(self.shape, sides, strict=True)]
+    out[tuple(inner)] = self[tuple(outer)]
+    return out
+
+
+derivative("constant_pad_nd", self=lambda at, grad, pad: at.constant_pad_nd(grad, [-p for p in pad], 0))
+
+# %% [markdown]
+# ## Padding from the image itself
+#
+# Along each axis the output reads the input at a list of places: mirrored without repeating the edge, the edge again and again, or
+# around the other side. Backward adds each strip where it was read from.
+
+# %%
+#| into: aten/native/pad_nd.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/pad_nd.py
+#| upstream: aten/src/ATen/native/ReflectionPad.cpp#at::native::reflection_pad2d_out_template
+#| upstream: aten/src/ATen/native/ReplicationPadding.cpp#at::native::replication_pad2d_out_cpu_template
+def _places(mode: str, n: int, before: int, after: int) -> Array:
+    """The input place that each output place of an axis reads."""
+    wanted = np.arange(-before, n + after)
+    if mode == "replicate":
+        return np.clip(wanted, 0, n - 1)
+    if mode == "circular":
+        return wanted % n
+    wanted = np.abs(wanted)
+    return np.where(wanted >= n, 2 * (n - 1) - wanted, wanted)
+
+
+def _axes(pad: Sequence[int], rank: int) -> list[tuple[int, int, int]]:
+    """(axis, before, after) for each padded axis."""
+    return [(rank - 1 - i, pad[2 * i], pad[2 * i + 1]) for i in range(len(pad) // 2)]
+
+
+@register("_pad_from_inside", variants="", node="Pad")
+def _pad_from_inside(self: Array, pad: Sequence[int], mode: str) -> Array:
+    out = self
+    for axis, before, after in _axes(pad, self.ndim):
+        out = out.take(_places(mode, self.shape[axis], before, after), axis)
+    return out
+
+
+@register("_pad_from_inside_backward", variants="", node="PadBackward")
+def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int], mode: str) -> Array:
+    for axis, before, after in reversed(_axes(pad, dy.ndim)):
+        n = shape[axis]
+        places = _places(mode, n, before, after)
+        rows = np.moveaxis(dy, axis, 0)
+        low, high = max(before, 0), max(before, 0) + n - max(-before, 0) - max(-after, 0)
+        dx = np.zeros((n, *rows.shape[1:]), dy.dtype)
+        dx[places[low] : places[low] + high - low] = rows[low:high]
+        for i in (*range(low), *range(high, len(places))):
+            dx[places[i]] += rows[i]
+        dy = np.moveaxis(dx, 0, axis)
+    return np.ascontiguousarray(dy)
+
+
+derivative(
+    "_pad_from_inside",
+    self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),
+)
+derivative("_pad_from_inside_backward", dy=lambda at, grad, pad, mode: at._pad_from_inside(grad, pad, mode))
+
+
+# %%
+#| into: aten/native/pad_nd.py
+#| upstream: aten/src/ATen/native/PadNd.cpp#at::native::_pad_enum_symint
+def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
+    rank, dims = len(shape), len(pad) // 2
+    if not (dims in (1, 2, 3) and rank in (dims + 1, dims + 2)):
+        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+    for axis, before, after in _axes(pad, rank):
+        n = shape[axis]
+        if mode == "reflect" and (before >= n or after >= n):
+            raise RuntimeError(
+                "Argument #4: Padding size should be less than the corresponding input dimension, "
+                f"but got: padding ({before}, {after}) at dimension {axis} of input {list(shape)}"
+            )
+        if mode == "circular" and (before > n or after > n):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if n + before + after < (0 if mode == "circular" else 1):
+            raise RuntimeError(f"input (size: {n}) is too small for padding ({before}, {after}) at dimension {axis}")
+
+
+@composite("pad", module="nn")
+def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """`self` padded by (before, after) of the last dimension, then of the one before, and so on."""
+    rank = len(self.shape)
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * rank:
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension "
+            f"but got padding length {len(pad)} and input of dimension {rank}"
+        )
+    if mode == "constant":
+        return at.constant_pad_nd(self, tuple(pad), 0.0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    _check_inside(mode, self.shape, pad)
+    return at._pad_from_inside(self, tuple(pad), mode)
+
+
+# %% [markdown]
+# ## Shuffles
+#
+# Moving channels into space, back, and among each other: a reshape, a permutation, a reshape.
+
+# %%
+#| into: aten/native/pixel_shuffle.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/pixel_shuffle.py
+#| upstream: aten/src/ATen/native/PixelShuffle.cpp#at::native::math_pixel_shuffle
+@composite("pixel_shuffle")
+def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
+    """`(*, C r², H, W)` to `(*, C, H r, W r)`."""
+    r = upscale_factor
+    if len(self.shape) < 3:
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(self.shape)} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    *lead, c, h, w = self.shape
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            f"but input.size(-3)={c} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    x = at.reshape(self, (*lead, c // (r * r), r, r, h, w))
+    x = at.permute(x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return at.reshape(x, (*lead, c // (r * r), h * r, w * r))
+
+
+@composite("pixel_unshuffle")
+def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
+    """`(*, C, H r, W r)` to `(*, C r², H, W)`."""
+    r = downscale_factor
+    if len(self.shape) < 3:
+        raise RuntimeError(
+            "pixel_unshuffle expects input to have at least 3 dimensions, "
+            f"but got input with {len(self.shape)} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    *lead, c, h, w = self.shape
+    for name, size in (("height", h), ("width", w)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but {size} is not by {r}"
+            )
+    n = len(lead)
+    x = at.reshape(self, (*lead, c, h // r, r, w // r, r))
+    x = at.permute(x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return at.reshape(x, (*lead, c * r * r, h // r, w // r))
+
+
+# %%
+#| into: aten/native/chanel_shuffle.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/chanel_shuffle.py
+#| upstream: aten/src/ATen/native/ChanelShuffle.cpp#at::native::channel_shuffle
+@composite("channel_shuffle")
+def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
+    """Channels `(g, C / g)` reordered as `(C / g, g)` (Zhang et al. 2018)."""
+    n, c, *size = self.shape
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if c % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+    x = at.reshape(self, (n, groups, c // groups, *size))
+    return at.reshape(at.transpose(x, 1, 2), (n, c, *size))
+
+
+# %% [markdown]
+# ## Resampling
+#
+# Along one axis, resizing from `n` to `m` places is a matrix `A (m, n)` whose row `i` holds the weights of the inputs that output `i`
+# reads: one 1 (nearest), two (linear), four (cubic), or, with `antialias`, as many as the output place covers. An image is resized axis
+# by axis. The derivative is the product with `A` transposed.
+#
+# Where does output `i` lie on the input's axis? With `align_corners` the first and last places coincide, `i (n - 1) / (m - 1)`;
+# without, places are intervals and their centres correspond, `(i + ½) n / m - ½`.
+
+# %%
+#| into: aten/native/up_sample.py
+#| imports
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+
+
+# %%
+#| into: aten/native/up_sample.py
+#| upstream: aten/src/ATen/native/UpSample.h#at::native::area_pixel_compute_source_index
+def _step(n: int, m: int, align_corners: bool, scale: float | None) -> float:
+    """Input places per output place. A scale that the caller gave is used as it is, not recomputed from sizes."""
+    if align_corners:
+        return (n - 1) / (m - 1) if m > 1 else 0.0
+    return 1 / scale if scale is not None and scale > 0 else n / m
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _cubic(x: Array, a: float) -> Array:
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = a * (((x - 5) * x + 8) * x - 4)
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+# %%
+#| into: aten/native/up_sample.py
+@functools.lru_cache(64)
+def _weights(n: int, m: int, mode: str, align_corners: bool, scale: float | None, antialias: bool, dtype: Any) -> Array:
+    """The matrix `(m, n)`. Cached, and not to be written to."""
+    step, places = _step(n, m, align_corners, scale), np.arange(m)
+    matrix = np.zeros((m, n))
+    if mode in ("nearest", "nearest-exact"):
+        centre = places + (0.5 if mode == "nearest-exact" else 0.0)
+        source = np.floor(centre.astype(np.float32) * np.float32(step)).astype(np.int64)
+        matrix[places, np.minimum(source, n - 1)] = 1
+    elif antialias:
+        _fill_antialiased(matrix, step, mode)
+    else:
+        source = places * step if align_corners else (places + 0.5) * step - 0.5
+        if mode == "linear":
+            source = np.maximum(source, 0)
+            kernel: Callable[[Array], Array] = _triangle
+            offsets = range(2)
+        else:
+            kernel = functools.partial(_cubic, a=-0.75)
+            offsets = range(-1, 3)
+        first = np.floor(source)
+        for offset in offsets:
+            np.add.at(
+                matrix,
+                (places, np.clip(first + offset, 0, n - 1).astype(np.int64)),
+                kernel(source - first - offset),
+            )
+    return matrix.astype(dtype)
+
+
+def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
+    kernel: Callable[[Array], Array] = _triangle if mode == "linear" else functools.partial(_cubic, a=-0.5)
+    wide = max(step, 1.0)
+    support = (1.0 if mode == "linear" else 2.0) * wide
+    for row, i in zip(matrix, range(len(matrix)), strict=True):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), matrix.shape[1])
+        weights = kernel((np.arange(first, last) - centre + 0.5) / wide)
+        row[first:last] = weights / weights.sum()
+
+
+# %%
+#| into: aten/native/up_sample.py
+#| upstream: aten/src/ATen/native/UpSampleBilinear2d.cpp#at::native::upsample_bilinear2d
+#| upstream: aten/src/ATen/native/UpSampleNearest2d.cpp#at::native::upsample_nearest2d
+def _along(x: Array, axis: int, matrix: Array) -> Array:
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+
+
+@register("_resample", variants="", node="Upsample")
+def _resample(
+    self: Array,
+    output_size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Array:
+    """The last `len(output_size)` dimensions resized."""
+    x = in_working_precision(self)
+    first = self.ndim - len(output_size)
+    for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
+        n = self.shape[axis]
+        if mode == "nearest" and m % n == 0 and scale in (None, m / n):
+            x = np.repeat(x, m // n, axis) if m != n else x
+        else:
+            x = _along(x, axis, _weights(n, m, mode, align_corners, scale, antialias, x.dtype))
+    return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
+
+
+@register("_resample_backward", variants="", node="UpsampleBackward")
+def _resample_backward(
+    dy: Array,
+    size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Array:
+    dx = in_working_precision(dy)
+    first = dy.ndim - len(size)
+    for axis, (n, scale) in enumerate(zip(size, scales, strict=True), first):
+        m = dy.shape[axis]
+        if mode == "nearest" and m % n == 0 and scale in (None, m / n):
+            dx = dx.reshape(*dx.shape[:axis], n, m // n, *dx.shape[axis + 1 :]).sum(axis + 1)
+        else:
+            dx = _along(dx, axis, _weights(n, m, mode, align_corners, scale, antialias, dx.dtype).T)
+    return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
+
+
+def _resample_gradient(
+    at: Any,
+    grad: Any,
+    self_shape: Sequence[int],
+    output_size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Any:
+    size = tuple(self_shape[-len(output_size) :])
+    return at._resample_backward(grad, size, mode, align_corners, scales, antialias)
+
+
+def _resample_again(
+    at: Any,
+    grad: Any,
+    dy_shape: Sequence[int],
+    size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Any:
+    return at._resample(grad, tuple(dy_shape[-len(size) :]), mode, align_corners, scales, antialias)
+
+
+derivative("_resample", self=_resample_gradient)
+derivative("_resample_backward", dy=_resample_again)
+
+# %% [markdown]
+# ## Patches
+#
+# `unfold` writes the windows of a convolution out as columns; `fold` adds columns back to where they came from. Each is the other's
+# derivative.
+
+# %%
+#| into: aten/native/im2_col.py
+#| imports
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
+
+
+# %%
+#| into: aten/native/im2_col.py
+#| upstream: aten/src/ATen/native/Im2Col.cpp#at::native::im2col_out_cpu_template
+def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Geometry:
+    for name, values in (("kernel size", kernel_size), ("dilation", dilation), ("stride", stride)):
+        if min(values) <= 0:
+            raise RuntimeError(f"{name} should be greater than zero, but got {list(values)}")
+    if min(padding) < 0:
+        raise RuntimeError(f"padding should be non-negative, but got {list(padding)}")
+    return Geometry(tuple(stride), tuple(padding), tuple(dilation))
+
+
+@register("im2col", module="nn", node="Im2Col")
+def im2col(
+    self: Array, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Array:
+    """`(N, C, H, W)` to `(N, C · kernel, places)`."""
+    geometry = _geometry(kernel_size, dilation, padding, stride)
+    if self.ndim not in (3, 4):
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got: {list(self.shape)}"
+        )
+    x = self if self.ndim == 4 else self[None]
+    out = geometry.output_size(x.shape[2:], kernel_size)
+    if min(out) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {list(x.shape[2:])}, kernel_size={list(kernel_size)}, "
+            f"calculated shape of the array of sliding blocks as {list(out)}, but its components must be at least one."
+        )
+    windows = _windows_first(_padded_first(x, geometry), kernel_size, geometry, out)
+    columns = np.ascontiguousarray(windows).reshape(len(x), x.shape[1] * math.prod(kernel_size), math.prod(out))
+    return columns if self.ndim == 4 else columns[0]
+
+
+# %%
+#| into: aten/native/im2_col.py
+#| upstream: aten/src/ATen/native/Col2Im.cpp#at::native::col2im_out_cpu_template
+@register("col2im", module="nn", node="Col2Im")
+def col2im(
+    self: Array,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Array:
+    """`(N, C · kernel, places)` added up to `(N, C, *output_size)`."""
+    geometry = _geometry(kernel_size, dilation, padding, stride)
+    taps = math.prod(kernel_size)
+    columns = self if self.ndim == 3 else self[None]
+    if columns.shape[1] % taps:
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
+            f"but got input.size(1)={columns.shape[1]} and kernel_size={list(kernel_size)}."
+        )
+    out = geometry.output_size(output_size, kernel_size)
+    if columns.shape[2] != math.prod(out):
+        raise RuntimeError(
+            f"Given output_size={list(output_size)}, kernel_size={list(kernel_size)}, expected size of input's "
+            f"dimension 2 to match the calculated number of sliding blocks {math.prod(out)}, "
+            f"but got input.size(2)={columns.shape[2]}."
+        )
+    c = columns.shape[1] // taps
+    blocks = columns.reshape(len(columns), c, *kernel_size, *out)
+    padded = np.zeros((len(columns), c, *geometry.padded(output_size)), self.dtype)
+    for offset in itertools.product(*map(range, kernel_size)):
+        padded[(slice(None), slice(None), *geometry.tap(offset, out))] += blocks[(slice(None), slice(None), *offset)]
+    image = np.ascontiguousarray(padded[(slice(None), slice(None), *geometry.interior(output_size))])
+    return image if self.ndim == 3 else image[0]
+
+
+def _fold(
+    at: Any, grad: Any, self_shape: Sequence[int], kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Any:
+    return at.col2im(grad, tuple(self_shape[-2:]), kernel_size, dilation, padding, stride)
+
+
+derivative("im2col", self=_fold)
+derivative(
+    "col2im",
+    self=lambda at, grad, kernel_size, dilation, padding, stride: at.im2col(
+        grad, kernel_size, dilation, padding, stride
+    ),
+)
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import constant_pad_nd as constant_pad_nd
+from readtorch.aten.native import pad_nd as pad_nd
+from readtorch.aten.native import pixel_shuffle as pixel_shuffle
+from readtorch.aten.native import chanel_shuffle as chanel_shuffle
+from readtorch.aten.native import up_sample as up_sample
+from readtorch.aten.native import im2_col as im2_col
+
+
+# %%
+#| claim: reflection padding does not repeat the edge, replication does
+def _(torch):
+    x = torch.tensor([[1.0, 2.0, 3.0]])
+    pad = torch.nn.functional.pad
+    assert pad(x, (2, 1), mode="reflect").tolist() == [[3, 2, 1, 2, 3, 2]]
+    assert pad(x, (2, 1), mode="replicate").tolist() == [[1, 1, 1, 2, 3, 3]]
+    assert pad(x, (2, 1), mode="circular").tolist() == [[2, 3, 1, 2, 3, 1]]
+
+
+# %%
+#| claim: fold after unfold counts how often each place lies in a window
+def _(torch):
+    F = torch.nn.functional
+    x = torch.ones(1, 1, 3, 3)
+    back = F.fold(F.unfold(x, 2), (3, 3), 2)
+    assert back[0, 0].tolist() == [[1, 2, 1], [2, 4, 2], [1, 2, 1]]

@@ -1,0 +1,575 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Recurrent layers
+#
+# One layer of an RNN, GRU or LSTM, over all time steps, is one operator here, as it is one cuDNN call upstream: built from additions and
+# products it would be fifteen nodes a step. The input's share of the gates is one product for all steps; per step remains the product
+# with the previous hidden state.
+#
+# Sequences of different lengths come *packed*: sorted by length, the rows of step 0 first, then those of step 1, and so on, with the
+# number of sequences still running at each step in `batch_sizes`. A full batch is the special case of equal numbers, so the kernels
+# know only the packed form.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/rnn.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+
+
+# %%
+#| into: aten/native/rnn.py
+def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[int, slice]]:
+    """(Sequences running, their rows) of each step, in the order in which the layer meets them."""
+    ends = np.cumsum(batch_sizes).tolist()
+    steps = [(size, slice(end - size, end)) for size, end in zip(batch_sizes, ends, strict=True)]
+    return steps[::-1] if reverse else steps
+
+
+def _sigmoid(x: Array) -> Array:
+    """In place, without an exponential that could overflow."""
+    x *= 0.5
+    np.tanh(x, out=x)
+    x += 1
+    x *= 0.5
+    return x
+
+
+def _input_gates(data: Array, w_ih: Array, b_ih: Array | None, b_hh: Array | None) -> Array:
+    gates = data @ w_ih.T
+    for bias in (b_ih, b_hh):
+        if bias is not None:
+            gates += bias
+    return gates
+
+
+def _no_second_derivative(at: Any) -> None:
+    if at is autograd:
+        raise RuntimeError(
+            "the gradient of a fused recurrent layer cannot be differentiated again: "
+            "unroll it with RNNCell, LSTMCell or GRUCell"
+        )
+
+
+# %% [markdown]
+# ## LSTM
+#
+# With gates `i, f, o` (sigmoids) and the candidate `g` (tanh), all of `W x + U h + b`: `c' = f c + i g`, `h' = o tanh(c')`.
+
+
+# %%
+#| into: aten/native/rnn.py
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::lstm
+@register(
+    "_lstm_layer",
+    variants="",
+    outputs="output hy cy gates cells states",
+    differentiable_outputs=(0, 1, 2),
+    node="LstmLayer",
+)
+def _lstm_layer(
+    data: Array,
+    h0: Array,
+    c0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Array, ...]:
+    """Hidden states of all steps, the last hidden and cell state; and, for backward, gates and previous states."""
+    kind = data.dtype
+    data, w_ih, w_hh = in_working_precision(data), in_working_precision(w_ih), in_working_precision(w_hh)
+    gates = _input_gates(data, w_ih, b_ih, b_hh)
+    h, c = h0.astype(data.dtype), c0.astype(data.dtype)
+    size = h.shape[1]
+    output = np.empty((len(data), size), data.dtype)
+    cells, states = np.empty_like(output), np.empty_like(output)
+    recurrent = np.ascontiguousarray(w_hh.T)
+    for running, rows in _steps(batch_sizes, reverse):
+        gate = gates[rows]
+        states[rows], cells[rows] = h[:running], c[:running]
+        gate += h[:running] @ recurrent
+        _sigmoid(gate[:, : 2 * size])
+        np.tanh(gate[:, 2 * size : 3 * size], out=gate[:, 2 * size : 3 * size])
+        _sigmoid(gate[:, 3 * size :])
+        i, f, g, o = np.split(gate, 4, 1)
+        cell = c[:running]
+        cell *= f
+        cell += i * g
+        np.multiply(o, np.tanh(cell), out=h[:running])
+        output[rows] = h[:running]
+    if kind != data.dtype:
+        output, h, c = output.astype(kind), h.astype(kind), c.astype(kind)
+    return output, h, c, gates, cells, states
+
+
+# %%
+#| into: aten/native/rnn.py
+@register("_lstm_layer_backward", variants="", outputs="data h0 c0 w_ih w_hh b_ih b_hh")
+def _lstm_layer_backward(
+    d_output: Array | None,
+    d_h: Array | None,
+    d_c: Array | None,
+    data: Array,
+    w_ih: Array,
+    w_hh: Array,
+    gates: Array,
+    cells: Array,
+    states: Array,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Array, ...]:
+    """The gradients with respect to data, both states, both weights and both biases."""
+    kind, size = data.dtype, states.shape[1]
+    n = max(batch_sizes)
+    dh = np.zeros((n, size), gates.dtype) if d_h is None else d_h.astype(gates.dtype)
+    dc = np.zeros((n, size), gates.dtype) if d_c is None else d_c.astype(gates.dtype)
+    w_hh = w_hh.astype(gates.dtype, copy=False)
+    d_gates = np.empty_like(gates)
+    for running, rows in reversed(_steps(batch_sizes, reverse)):
+        i, f, g, o = np.split(gates[rows], 4, 1)
+        di, df, dg, do = np.split(d_gates[rows], 4, 1)
+        h, c, previous = dh[:running], dc[:running], cells[rows]
+        if d_output is not None:
+            h += d_output[rows]
+        bent = np.tanh(f * previous + i * g)
+        np.multiply(h * bent, o * (1 - o), out=do)
+        c += h * o * (1 - bent * bent)
+        np.multiply(c * g, i * (1 - i), out=di)
+        np.multiply(c * previous, f * (1 - f), out=df)
+        np.multiply(c * i, 1 - g * g, out=dg)
+        c *= f
+        np.matmul(d_gates[rows], w_hh, out=h)
+    return _weight_gradients(d_gates, d_gates, data, w_ih, states, kind, dh, dc)
+
+
+def _weight_gradients(
+    d_gates: Array, d_hidden: Array, data: Array, w_ih: Array, states: Array, kind: Any, *d_states: Array
+) -> tuple[Array, ...]:
+    """What is left when the gates' gradients are known. `d_hidden` is that of the hidden state's share of the gates."""
+    x, w = in_working_precision(data), in_working_precision(w_ih)
+    found = (
+        d_gates @ w,
+        *d_states,
+        d_gates.T @ x,
+        d_hidden.T @ states,
+        d_gates.sum(0),
+        d_hidden.sum(0),
+    )
+    return tuple(array.astype(kind, copy=False) for array in found)
+
+
+def _lstm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    data: Any,
+    w_ih: Any,
+    w_hh: Any,
+    gates: Any,
+    cells: Any,
+    states: Any,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> Any:
+    _no_second_derivative(at)
+    return at._lstm_layer_backward(*grads[:3], data, w_ih, w_hh, gates, cells, states, batch_sizes, reverse)
+
+
+derivative("_lstm_layer", {"data, h0, c0, w_ih, w_hh, b_ih, b_hh": _lstm_gradients})
+
+# %% [markdown]
+# ## GRU
+#
+# With `r, z` sigmoids: `n = tanh(W x + b + r (U h + b'))`, `h' = (1 - z) n + z h`. The reset gate multiplies the *product* with the hidden
+# state, bias included (cuDNN's variant, not the one of the first paper); that product is kept for backward.
+
+
+# %%
+#| into: aten/native/rnn.py
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::gru
+@register(
+    "_gru_layer",
+    variants="",
+    outputs="output hy gates candidates states",
+    differentiable_outputs=(0, 1),
+    node="GruLayer",
+)
+def _gru_layer(
+    data: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Array, ...]:
+    """Hidden states of all steps and the last; and, for backward, gates, `U h + b'` of the candidate, previous states."""
+    kind = data.dtype
+    data, w_ih, w_hh = in_working_precision(data), in_working_precision(w_ih), in_working_precision(w_hh)
+    gates = _input_gates(data, w_ih, b_ih, None)
+    h = h0.astype(data.dtype)
+    size = h.shape[1]
+    output = np.empty((len(data), size), data.dtype)
+    candidates, states = np.empty_like(output), np.empty_like(output)
+    recurrent = np.ascontiguousarray(w_hh.T)
+    for running, rows in _steps(batch_sizes, reverse):
+        gate, hidden = gates[rows], h[:running]
+        states[rows] = hidden
+        share = hidden @ recurrent
+        if b_hh is not None:
+            share += b_hh
+        gate[:, : 2 * size] += share[:, : 2 * size]
+        _sigmoid(gate[:, : 2 * size])
+        r, z, n = np.split(gate, 3, 1)
+        candidates[rows] = share[:, 2 * size :]
+        n += r * candidates[rows]
+        np.tanh(n, out=n)
+        hidden -= n
+        hidden *= z
+        hidden += n
+        output[rows] = hidden
+    if kind != data.dtype:
+        output, h = output.astype(kind), h.astype(kind)
+    return output, h, gates, candidates, states
+
+
+@register("_gru_layer_backward", variants="", outputs="data h0 w_ih w_hh b_ih b_hh")
+def _gru_layer_backward(
+    d_output: Array | None,
+    d_h: Array | None,
+    data: Array,
+    w_ih: Array,
+    w_hh: Array,
+    gates: Array,
+    candidates: Array,
+    states: Array,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Array, ...]:
+    """The gradients with respect to data, state, both weights and both biases."""
+    kind, size = data.dtype, states.shape[1]
+    dh = np.zeros((max(batch_sizes), size), gates.dtype) if d_h is None else d_h.astype(gates.dtype)
+    w_hh = w_hh.astype(gates.dtype, copy=False)
+    d_gates, d_hidden = np.empty_like(gates), np.empty_like(gates)
+    for running, rows in reversed(_steps(batch_sizes, reverse)):
+        r, z, n = np.split(gates[rows], 3, 1)
+        dr, dz, dn = np.split(d_gates[rows], 3, 1)
+        h = dh[:running]
+        if d_output is not None:
+            h += d_output[rows]
+        np.multiply(h * (states[rows] - n), z * (1 - z), out=dz)
+        np.multiply(h * (1 - z), 1 - n * n, out=dn)
+        np.multiply(dn * candidates[rows], r * (1 - r), out=dr)
+        d_hidden[rows] = d_gates[rows]
+        d_hidden[rows][:, 2 * size :] *= r
+        h *= z
+        h += d_hidden[rows] @ w_hh
+    return _weight_gradients(d_gates, d_hidden, data, w_ih, states, kind, dh)
+
+
+def _gru_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    data: Any,
+    w_ih: Any,
+    w_hh: Any,
+    gates: Any,
+    candidates: Any,
+    states: Any,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> Any:
+    _no_second_derivative(at)
+    return at._gru_layer_backward(*grads[:2], data, w_ih, w_hh, gates, candidates, states, batch_sizes, reverse)
+
+
+derivative("_gru_layer", {"data, h0, w_ih, w_hh, b_ih, b_hh": _gru_gradients})
+
+# %% [markdown]
+# ## The plain RNN: `h' = tanh(W x + U h + b)`, or ReLU
+
+
+# %%
+#| into: aten/native/rnn.py
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::rnn_tanh
+@register("_rnn_layer", variants="", outputs="output hy states", differentiable_outputs=(0, 1), node="RnnLayer")
+def _rnn_layer(
+    data: Array,
+    h0: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None,
+    b_hh: Array | None,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+    relu: bool,
+) -> tuple[Array, ...]:
+    """Hidden states of all steps and the last; and, for backward, the previous states."""
+    kind = data.dtype
+    data, w_ih, w_hh = in_working_precision(data), in_working_precision(w_ih), in_working_precision(w_hh)
+    output = _input_gates(data, w_ih, b_ih, b_hh)
+    h, states = h0.astype(data.dtype), np.empty_like(output)
+    recurrent = np.ascontiguousarray(w_hh.T)
+    for running, rows in _steps(batch_sizes, reverse):
+        states[rows] = h[:running]
+        hidden = output[rows]
+        hidden += h[:running] @ recurrent
+        h[:running] = np.maximum(hidden, 0, out=hidden) if relu else np.tanh(hidden, out=hidden)
+    if kind != data.dtype:
+        output, h = output.astype(kind), h.astype(kind)
+    return output, h, states
+
+
+@register("_rnn_layer_backward", variants="", outputs="data h0 w_ih w_hh b_ih b_hh")
+def _rnn_layer_backward(
+    d_output: Array | None,
+    d_h: Array | None,
+    data: Array,
+    w_ih: Array,
+    w_hh: Array,
+    output: Array,
+    states: Array,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+    relu: bool,
+) -> tuple[Array, ...]:
+    """The gradients with respect to data, state, both weights and both biases."""
+    kind = data.dtype
+    dh = np.zeros((max(batch_sizes), states.shape[1]), states.dtype) if d_h is None else d_h.astype(states.dtype)
+    w_hh = w_hh.astype(states.dtype, copy=False)
+    d_gates = np.empty_like(states)
+    for running, rows in reversed(_steps(batch_sizes, reverse)):
+        h, y = dh[:running], output[rows]
+        if d_output is not None:
+            h += d_output[rows]
+        np.multiply(h, y > 0 if relu else 1 - y * y, out=d_gates[rows])
+        np.matmul(d_gates[rows], w_hh, out=h)
+    return _weight_gradients(d_gates, d_gates, data, w_ih, states, kind, dh)
+
+
+def _rnn_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    data: Any,
+    w_ih: Any,
+    w_hh: Any,
+    output: Any,
+    states: Any,
+    batch_sizes: Sequence[int],
+    reverse: bool,
+    relu: bool,
+) -> Any:
+    _no_second_derivative(at)
+    return at._rnn_layer_backward(*grads[:2], data, w_ih, w_hh, output, states, batch_sizes, reverse, relu)
+
+
+derivative("_rnn_layer", {"data, h0, w_ih, w_hh, b_ih, b_hh": _rnn_gradients})
+
+# %% [markdown]
+# ## Layers, directions, dropout
+#
+# Layer by layer, each in both directions if asked, dropout between layers in training. `params` lists weights and biases as
+# `nn.LSTM` does: for each layer and direction `w_ih, w_hh`, then the biases, then the projection.
+
+
+# %%
+#| into: aten/native/rnn.py
+def _grouped(params: Sequence[Any], has_biases: bool, projected: bool) -> Iterator[tuple[Any, ...]]:
+    """(w_ih, w_hh, b_ih or None, b_hh or None, w_hr or None) for each layer and direction."""
+    width = 2 + 2 * has_biases + projected
+    for first in range(0, len(params), width):
+        group = params[first : first + width]
+        biases = tuple(group[2:4]) if has_biases else (None, None)
+        yield (*group[:2], *biases, group[-1] if projected else None)
+
+
+def _run_layer(
+    at: Any,
+    mode: str,
+    data: Any,
+    states: tuple[Any, ...],
+    weights: tuple[Any, ...],
+    sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Any, tuple[Any, ...]]:
+    """One layer in one direction: the output of all steps and the last states."""
+    *plain, projection = weights
+    if mode == "LSTM" and projection is not None:
+        return _projected_lstm(at, data, states, weights, sizes, reverse)
+    if mode == "LSTM":
+        output, hy, cy = at._lstm_layer(data, *states, *plain, sizes, reverse)[:3]
+        return output, (hy, cy)
+    if mode == "GRU":
+        output, hy = at._gru_layer(data, *states, *plain, sizes, reverse)[:2]
+    else:
+        output, hy = at._rnn_layer(data, *states, *plain, sizes, reverse, mode == "RNN_RELU")[:2]
+    return output, (hy,)
+
+
+def run_layers(
+    at: Any,
+    mode: str,
+    data: Any,
+    states: Sequence[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    sizes: Sequence[int],
+    projected: bool,
+) -> tuple[Any, tuple[Any, ...]]:
+    """All layers over packed `data`; `states` are `(layers · directions, N, H)`. Returns the output and the last states."""
+    groups = list(_grouped(params, has_biases, projected))
+    directions = 2 if bidirectional else 1
+    last: list[tuple[Any, ...]] = []
+    for first in range(0, len(groups), directions):
+        outputs = []
+        for number in range(first, first + directions):
+            own = tuple(at.select(state, 0, number) for state in states)
+            output, final = _run_layer(at, mode, data, own, groups[number], sizes, number % directions == 1)
+            outputs.append(output)
+            last.append(final)
+        data = outputs[0] if directions == 1 else at.cat(outputs, 1)
+        if dropout and train and first + directions < len(groups):
+            data = at.dropout(data, dropout, True)
+    return data, tuple(at.stack(kind, 0) for kind in zip(*last, strict=True))
+
+
+# %% [markdown]
+# A projected LSTM (`proj_size`) multiplies the hidden state by one more matrix before it goes anywhere. It is rare enough to be written
+# step by step with the cell.
+
+
+# %%
+#| into: aten/native/rnn.py
+def _projected_lstm(
+    at: Any, data: Any, states: tuple[Any, ...], weights: tuple[Any, ...], sizes: Sequence[int], reverse: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    h, c = states
+    n = h.shape[0]
+    outputs: list[Any] = []
+    for running, rows in _steps(sizes, reverse):
+        x = at.narrow(data, 0, rows.start, running)
+        own = tuple(at.narrow(state, 0, 0, running) for state in (h, c))
+        hidden, cell = _lstm_step(at, x, own, w_ih, w_hh, b_ih, b_hh)
+        hidden = at.matmul(hidden, at.t(w_hr))
+        outputs.append(hidden)
+        if running < n:
+            hidden = at.cat([hidden, at.narrow(h, 0, running, n - running)], 0)
+            cell = at.cat([cell, at.narrow(c, 0, running, n - running)], 0)
+        h, c = hidden, cell
+    return at.cat(outputs[::-1] if reverse else outputs, 0), (h, c)
+
+
+def _lstm_step(at: Any, x: Any, states: tuple[Any, ...], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[Any, Any]:
+    h, c = states
+    gates = at.linear(x, w_ih, b_ih) + at.linear(h, w_hh, b_hh)
+    size = gates.shape[1] // 4
+    i, f, g, o = (at.narrow(gates, 1, k * size, size) for k in range(4))
+    cell = at.sigmoid(f) * c + at.sigmoid(i) * at.tanh(g)
+    return at.sigmoid(o) * at.tanh(cell), cell
+
+
+# %% [markdown]
+# ## Cells: one step, by operators
+
+
+# %%
+#| into: aten/native/rnn.py
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::lstm_cell
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::gru_cell
+#| upstream: aten/src/ATen/native/RNN.cpp#at::native::rnn_tanh_cell
+@composite("lstm_cell", autocast="low")
+def lstm_cell(
+    at: Any,
+    input: Array,
+    hx: Sequence[Array],
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None = None,
+    b_hh: Array | None = None,
+) -> Any:
+    return _lstm_step(at, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+
+
+@composite("gru_cell", autocast="low")
+def gru_cell(
+    at: Any,
+    input: Array,
+    hx: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None = None,
+    b_hh: Array | None = None,
+) -> Any:
+    ours, theirs = at.linear(input, w_ih, b_ih), at.linear(hx, w_hh, b_hh)
+    size = ours.shape[1] // 3
+    (xr, xz, xn), (hr, hz, hn) = ([at.narrow(v, 1, k * size, size) for k in range(3)] for v in (ours, theirs))
+    z = at.sigmoid(xz + hz)
+    n = at.tanh(xn + at.sigmoid(xr + hr) * hn)
+    return (hx - n) * z + n
+
+
+@composite("rnn_tanh_cell", autocast="low")
+def rnn_tanh_cell(
+    at: Any,
+    input: Array,
+    hx: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None = None,
+    b_hh: Array | None = None,
+) -> Any:
+    return at.tanh(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))
+
+
+@composite("rnn_relu_cell", autocast="low")
+def rnn_relu_cell(
+    at: Any,
+    input: Array,
+    hx: Array,
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None = None,
+    b_hh: Array | None = None,
+) -> Any:
+    return at.relu(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))
+
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import rnn as rnn

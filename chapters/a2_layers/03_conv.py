@@ -1,0 +1,409 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Convolution layers
+#
+# Six classes, one base. The base owns `weight`, `bias` and the arguments; each class says how many dimensions it slides over and
+# which function it calls.
+
+# %%
+import readtorch as torch
+from readtorch import nn
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: nn/modules/conv.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import readtorch as torch
+from readtorch._tensor import Tensor
+from readtorch.autograd.grad_mode import no_grad
+from readtorch.nn import functional as F
+from readtorch.nn import init
+from readtorch.nn.modules.module import Module
+from readtorch.nn.modules.utils import _ntuple, _reverse_repeat_tuple
+from readtorch.nn.parameter import Parameter
+
+# %% [markdown]
+# The weight of a convolution is `(out, in / groups, *kernel)`, of a transposed one `(in, out / groups, *kernel)`: a transposed
+# convolution is the input gradient of a convolution, so its input channels are the other one's outputs.
+
+# %%
+#| into: nn/modules/conv.py
+#| upstream: torch/nn/modules/conv.py#_ConvNd
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _ConvNd(Module):
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: str | tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: str | tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self._reversed_padding_repeated_twice = _padding_for_pad(padding, kernel_size, dilation)
+        channels = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+        shape = (channels[0], channels[1] // groups, *kernel_size)
+        self.weight = Parameter(torch.empty(shape, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(torch.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Both parameters from U(-b, b), b = 1 / sqrt(fan_in)."""
+        with no_grad():
+            if self.weight.is_contiguous():
+                init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+            else:
+                # numbers are drawn in the order of the dimensions, whatever the order in memory
+                ordered = torch.empty(self.weight.shape, dtype=self.weight.dtype, device=self.weight.device)
+                self.weight.copy_(init.kaiming_uniform_(ordered, a=math.sqrt(5)))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if self.padding != (0,) * len(self.padding):
+            text += f", padding={self.padding}"
+        if self.dilation != (1,) * len(self.dilation):
+            text += f", dilation={self.dilation}"
+        if self.output_padding != (0,) * len(self.output_padding):
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if not hasattr(self, "padding_mode"):
+            self.padding_mode = "zeros"
+
+
+# %%
+#| into: nn/modules/conv.py
+def _check_arguments(
+    in_channels: int,
+    out_channels: int,
+    stride: tuple[int, ...],
+    padding: str | tuple[int, ...],
+    groups: int,
+    padding_mode: str,
+) -> None:
+    if groups <= 0:
+        raise ValueError("groups must be a positive integer")
+    if in_channels % groups:
+        raise ValueError("in_channels must be divisible by groups")
+    if out_channels % groups:
+        raise ValueError("out_channels must be divisible by groups")
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of {{'valid', 'same'}}")
+        if padding == "same" and any(step != 1 for step in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if padding_mode not in _PADDING_MODES:
+        raise ValueError(f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'")
+
+
+def _padding_for_pad(
+    padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[int] | tuple[int, ...]:
+    """The padding as `F.pad` takes it: last dimension first, (before, after). 'same' puts the odd one after."""
+    if not isinstance(padding, str):
+        return _reverse_repeat_tuple(padding, 2)
+    if padding == "valid":
+        return [0, 0] * len(kernel_size)
+    both: list[int] = []
+    for size, step in zip(reversed(kernel_size), reversed(dilation), strict=True):
+        total = step * (size - 1)
+        both += [total // 2, total - total // 2]
+    return both
+
+
+# %% [markdown]
+# Padding with anything but zeros is done by `F.pad` before a convolution that pads nothing.
+
+
+# %%
+#| into: nn/modules/conv.py
+class _PlainConvNd(_ConvNd):
+    _dimensions: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        expand = _ntuple(self._dimensions)
+        super().__init__(
+            in_channels,
+            out_channels,
+            expand(kernel_size),
+            expand(stride),
+            padding if isinstance(padding, str) else expand(padding),
+            expand(dilation),
+            False,
+            expand(0),
+            groups,
+            bias,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _convolve(self, *args: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = (0,) * self._dimensions
+        return self._convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+# %%
+#| into: nn/modules/conv.py
+#| upstream: torch/nn/modules/conv.py#Conv1d
+#| upstream: torch/nn/modules/conv.py#Conv2d
+#| upstream: torch/nn/modules/conv.py#Conv3d
+class Conv1d(_PlainConvNd):
+    """Cross-correlation over `(N, C, L)` or `(C, L)`; `L_out = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1`."""
+
+    _dimensions = 1
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv1d(*args)
+
+
+class Conv2d(_PlainConvNd):
+    """Cross-correlation over `(N, C, H, W)` or `(C, H, W)`; sizes as `Conv1d`, dimension by dimension."""
+
+    _dimensions = 2
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv2d(*args)
+
+
+class Conv3d(_PlainConvNd):
+    """Cross-correlation over `(N, C, D, H, W)` or `(C, D, H, W)`; sizes as `Conv1d`, dimension by dimension."""
+
+    _dimensions = 3
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv3d(*args)
+
+
+# %%
+layer = nn.Conv2d(3, 8, 3, padding="same", bias=False)
+layer, layer(torch.zeros(1, 3, 5, 5)).shape
+
+# %% [markdown]
+# ## Transposed
+#
+# Several input sizes give the same output size of a strided convolution; going back, one of them must be chosen. `output_padding`
+# says how far to go beyond the smallest; `output_size` in the call lets the layer work that out.
+
+
+# %%
+#| into: nn/modules/conv.py
+#| upstream: torch/nn/modules/conv.py#_ConvTransposeNd
+class _ConvTransposeNd(_ConvNd):
+    _dimensions: ClassVar[int]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | Sequence[int] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        expand = _ntuple(self._dimensions)
+        super().__init__(
+            in_channels,
+            out_channels,
+            expand(kernel_size),
+            expand(stride),
+            expand(padding),
+            expand(dilation),
+            True,
+            expand(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...] | list[int]:
+        """How far the output must reach beyond the smallest to have the spatial sizes `output_size`."""
+        if output_size is None:
+            return self.output_padding
+        dims = self._dimensions
+        batched = input.dim() == dims + 2
+        leading = 2 if batched else 1
+        if len(output_size) == leading + dims:
+            output_size = output_size[leading:]
+        if len(output_size) != dims:
+            raise ValueError(
+                f"{type(self).__name__}: for {input.dim()}D input, output_size must have {dims} "
+                f"or {leading + dims} elements (got {len(output_size)})"
+            )
+        assert not isinstance(self.padding, str)
+        smallest = [
+            (input.size(d + leading) - 1) * self.stride[d]
+            - 2 * self.padding[d]
+            + self.dilation[d] * (self.kernel_size[d] - 1)
+            + 1
+            for d in range(dims)
+        ]
+        largest = [size + step - 1 for size, step in zip(smallest, self.stride, strict=True)]
+        for size, low, high in zip(output_size, smallest, largest, strict=True):
+            if not low <= size <= high:
+                raise ValueError(
+                    f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} "
+                    f"(for an input of {input.size()[2:]})"
+                )
+        return [size - low for size, low in zip(output_size, smallest, strict=True)]
+
+    def _convolve(self, *args: Any) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        output_padding = self._output_padding(input, output_size)
+        return self._convolve(
+            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+        )
+
+
+# %%
+#| into: nn/modules/conv.py
+#| upstream: torch/nn/modules/conv.py#ConvTranspose1d
+#| upstream: torch/nn/modules/conv.py#ConvTranspose2d
+#| upstream: torch/nn/modules/conv.py#ConvTranspose3d
+class ConvTranspose1d(_ConvTransposeNd):
+    """The input gradient of a convolution as a layer: `(N, C, L)` or `(C, L)`.
+
+    `L_out = (L - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1`.
+    """
+
+    _dimensions = 1
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv_transpose1d(*args)
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The input gradient of `Conv2d` as a layer: `(N, C, H, W)` or `(C, H, W)`."""
+
+    _dimensions = 2
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv_transpose2d(*args)
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The input gradient of `Conv3d` as a layer: `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    _dimensions = 3
+
+    def _convolve(self, *args: Any) -> Tensor:
+        return F.conv_transpose3d(*args)
+
+
+# %%
+#| claim: a transposed convolution computes the input gradient of the convolution with the same weight
+def _(torch):
+    F = torch.nn.functional
+    weight = torch.arange(18.0).reshape(1, 2, 3, 3)
+    x = torch.ones(1, 2, 6, 6, requires_grad=True)
+    y = F.conv2d(x, weight, stride=2, padding=1)
+    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    again = F.conv_transpose2d(torch.ones_like(y), weight, stride=2, padding=1, output_padding=1)
+    assert torch.allclose(gradient, again)

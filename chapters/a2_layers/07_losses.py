@@ -1,0 +1,942 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Losses
+#
+# A loss of this file is a function in `nn.functional` and a module that remembers its arguments. `reduction` says what becomes of the
+# single losses: `none`, `mean`, `sum`.
+
+# %%
+import readtorch as torch
+from readtorch import nn
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Reductions, and the two flags that they replaced
+
+# %%
+#| into: nn/_reduction.py
+#| imports
+from __future__ import annotations
+
+import warnings
+
+# %%
+#| into: nn/_reduction.py
+#| upstream: torch/nn/_reduction.py#get_enum
+_NUMBERS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def get_enum(reduction: str) -> int:
+    """The number of a reduction. Raises ValueError for an unknown word."""
+    if reduction == "elementwise_mean":
+        warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=2)
+        return 1
+    if reduction not in _NUMBERS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return _NUMBERS[reduction]
+
+
+# %%
+#| into: nn/_reduction.py
+#| upstream: torch/nn/_reduction.py#legacy_get_string
+def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
+    """What the flags of 0.4 and earlier mean as a word."""
+    if reduce is not None and not reduce:
+        word = "none"
+    else:
+        word = "mean" if size_average is None or size_average else "sum"
+    if emit_warning:
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{word}' instead.", stacklevel=3
+        )
+    return word
+
+
+def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
+    """The number of what the flags of 0.4 and earlier mean."""
+    return get_enum(legacy_get_string(size_average, reduce, emit_warning))
+
+
+# %% [markdown]
+# ## Classification
+
+
+# %%
+#| into: nn/functional.py
+def _reduction_number(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
+    if size_average is not None or reduce is not None:
+        reduction = _Reduction.legacy_get_string(size_average, reduce)
+    return _Reduction.get_enum(reduction)
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#nll_loss
+#| upstream: torch/nn/functional.py#cross_entropy
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`-weight[target] · input[target]` of log-probabilities `(N, C, *)` or `(C,)` and classes `(N, *)` or `()`."""
+    number = _reduction_number(size_average, reduce, reduction)
+    return _nn.nll_loss_nd(input, target, weight, number, ignore_index)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """`nll_loss(log_softmax(input), target)`; a target of the input's shape holds probabilities.
+
+    Raises IndexError for a class outside the range, ValueError where batch sizes differ.
+    """
+    number = _reduction_number(size_average, reduce, reduction)
+    return _nn.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#binary_cross_entropy
+#| upstream: torch/nn/functional.py#binary_cross_entropy_with_logits
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`-(t log p + (1 - t) log(1 - p))` of probabilities; logarithms are cut at -100."""
+    number = _reduction_number(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    if weight is not None:
+        weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
+    return _nn.binary_cross_entropy(input, target, weight, number)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy(sigmoid(input), target)`, computed from the logits; `pos_weight` multiplies the positive term."""
+    number = _reduction_number(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
+
+
+# %% [markdown]
+# ## Regression
+#
+# Shapes that differ are broadcast, with a warning: a prediction `(N, 1)` against a target `(N,)` gives `N²` losses, which nobody means.
+
+
+# %%
+#| into: nn/functional.py
+def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
+    if target.size() != input.size():
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+    return torch.broadcast_tensors(input, target)
+
+
+def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    if weight.size() != losses.size():
+        raise ValueError("Weights and input must have the same size.")
+    weighted = losses * weight
+    if reduction == "none":
+        return weighted
+    if reduction == "sum":
+        return weighted.sum()
+    if reduction == "mean":
+        return weighted.sum() / weight.sum()
+    raise ValueError(f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'.")
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#mse_loss
+#| upstream: torch/nn/functional.py#l1_loss
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """`(input - target)²`; with `weight` the mean is over the weights."""
+    x, y = _broadcast_pair(input, target)
+    number = _reduction_number(size_average, reduce, reduction)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted(_nn.mse_loss(x, y, 0), weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """`|input - target|`; with `weight` the mean is over the weights."""
+    x, y = _broadcast_pair(input, target)
+    number = _reduction_number(size_average, reduce, reduction)
+    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, reduction)
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#smooth_l1_loss
+#| upstream: torch/nn/functional.py#huber_loss
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """`x² / (2 beta)` where `|x| < beta`, else `|x| - beta / 2`."""
+    x, y = _broadcast_pair(input, target)
+    return _nn.smooth_l1_loss(x, y, _reduction_number(size_average, reduce, reduction), beta)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """`x² / 2` where `|x| <= delta`, else `delta (|x| - delta / 2)`; with `weight` the mean is over the weights."""
+    x, y = _broadcast_pair(input, target)
+    if weight is None:
+        return _nn.huber_loss(x, y, _Reduction.get_enum(reduction), delta)
+    return _weighted(_nn.huber_loss(x, y, 0, delta), weight, reduction)
+
+
+# %% [markdown]
+# ## Distributions
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#kl_div
+#| upstream: torch/nn/functional.py#poisson_nll_loss
+#| upstream: torch/nn/functional.py#gaussian_nll_loss
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """`target · (log target - input)` of log-probabilities; `batchmean` divides the sum by the batch, as the mathematics does."""
+    if size_average is not None or reduce is not None:
+        number = _Reduction.legacy_get_enum(size_average, reduce)
+    else:
+        if reduction == "mean":
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support size. "
+                "'batchmean' divides only by the batch size, and aligns with the KL div math definition.",
+                stacklevel=2,
+            )
+        number = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
+    loss = torch.kl_div(input, target, number, log_target=log_target)
+    return loss / input.size()[0] if reduction == "batchmean" and input.dim() != 0 else loss
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`exp(input) - target · input`, or `input - target · log(input + eps)`; `full` adds Stirling's term."""
+    if size_average is not None or reduce is not None:
+        reduction = _Reduction.legacy_get_string(size_average, reduce)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return torch.poisson_nll_loss(input, target, log_input, full, eps, _Reduction.get_enum(reduction))
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """`(log var + (input - target)² / var) / 2`, the variance kept above `eps` and that out of the gradient."""
+    if not isinstance(var, Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * torch.ones_like(input)
+    elif (var < 0).any():
+        raise ValueError("var has negative entry/entries")
+    if var.size() != input.size():
+        if input.size()[:-1] == var.size():
+            var = var.unsqueeze(-1)
+        elif not (input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+# %% [markdown]
+# ## Margins
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#margin_ranking_loss
+#| upstream: torch/nn/functional.py#hinge_embedding_loss
+#| upstream: torch/nn/functional.py#cosine_embedding_loss
+#| upstream: torch/nn/functional.py#soft_margin_loss
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`max(0, margin - target · (input1 - input2))`, target ±1."""
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
+    number = _reduction_number(size_average, reduce, reduction)
+    return torch.margin_ranking_loss(input1, input2, target, margin, number)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`input` where target is 1, `max(0, margin - input)` where it is -1."""
+    return torch.hinge_embedding_loss(input, target, margin, _reduction_number(size_average, reduce, reduction))
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`1 - cos` where target is 1, `max(0, cos - margin)` where it is -1."""
+    number = _reduction_number(size_average, reduce, reduction)
+    return torch.cosine_embedding_loss(input1, input2, target, margin, number)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`log(1 + exp(-target · input))`, target ±1."""
+    return _nn.soft_margin_loss(input, target, _reduction_number(size_average, reduce, reduction))
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#multi_margin_loss
+#| upstream: torch/nn/functional.py#multilabel_margin_loss
+#| upstream: torch/nn/functional.py#multilabel_soft_margin_loss
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`Σ max(0, margin - x[target] + x[other])^p / C`."""
+    number = _reduction_number(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    return _nn.multi_margin_loss(input, target, p, margin, weight, number)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The same for several classes per example, listed in `target` up to the first -1."""
+    return _nn.multilabel_margin_loss(input, target, _reduction_number(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over classes of binary cross entropies from logits."""
+    if size_average is not None or reduce is not None:
+        reduction = _Reduction.legacy_get_string(size_average, reduce)
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    loss = loss.sum(dim=input.dim() - 1) / input.size(input.dim() - 1)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#triplet_margin_loss
+#| upstream: torch/nn/functional.py#triplet_margin_with_distance_loss
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`."""
+    number = _reduction_number(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    return torch.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, number)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` with any distance."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+            f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
+    distance = torch.pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance(positive, negative))
+    loss = torch.clamp_min(margin + near - far, 0)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+# %% [markdown]
+# ## The modules
+
+# %%
+#| into: nn/modules/loss.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from readtorch._tensor import Tensor
+from readtorch.nn import _reduction as _Reduction
+from readtorch.nn import functional as F
+from readtorch.nn.modules.module import Module
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#_Loss
+#| upstream: torch/nn/modules/loss.py#_WeightedLoss
+class _Loss(Module):
+    reduction: str
+
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
+        super().__init__()
+        if size_average is not None or reduce is not None:
+            self.reduction = _Reduction.legacy_get_string(size_average, reduce)
+        else:
+            self.reduction = reduction
+
+
+class _WeightedLoss(_Loss):
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#NLLLoss
+#| upstream: torch/nn/modules/loss.py#CrossEntropyLoss
+class NLLLoss(_WeightedLoss):
+    """`F.nll_loss`; `weight` is a buffer."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class NLLLoss2d(NLLLoss):
+    """An old name of `NLLLoss`."""
+
+
+class CrossEntropyLoss(_WeightedLoss):
+    """`F.cross_entropy`; `weight` is a buffer."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#BCELoss
+#| upstream: torch/nn/modules/loss.py#BCEWithLogitsLoss
+class BCELoss(_WeightedLoss):
+    """`F.binary_cross_entropy`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """`F.binary_cross_entropy_with_logits`; both weights are buffers."""
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#L1Loss
+#| upstream: torch/nn/modules/loss.py#MSELoss
+#| upstream: torch/nn/modules/loss.py#SmoothL1Loss
+#| upstream: torch/nn/modules/loss.py#HuberLoss
+class L1Loss(_Loss):
+    """`F.l1_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.l1_loss(input, target, reduction=self.reduction)
+
+
+class MSELoss(_Loss):
+    """`F.mse_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.mse_loss(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """`F.smooth_l1_loss`."""
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        beta: float = 1.0,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(_Loss):
+    """`F.huber_loss`."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction)
+        if delta <= 0:
+            raise ValueError(f"delta must be greater than 0, got {delta}")
+        self.delta = delta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#KLDivLoss
+#| upstream: torch/nn/modules/loss.py#PoissonNLLLoss
+#| upstream: torch/nn/modules/loss.py#GaussianNLLLoss
+class KLDivLoss(_Loss):
+    """`F.kl_div`."""
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class PoissonNLLLoss(_Loss):
+    """`F.poisson_nll_loss`."""
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-8,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
+
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
+        return F.poisson_nll_loss(
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
+
+
+class GaussianNLLLoss(_Loss):
+    """`F.gaussian_nll_loss`."""
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(None, None, reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
+        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#MarginRankingLoss
+#| upstream: torch/nn/modules/loss.py#HingeEmbeddingLoss
+#| upstream: torch/nn/modules/loss.py#CosineEmbeddingLoss
+#| upstream: torch/nn/modules/loss.py#SoftMarginLoss
+class MarginRankingLoss(_Loss):
+    """`F.margin_ranking_loss`."""
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """`F.hinge_embedding_loss`."""
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+
+class CosineEmbeddingLoss(_Loss):
+    """`F.cosine_embedding_loss`."""
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class SoftMarginLoss(_Loss):
+    """`F.soft_margin_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#MultiMarginLoss
+#| upstream: torch/nn/modules/loss.py#MultiLabelMarginLoss
+#| upstream: torch/nn/modules/loss.py#MultiLabelSoftMarginLoss
+class MultiMarginLoss(_WeightedLoss):
+    """`F.multi_margin_loss`."""
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError("only p == 1 and p == 2 supported")
+        if weight is not None and weight.dim() != 1:
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multi_margin_loss(
+            input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """`F.multilabel_margin_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """`F.multilabel_soft_margin_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#TripletMarginLoss
+#| upstream: torch/nn/modules/loss.py#TripletMarginWithDistanceLoss
+class TripletMarginLoss(_Loss):
+    """`F.triplet_margin_loss`."""
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        if margin <= 0:
+            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return F.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """`F.triplet_margin_with_distance_loss`."""
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average=None, reduce=None, reduction=reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
+            )
+        self.distance_function: Any = distance_function if distance_function is not None else F.pairwise_distance
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+# %%
+#| claim: kl_div's mean divides by batch and support, batchmean by the batch alone
+def _(torch):
+    import warnings
+
+    log, target = torch.full((2, 4), -1.0), torch.full((2, 4), 0.25)
+    kl_div = torch.nn.functional.kl_div
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean = kl_div(log, target)
+    assert torch.allclose(mean * 4, kl_div(log, target, reduction="batchmean"))

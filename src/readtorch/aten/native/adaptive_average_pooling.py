@@ -1,0 +1,109 @@
+# Tangled from chapters/a1_operators/nn_2_pooling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def adaptive_bounds(n: int, out: int) -> list[tuple[int, int]]:
+    """(start, end) of each window along an axis."""
+    return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
+
+
+def _averaging_matrix(n: int, out: int, dtype: Any) -> Array:
+    matrix = np.zeros((out, n), dtype)
+    for row, (start, end) in zip(matrix, adaptive_bounds(n, out), strict=True):
+        row[start:end] = 1 / (end - start)
+    return matrix
+
+
+def _along(x: Array, axis: int, out: int) -> Array:
+    n = x.shape[axis]
+    if n == out:
+        return x
+    if out and n % out == 0:
+        axis %= x.ndim
+        return x.reshape(*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]).mean(axis + 1, dtype=x.dtype)
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ _averaging_matrix(n, out, x.dtype).T, -1, axis)
+
+
+def _back_along(dy: Array, axis: int, n: int) -> Array:
+    out = dy.shape[axis]
+    if n == out:
+        return dy
+    if out and n % out == 0:
+        return np.repeat(dy / (n // out), n // out, axis)
+    return np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+
+
+@register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
+def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
+    """Means over windows that divide each of the last dimensions into `output_size` parts."""
+    x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
+    for axis, out in enumerate(output_size, self.ndim - len(output_size)):
+        x = _along(x, axis, out)
+    return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
+
+
+@register("_adaptive_avg_pool_backward", variants="", node="AdaptiveAvgPool2DBackward")
+def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
+    dx = dy
+    for axis, n in enumerate(size, dy.ndim - len(size)):
+        dx = _back_along(dx, axis, n)
+    return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
+
+
+derivative(
+    "_adaptive_avg_pool",
+    self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(
+        grad, tuple(self_shape[-len(output_size) :])
+    ),
+)
+derivative(
+    "_adaptive_avg_pool_backward",
+    dy=lambda at, grad, dy_shape, size: at._adaptive_avg_pool(grad, tuple(dy_shape[-len(size) :])),
+)
+
+
+def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
+    """The output size that a call asks for. RuntimeError for what upstream refuses."""
+    size = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
+    if len(size) == 1:
+        size *= dims
+    if len(size) != dims:
+        raise RuntimeError(f"{op}: output_size must be {dims}")
+    if min(size) < 0:
+        got = ", ".join(map(str, size))
+        raise RuntimeError(f"{op}: elements of output_size must be greater than or equal to 0 but received {{{got}}}")
+    shape = list(x.shape)
+    if len(shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}")
+    if 0 in shape[-dims:]:
+        raise RuntimeError(
+            f"{op}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {shape}"
+        )
+    return size
+
+
+@composite("adaptive_avg_pool1d")
+def adaptive_avg_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+    return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
+
+
+@composite("adaptive_avg_pool2d", module="nn")
+def adaptive_avg_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+    size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
+    # global pooling, the head of most image networks, is a mean, in the graph too
+    return at.mean(self, (-1, -2), True) if size == (1, 1) else at._adaptive_avg_pool(self, size)
+
+
+@composite("adaptive_avg_pool3d", module="nn")
+def adaptive_avg_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+    size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
+    return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)

@@ -1,0 +1,37 @@
+# Tangled from chapters/a1_operators/nn_7_padding_and_resampling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+@register("constant_pad_nd", node="ConstantPadNd")
+def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * self.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+        )
+    sides = [(0, 0)] * (self.ndim - len(pad) // 2) + list(zip(pad[-2::-2], pad[::-2], strict=True))
+    shape = []
+    for n, (before, after) in zip(self.shape, sides, strict=True):
+        if n + before + after < 0:
+            raise RuntimeError(
+                f"The input size {n}, plus negative padding {before} and {after}, resulted in a negative output size"
+            )
+        shape.append(n + before + after)
+    out = np.full(shape, value, self.dtype)
+    inner = [slice(max(b, 0), max(n - max(a, 0), 0)) for n, (b, a) in zip(shape, sides, strict=True)]
+    outer = [slice(max(-b, 0), max(n - max(-a, 0), 0)) for n, (b, a) in zip(self.shape, sides, strict=True)]
+    out[tuple(inner)] = self[tuple(outer)]
+    return out
+
+
+derivative("constant_pad_nd", self=lambda at, grad, pad: at.constant_pad_nd(grad, [-p for p in pad], 0))

@@ -1,0 +1,734 @@
+# Tangled from chapters/a1_operators/nn_1_convolution.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
+
+
+class Geometry(NamedTuple):
+    """How a kernel slides: one entry per spatial dimension."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def output_size(self, size: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+        """Spatial sizes of the output for an input of `size`."""
+        return tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(size, kernel, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+    def transposed_size(self, size: Sequence[int], kernel: Sequence[int], extra: Sequence[int]) -> tuple[int, ...]:
+        """Spatial sizes of a transposed convolution's output; `extra` is its output padding."""
+        return tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+            for n, k, s, p, d, e in zip(size, kernel, self.stride, self.padding, self.dilation, extra, strict=True)
+        )
+
+    def padded(self, size: Sequence[int]) -> tuple[int, ...]:
+        return tuple(n + 2 * p for n, p in zip(size, self.padding, strict=True))
+
+    def interior(self, size: Sequence[int]) -> tuple[slice, ...]:
+        """Where the input lies inside its padded copy."""
+        return tuple(slice(p, p + n) for n, p in zip(size, self.padding, strict=True))
+
+    def tap(self, offset: Sequence[int], out: Sequence[int]) -> tuple[slice, ...]:
+        """The padded inputs that kernel element `offset` meets over all `out` output places."""
+        return tuple(
+            slice(k * d, k * d + s * (n - 1) + 1, s)
+            for k, d, s, n in zip(offset, self.dilation, self.stride, out, strict=True)
+        )
+
+
+def is_channels_last(array: Array) -> bool:
+    """Are the channels (dimension 1) of this image batch contiguous in memory, and not also the plain order?"""
+    return array.ndim > 3 and not array.flags.c_contiguous and np.moveaxis(array, 1, -1).flags.c_contiguous
+
+
+_held = threading.local()
+_HELD_MOST = 1 << 25  # larger buffers are not kept between calls
+
+
+def _buffer(name: str, shape: Sequence[int], dtype: Any) -> Array:
+    """Uninitialised memory that the next call from this thread will get again."""
+    count = math.prod(shape) * dtype.itemsize
+    held = getattr(_held, name, None)
+    if held is None or held.nbytes < count:
+        held = np.empty(count, np.uint8)
+        if count <= _HELD_MOST:
+            setattr(_held, name, held)
+    return held[:count].view(dtype).reshape(shape)
+
+
+_PAGE = 4096
+_WAYS = 8
+
+
+def copy_transposed(target: Array, source: Array) -> None:
+    """`target[...] = source`, where the last dimension is contiguous in `target` and far apart in `source`."""
+    channels = source.shape[-1]
+    if channels > _WAYS and source.strides[-1] % _PAGE == 0:
+        for first in range(0, channels, _WAYS):
+            target[..., first : first + _WAYS] = source[..., first : first + _WAYS]
+    else:
+        target[...] = source
+
+
+def _padded_last(x: Array, geometry: Geometry) -> Array:
+    """`x (N, C, *size)` as `(N, *padded, C)` in contiguous memory that the next call will overwrite."""
+    last = np.moveaxis(x, 1, -1)
+    if not any(geometry.padding):
+        return last if last.flags.c_contiguous else as_channels_last(x)
+    n, c, *size = x.shape
+    padded = _buffer("padded", (n, *geometry.padded(size), c), x.dtype)
+    for axis, p in enumerate(geometry.padding, 1):
+        if p:
+            before: tuple[slice, ...] = (slice(None),) * axis
+            padded[(*before, slice(p))] = 0
+            padded[(*before, slice(-p, None))] = 0
+    copy_transposed(padded[(slice(None), *geometry.interior(size))], last)
+    return padded
+
+
+def as_channels_last(x: Array) -> Array:
+    """`x (N, C, *size)` copied to `(N, *size, C)`."""
+    last = np.moveaxis(x, 1, -1)
+    out = np.empty(last.shape, x.dtype)
+    copy_transposed(out, last)
+    return out
+
+
+def _padded_first(x: Array, geometry: Geometry) -> Array:
+    if not any(geometry.padding):
+        return x
+    n, c, *size = x.shape
+    padded = np.zeros((n, c, *geometry.padded(size)), x.dtype)
+    padded[(slice(None), slice(None), *geometry.interior(size))] = x
+    return padded
+
+
+def _windows_last(padded: Array, kernel: Sequence[int], geometry: Geometry, out: Sequence[int]) -> Array:
+    """`(N, *padded, C)` seen as `(N, *out, *kernel, C)`."""
+    outer, *spatial, inner = padded.strides
+    steps = [b * s for b, s in zip(spatial, geometry.stride, strict=True)]
+    taps = [b * d for b, d in zip(spatial, geometry.dilation, strict=True)]
+    return as_strided(padded, (len(padded), *out, *kernel, padded.shape[-1]), (outer, *steps, *taps, inner))
+
+
+def _windows_first(padded: Array, kernel: Sequence[int], geometry: Geometry, out: Sequence[int]) -> Array:
+    """`(N, C, *padded)` seen as `(N, C, *kernel, *out)`."""
+    outer, inner, *spatial = padded.strides
+    steps = [b * s for b, s in zip(spatial, geometry.stride, strict=True)]
+    taps = [b * d for b, d in zip(spatial, geometry.dilation, strict=True)]
+    return as_strided(padded, (*padded.shape[:2], *kernel, *out), (outer, inner, *taps, *steps))
+
+
+_BLOCK = 1 << 20
+
+
+def _blocks(images: int, rows: int, row_bytes: int, most: int) -> Iterator[tuple[slice, slice]]:
+    """Cut a batch of images of `rows` rows each into (images, rows) of at most `most` bytes, or a single row."""
+    per_image = max(rows * row_bytes, 1)
+    if per_image <= most or rows <= 1:
+        step = max(1, most // per_image)
+        for first in range(0, images, step):
+            yield slice(first, min(images, first + step)), slice(0, rows)
+        return
+    pieces = math.ceil(rows / max(1, most // row_bytes))
+    step = math.ceil(rows / pieces)
+    for image in range(images):
+        for first in range(0, rows, step):
+            yield slice(image, image + 1), slice(first, min(rows, first + step))
+
+
+def _im2row(windows: Array, weight_bytes: int) -> Iterator[tuple[slice, slice, Array]]:
+    """Blocks of `windows (N, *out, *kernel, C)` as matrices `(places, kernel · C)`, each valid until the next."""
+    dims = (windows.ndim - 2) // 2
+    length = math.prod(windows.shape[1 + dims :])
+    row_bytes = math.prod(windows.shape[2:]) * windows.dtype.itemsize
+    for images, rows in _blocks(len(windows), windows.shape[1], row_bytes, max(_BLOCK, 4 * weight_bytes)):
+        part = windows[images, rows]
+        if not part.flags.c_contiguous:
+            columns = _buffer("columns", part.shape, part.dtype)
+            np.copyto(columns, part)
+            part = columns
+        yield images, rows, part.reshape(-1, length)
+
+
+def _im2col(windows: Array) -> Iterator[tuple[int, slice, Array]]:
+    """Blocks of `windows (N, C, *kernel, *out)` as matrices `(C · kernel, places)` within one image."""
+    dims = (windows.ndim - 2) // 2
+    rows, *rest = windows.shape[2 + dims :]
+    length = math.prod(windows.shape[1 : 2 + dims])
+    row_bytes = length * math.prod(rest) * windows.dtype.itemsize
+    for images, part in _blocks(len(windows), rows, row_bytes, min(_BLOCK, max(rows * row_bytes, 1))):
+        view = windows[images.start][(*(slice(None),) * (1 + dims), part)]
+        if not view.flags.c_contiguous:
+            columns = _buffer("columns", view.shape, view.dtype)
+            np.copyto(columns, view)
+            view = columns
+        inner = math.prod(rest)
+        yield images.start, slice(part.start * inner, part.stop * inner), view.reshape(length, -1)
+
+
+def _few_channels(x: Array, kernel: Sequence[int]) -> bool:
+    """Columns from planes rather than rows from channels? Measured from 1 to 512 channels, sizes 4 to 32."""
+    return x.shape[1] <= 4 or (math.prod(kernel) == 1 and math.prod(x.shape[2:]) >= 64 and not is_channels_last(x))
+
+
+def _forward(x: Array, weight: Array, geometry: Geometry, channels_last: bool) -> Array:
+    kernel = weight.shape[2:]
+    out = geometry.output_size(x.shape[2:], kernel)
+    if _few_channels(x, kernel) and not channels_last:
+        return _forward_first(x, weight, geometry, out)
+    n, o = len(x), len(weight)
+    windows = _windows_last(_padded_last(x, geometry), kernel, geometry, out)
+    matrix = _as_matrix(weight)
+    y = np.empty((n, *out, o) if channels_last else (n, o, *out), x.dtype)
+    last = y if channels_last else np.moveaxis(y, 1, -1)
+    for images, rows, block in _im2row(windows, weight.nbytes):
+        target = last[images, rows]
+        if channels_last:
+            np.matmul(block, matrix, out=target.reshape(-1, o))
+        else:
+            product = _buffer("product", (len(block), o), x.dtype)
+            np.matmul(block, matrix, out=product)
+            target[...] = product.reshape(target.shape)
+    return np.moveaxis(y, -1, 1) if channels_last else y
+
+
+def _as_matrix(weight: Array) -> Array:
+    """`(O, C, *kernel)` as `(kernel · C, O)`; stored in that order only while it is small enough for that to pay."""
+    last = np.moveaxis(weight, 1, -1)
+    if weight.size <= 1 << 18:
+        return np.ascontiguousarray(np.moveaxis(last, 0, -1)).reshape(-1, len(weight))
+    return np.ascontiguousarray(last).reshape(len(weight), -1).T
+
+
+def _forward_first(x: Array, weight: Array, geometry: Geometry, out: Sequence[int]) -> Array:
+    windows = _windows_first(_padded_first(x, geometry), weight.shape[2:], geometry, out)
+    matrix = np.ascontiguousarray(weight).reshape(len(weight), -1)
+    y = np.empty((len(x), len(weight), math.prod(out)), x.dtype)
+    for image, places, columns in _im2col(windows):
+        np.matmul(matrix, columns, out=y[image][:, places])
+    return y.reshape(len(x), len(weight), *out)
+
+
+def _weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geometry) -> Array:
+    o, c, out = dy.shape[1], x.shape[1], dy.shape[2:]
+    if _few_channels(x, kernel):
+        windows = _windows_first(_padded_first(x, geometry), kernel, geometry, out)
+        planes = np.ascontiguousarray(dy).reshape(len(dy), o, -1)
+        products = ((planes[i][:, places], columns.T) for i, places, columns in _im2col(windows))
+        return _summed(products, (o, c * math.prod(kernel)), x.dtype).reshape(o, c, *kernel)
+    windows = _windows_last(_padded_last(x, geometry), kernel, geometry, out)
+    last = np.moveaxis(dy, 1, -1)
+    if not last.flags.c_contiguous:
+        last = as_channels_last(dy)
+    size = o * c * math.prod(kernel)
+    blocks = _im2row(windows, size * x.dtype.itemsize)
+    products = ((last[images, rows].reshape(-1, o).T, block) for images, rows, block in blocks)
+    total = _summed(products, (o, size // max(o, 1)), x.dtype)
+    return np.ascontiguousarray(np.moveaxis(total.reshape(o, *kernel, c), -1, 1))
+
+
+def _summed(products: Iterator[tuple[Array, Array]], shape: tuple[int, ...], dtype: Any) -> Array:
+    """The sum of the matrix products of the pairs."""
+    total = part = None
+    for left, right in products:
+        if total is None:
+            total = left @ right
+        else:
+            part = np.empty(shape, dtype) if part is None else part
+            total += np.matmul(left, right, out=part)
+    return np.zeros(shape, dtype) if total is None else total
+
+
+def _input_gradient(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, channels_last: bool) -> Array:
+    kernel = weight.shape[2:]
+    reach = tuple(d * (k - 1) - p for d, k, p in zip(geometry.dilation, kernel, geometry.padding, strict=True))
+    if min(reach) >= 0 and set(geometry.stride) == {1} and _gathering_is_faster(weight, size, dy.shape[2:]):
+        flipped = np.flip(weight, tuple(range(2, weight.ndim))).swapaxes(0, 1)
+        return _forward(dy, flipped, Geometry(geometry.stride, reach, geometry.dilation), channels_last)
+    return _scatter(dy, weight, size, geometry, channels_last)
+
+
+def _gathering_is_faster(weight: Array, size: Sequence[int], out: Sequence[int]) -> bool:
+    """Compare estimates in ns for one image: 50 multiply-adds, 5 copied or about 1 added number per ns."""
+    o, c = weight.shape[:2]
+    taps = math.prod(weight.shape[2:])
+    gather = math.prod(size) * taps * o * (c / 50 + 0.21) + weight.size / 15
+    scatter = math.prod(out) * taps * c * (o / 50 + (0.8 if c >= 32 else 2.5))
+    return gather <= scatter
+
+
+def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, channels_last: bool) -> Array:
+    (n, o), out, c, kernel = dy.shape[:2], dy.shape[2:], weight.shape[1], weight.shape[2:]
+    last = np.moveaxis(dy, 1, -1)
+    if not last.flags.c_contiguous:
+        last = as_channels_last(dy)
+    matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(o, -1)
+    padded = np.zeros((n, *geometry.padded(size), c), dy.dtype)
+    row_bytes = math.prod(out[1:]) * matrix.shape[1] * dy.dtype.itemsize
+    for images, rows in _blocks(n, out[0], row_bytes, max(_BLOCK, 4 * weight.nbytes)):
+        part = last[images, rows]
+        columns = _buffer("columns", (*part.shape[:-1], *kernel, c), dy.dtype)
+        np.matmul(part.reshape(-1, o), matrix, out=columns.reshape(-1, matrix.shape[1]))
+        first = rows.start * geometry.stride[0]
+        for offset in itertools.product(*map(range, kernel)):
+            where = geometry.tap(offset, part.shape[1:-1])
+            where = (slice(where[0].start + first, where[0].stop + first, where[0].step), *where[1:])
+            padded[(images, *where)] += columns[(*(slice(None),) * (1 + len(out)), *offset)]
+    dx = np.moveaxis(padded[(slice(None), *geometry.interior(size))], -1, 1)
+    return dx if channels_last else np.ascontiguousarray(dx)
+
+
+def _is_depthwise(weight: Array, groups: int) -> bool:
+    """One input and one output channel per group."""
+    return groups > 1 and weight.shape[1] == 1 and len(weight) == groups
+
+
+def _depthwise_forward(x: Array, weight: Array, geometry: Geometry, channels_last: bool) -> Array:
+    kernel = weight.shape[2:]
+    out = geometry.output_size(x.shape[2:], kernel)
+    padded = _padded_last(x, geometry)
+    y = np.empty((len(x), *out, x.shape[1]), x.dtype)
+    for image, target in zip(padded, y, strict=True):  # one image at a time stays in the cache
+        product = np.empty_like(target)
+        for number, offset in enumerate(itertools.product(*map(range, kernel))):
+            taps = weight[(slice(None), 0, *offset)]
+            if number == 0:
+                np.multiply(image[geometry.tap(offset, out)], taps, out=target)
+            else:
+                target += np.multiply(image[geometry.tap(offset, out)], taps, out=product)
+    y = np.moveaxis(y, -1, 1)
+    return y if channels_last else np.ascontiguousarray(y)
+
+
+def _depthwise_input_gradient(
+    dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, channels_last: bool
+) -> Array:
+    out, kernel = dy.shape[2:], weight.shape[2:]
+    last = as_channels_last(dy)
+    padded = np.zeros((len(dy), *geometry.padded(size), dy.shape[1]), dy.dtype)
+    for image, gradient in zip(padded, last, strict=True):
+        product = np.empty_like(gradient)
+        for offset in itertools.product(*map(range, kernel)):
+            image[geometry.tap(offset, out)] += np.multiply(gradient, weight[(slice(None), 0, *offset)], out=product)
+    dx = np.moveaxis(padded[(slice(None), *geometry.interior(size))], -1, 1)
+    return dx if channels_last else np.ascontiguousarray(dx)
+
+
+def _depthwise_weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geometry) -> Array:
+    out = dy.shape[2:]
+    last, padded = as_channels_last(dy), _padded_last(x, geometry)
+    total = np.zeros((x.shape[1], 1, *kernel), x.dtype)
+    for image, gradient in zip(padded, last, strict=True):
+        product = np.empty_like(gradient)
+        for offset in itertools.product(*map(range, kernel)):
+            np.multiply(gradient, image[geometry.tap(offset, out)], out=product)
+            total[(slice(None), 0, *offset)] += product.sum(tuple(range(product.ndim - 1)))
+    return total
+
+
+def _working(array: Array) -> Array:
+    """Two-byte floats as float32; everything else as it is."""
+    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind in "fV" else array
+
+
+def _group(array: Array, axis: int, groups: int, number: int) -> Array:
+    width = array.shape[axis] // groups
+    return array[(*(slice(None),) * axis, slice(number * width, (number + 1) * width))]
+
+
+def _wants_channels_last(*arrays: Array) -> bool:
+    return any(is_channels_last(array) for array in arrays)
+
+
+@register("convolution", autocast="low")
+def convolution(
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Array:
+    """Convolution, or its transpose, of `(N, C, *size)`; every other argument has one entry per dimension of `size`."""
+    geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation))
+    if transposed:
+        size = geometry.transposed_size(input.shape[2:], weight.shape[2:], output_padding)
+        y = _conv_input(input, weight, (len(input), weight.shape[1] * groups, *size), stride, padding, dilation, groups)
+    else:
+        y = _convolve(_working(input), _working(weight), geometry, groups, _wants_channels_last(input, weight))
+        y = y.astype(input.dtype, copy=False)
+    if bias is not None:
+        y += bias.reshape(-1, *(1,) * (input.ndim - 2))
+    return y
+
+
+def _convolve(x: Array, weight: Array, geometry: Geometry, groups: int, channels_last: bool) -> Array:
+    if groups == 1:
+        return _forward(x, weight, geometry, channels_last)
+    if _is_depthwise(weight, groups):
+        return _depthwise_forward(x, weight, geometry, channels_last)
+    parts = [
+        _forward(_group(x, 1, groups, i), _group(weight, 0, groups, i), geometry, channels_last) for i in range(groups)
+    ]
+    return _joined(parts, channels_last)
+
+
+def _joined(parts: list[Array], channels_last: bool) -> Array:
+    if not channels_last:
+        return np.concatenate(parts, 1)
+    return np.moveaxis(np.concatenate([np.moveaxis(part, 1, -1) for part in parts], -1), -1, 1)
+
+
+@register("_conv_input", variants="", node="Convolution")
+def _conv_input(
+    dy: Array,
+    weight: Array,
+    input_shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    """The gradient `(N, C, *size)` with respect to the input, given the output's."""
+    geometry, size = Geometry(tuple(stride), tuple(padding), tuple(dilation)), tuple(input_shape[2:])
+    channels_last = _wants_channels_last(dy, weight)
+    d, w = _working(dy), _working(weight)
+    if groups == 1:
+        dx = _input_gradient(d, w, size, geometry, channels_last)
+    elif _is_depthwise(w, groups):
+        dx = _depthwise_input_gradient(d, w, size, geometry, channels_last)
+    else:
+        pieces = ((_group(d, 1, groups, i), _group(w, 0, groups, i)) for i in range(groups))
+        dx = _joined([_input_gradient(*piece, size, geometry, channels_last) for piece in pieces], channels_last)
+    return dx.astype(dy.dtype, copy=False)
+
+
+@register("_conv_weight", variants="", node="Convolution")
+def _conv_weight(
+    dy: Array,
+    x: Array,
+    weight_shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    """The gradient `(O, C / groups, *kernel)` with respect to the weights, given the output's."""
+    geometry, kernel = Geometry(tuple(stride), tuple(padding), tuple(dilation)), tuple(weight_shape[2:])
+    d, a = _working(dy), _working(x)
+    if groups == 1:
+        dw = _weight_gradient(d, a, kernel, geometry)
+    elif weight_shape[1] == 1 and weight_shape[0] == groups:
+        dw = _depthwise_weight_gradient(d, a, kernel, geometry)
+    else:
+        pieces = ((_group(d, 1, groups, i), _group(a, 1, groups, i)) for i in range(groups))
+        dw = np.concatenate([_weight_gradient(*piece, kernel, geometry) for piece in pieces])
+    return dw.astype(dy.dtype, copy=False)
+
+
+def _convolution_gradients(
+    at: Any,
+    grad: Any,
+    input: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    slide = (stride, padding, dilation)
+    over_places = (0, *range(2, len(grad.shape)))
+    bias = at.sum(grad, over_places) if mask[2] else None
+    if transposed:
+        none = (0,) * len(stride)
+        dx = at.convolution(grad, weight, None, *slide, False, none, groups) if mask[0] else None
+        return dx, at._conv_weight(input, grad, weight.shape, *slide, groups) if mask[1] else None, bias
+    dx = at._conv_input(grad, weight, input.shape, *slide, groups) if mask[0] else None
+    return dx, at._conv_weight(grad, input, weight.shape, *slide, groups) if mask[1] else None, bias
+
+
+derivative("convolution", {"input, weight, bias": _convolution_gradients})
+derivative(
+    "_conv_input",
+    dy=lambda at, grad, weight, stride, padding, dilation, groups: at.convolution(
+        grad, weight, None, stride, padding, dilation, False, (0,) * len(stride), groups
+    ),
+    weight=lambda at, grad, dy, weight_shape, stride, padding, dilation, groups: at._conv_weight(
+        dy, grad, weight_shape, stride, padding, dilation, groups
+    ),
+)
+derivative(
+    "_conv_weight",
+    dy=lambda at, grad, x, stride, padding, dilation, groups: at.convolution(
+        x, grad, None, stride, padding, dilation, False, (0,) * len(stride), groups
+    ),
+    x=lambda at, grad, dy, x_shape, stride, padding, dilation, groups: at._conv_input(
+        dy, grad, x_shape, stride, padding, dilation, groups
+    ),
+)
+
+
+def _per_dimension(value: Any, dims: int, name: str) -> tuple[int, ...]:
+    values = (int(value),) if not isinstance(value, Sequence) else tuple(int(v) for v in value)
+    if len(values) == 1:
+        return values * dims
+    if len(values) != dims:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {dims} values to match the convolution "
+            f"dimensions, but got {name}={list(values)}"
+        )
+    return values
+
+
+def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, transposed: bool, op: str) -> None:
+    dims = len(geometry.stride)
+    _check_numbers(geometry, groups)
+    if weight.dtype != input.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
+    if bias is not None and bias.dtype != input.dtype:
+        ours, theirs = _c_type(input), _c_type(bias)
+        raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
+    shape, size = list(weight.shape), list(input.shape)
+    if len(shape) != dims + 2:
+        raise RuntimeError(f"{op}: expected a {dims + 2}-dimensional weight, but got weight of size {shape}")
+    if shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size [{shape}] instead"
+        )
+    inputs, outputs = (shape[0], shape[1] * groups) if transposed else (shape[1] * groups, shape[0])
+    if size[1] != inputs:
+        given = "transposed=1" if transposed else f"groups={groups}"
+        raise RuntimeError(
+            f"Given {given}, weight of size {shape}, expected input{size} to have {inputs} channels, "
+            f"but got {size[1]} channels instead"
+        )
+    if bias is not None and list(bias.shape) != [outputs]:
+        raise RuntimeError(
+            f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
+            f"but got bias of size {list(bias.shape)} instead"
+        )
+    if not transposed:
+        _check_kernel_fits(size[2:], shape[2:], geometry)
+
+
+def _check_numbers(geometry: Geometry, groups: int) -> None:
+    if min(geometry.padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    if min(geometry.stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(geometry.dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(geometry.dilation)}")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+
+
+def _c_type(array: Any) -> str:
+    name = to_string(array.dtype).lower()
+    return {"long": "int64_t", "half": "c10::Half", "bfloat16": "c10::BFloat16"}.get(name, name)
+
+
+def _check_kernel_fits(size: Sequence[int], kernel: Sequence[int], geometry: Geometry) -> None:
+    padded = geometry.padded(size)
+    reach = [d * (k - 1) + 1 for d, k in zip(geometry.dilation, kernel, strict=True)]
+    if any(r > n for r, n in zip(reach, padded, strict=True)):
+        have, need = (" x ".join(map(str, sizes)) for sizes in (padded, reach))
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({have}). Kernel size: ({need}). "
+            "Kernel size can't be greater than actual input size"
+        )
+
+
+def _slide(
+    at: Any,
+    op: str,
+    dims: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    """The body of conv1d, conv2d and conv3d."""
+    x, batched = _batched(at, input, dims, op)
+    stride = _per_dimension(stride, dims, "stride")
+    dilation = _per_dimension(dilation, dims, "dilation")
+    if isinstance(padding, str):
+        x, padding = _resolve_padding(at, padding, x, weight.shape[2:], stride, dilation)
+    padding = _per_dimension(padding, dims, "padding")
+    _check(x, weight, bias, Geometry(stride, padding, dilation), groups, False, op)
+    y = at.convolution(x, weight, bias, stride, padding, dilation, False, (0,) * dims, groups)
+    return y if batched else at.squeeze(y, 0)
+
+
+def _batched(at: Any, input: Any, dims: int, op: str) -> tuple[Any, bool]:
+    rank = len(input.shape)
+    if rank not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {op}, "
+            f"but got input of size: {list(input.shape)}"
+        )
+    return (input, True) if rank == dims + 2 else (at.unsqueeze(input, 0), False)
+
+
+def _resolve_padding(
+    at: Any, word: str, x: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[Any, tuple[int, ...]]:
+    """The number of zeros on both sides; odd ones are added to the input here."""
+    if word == "valid":
+        return x, (0,) * len(kernel)
+    if word != "same":
+        raise RuntimeError(f"Invalid padding string: '{word}'")
+    if any(step != 1 for step in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    if any(t % 2 for t in total):
+        behind = [side for t in reversed(total) for side in (0, t % 2)]
+        x = at.constant_pad_nd(x, behind, 0)
+    return x, tuple(t // 2 for t in total)
+
+
+@composite("conv1d")
+def conv1d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return _slide(at, "conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite("conv2d")
+def conv2d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return _slide(at, "conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite("conv3d")
+def conv3d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return _slide(at, "conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _slide_back(
+    at: Any,
+    op: str,
+    dims: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    """The body of the three transposed convolutions."""
+    x, batched = _batched(at, input, dims, op)
+    stride = _per_dimension(stride, dims, "stride")
+    dilation = _per_dimension(dilation, dims, "dilation")
+    padding = _per_dimension(padding, dims, "padding")
+    extra = _per_dimension(output_padding, dims, "output_padding")
+    _check(x, weight, bias, Geometry(stride, padding, dilation), groups, True, op)
+    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, "
+            f"but got output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
+        )
+    y = at.convolution(x, weight, bias, stride, padding, dilation, True, extra, groups)
+    return y if batched else at.squeeze(y, 0)
+
+
+@composite("conv_transpose1d")
+def conv_transpose1d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return _slide_back(
+        at, "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+@composite("conv_transpose2d")
+def conv_transpose2d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return _slide_back(
+        at, "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+@composite("conv_transpose3d")
+def conv_transpose3d(
+    at: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return _slide_back(
+        at, "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )

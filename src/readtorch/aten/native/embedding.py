@@ -1,0 +1,88 @@
+# Tangled from chapters/a1_operators/nn_6_linear_and_embedding.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import from_numpy_dtype
+
+
+def _check_indices(indices: Array, rows: int, op: str) -> None:
+    if indices.dtype.kind != "i" or indices.dtype.itemsize < 4:
+        found = f"torch.{from_numpy_dtype(indices.dtype)._legacy}"
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {found} instead (while checking arguments for {op})"
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < rows:
+        raise IndexError("index out of range in self")
+
+
+@register("embedding")
+def embedding(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    """Rows of `weight` by number."""
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    _check_indices(indices, len(weight), "embedding")
+    return weight[indices]
+
+
+@register("embedding_dense_backward", variants="", node="EmbeddingDenseBackward")
+def embedding_dense_backward(
+    grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Array:
+    """The table's gradient: rows of `grad_output` added up by index; nothing at `padding_idx`."""
+    flat = indices.reshape(-1)
+    rows = grad_output.reshape(len(flat), -1)
+    dw = np.zeros((num_weights, rows.shape[1]), grad_output.dtype)
+    if not len(flat):
+        return dw
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sums = np.add.reduceat(rows[order], starts, axis=0)
+    if scale_grad_by_freq:
+        counts = np.diff(np.append(starts, len(flat)))
+        sums /= counts[:, None].astype(sums.dtype)
+    dw[ordered[starts]] = sums
+    if padding_idx >= 0:
+        dw[padding_idx] = 0
+    return dw
+
+
+def _lookup_gradient(
+    at: Any, grad: Any, indices: Any, weight_shape: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    return at.embedding_dense_backward(grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
+
+
+def _lookup_again(at: Any, grad: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    if scale_grad_by_freq:
+        raise RuntimeError("double backward is not supported for embedding with scale_grad_by_freq")
+    rows = at.embedding(grad, indices)
+    return rows if padding_idx < 0 else rows * at.unsqueeze(indices != padding_idx, -1)
+
+
+derivative("embedding", weight=_lookup_gradient)
+derivative("embedding_dense_backward", grad_output=_lookup_again)
+
+
+@register("embedding_renorm_")
+def embedding_renorm_(self: Array, indices: Array, max_norm: float, norm_type: float) -> Array:
+    """Scale down, in place, the rows looked up whose norm exceeds `max_norm`."""
+    _check_indices(indices, len(self), "embedding_renorm_")
+    rows = np.unique(indices)
+    norms = np.linalg.norm(self[rows], norm_type, axis=1)
+    scale = np.where(norms > max_norm, max_norm / (norms + 1e-7), 1)
+    self[rows] *= scale[:, None].astype(self.dtype)
+    return self

@@ -1,0 +1,90 @@
+# Tangled from chapters/a1_operators/nn_6_linear_and_embedding.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+@register("_bag_of_rows", variants="")
+def _bag_of_rows(offsets: Array, rows: int) -> Array:
+    """For each of `rows` lookups the number of its bag."""
+    marks = np.zeros(rows + 1, np.int64)
+    np.add.at(marks, offsets, 1)
+    return np.cumsum(marks[:rows]) - 1
+
+
+@register("_segment_sum", variants="")
+def _segment_sum(rows: Array, bag: Array, bags: int) -> Array:
+    """The sum of the rows of each bag; zero for an empty one."""
+    out = np.zeros((bags, *rows.shape[1:]), rows.dtype)
+    if len(rows):
+        starts = np.flatnonzero(np.concatenate(([True], bag[1:] != bag[:-1])))
+        out[bag[starts]] = np.add.reduceat(rows, starts, axis=0)
+    return out
+
+
+derivative("_segment_sum", rows=lambda at, grad, bag: at.index_select(grad, 0, bag))
+
+
+@register("_segment_max", variants="", outputs="result winners", differentiable_outputs=(0,))
+def _segment_max(rows: Array, bag: Array, bags: int) -> tuple[Array, Array]:
+    """The largest value of each column of each bag (zero for an empty bag) and the row it stood in."""
+    out = np.zeros((bags, rows.shape[1]), rows.dtype)
+    winners = np.zeros((bags, rows.shape[1]), np.int64)
+    for number in np.unique(bag):
+        first, last = np.searchsorted(bag, [number, number + 1])
+        winners[number] = first + rows[first:last].argmax(0)
+        out[number] = rows[first:last].max(0)
+    return out, winners
+
+
+@register("_segment_max_backward", variants="")
+def _segment_max_backward(dy: Array, winners: Array, bag: Array) -> Array:
+    out = np.zeros((len(bag), dy.shape[1]), dy.dtype)
+    filled = np.unique(bag)
+    np.add.at(out, (winners[filled], np.arange(dy.shape[1])), dy[filled])
+    return out
+
+
+derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_backward(grads[0], winners, bag))
+
+
+@composite("_embedding_bag_reduced", variants="")
+def _embedding_bag_reduced(
+    at: Any,
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    mode: str,
+    per_sample_weights: Array | None,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Any:
+    """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
+    count, bags = indices.shape[0], offsets.shape[0]
+    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    bag = at._bag_of_rows(offsets, count)
+    if padding_idx >= 0:
+        kept = at.reshape(at.nonzero(indices != padding_idx), (-1,))
+        rows, bag = at.index_select(rows, 0, kept), at.index_select(bag, 0, kept)
+        if per_sample_weights is not None:
+            per_sample_weights = at.index_select(per_sample_weights, 0, kept)
+    if per_sample_weights is not None:
+        rows = rows * at.unsqueeze(per_sample_weights, 1)
+    if mode == "max":
+        return at._segment_max(rows, bag, bags)[0]
+    total = at._segment_sum(rows, bag, bags)
+    if mode == "sum":
+        return total
+    return total / at._bag_sizes(bag, bags)
+
+
+@register("_bag_sizes", variants="")
+def _bag_sizes(bag: Array, bags: int) -> Array:
+    """`(bags, 1)`: how many rows each bag has, 1 for an empty one."""
+    return np.maximum(np.bincount(bag, minlength=bags), 1)[:, None]

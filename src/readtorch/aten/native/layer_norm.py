@@ -1,0 +1,189 @@
+# Tangled from chapters/a1_operators/nn_3_normalization.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import _pieces, in_working_precision
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype
+
+
+def _spread(values: Array | None, rows: int, dtype: Any) -> Array | None:
+    """`values` repeated over `rows` rows."""
+    return None if values is None else np.tile(values.reshape(-1).astype(dtype, copy=False), (rows, 1))
+
+
+def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
+    """Of a matrix: output, mean and 1 / sqrt(variance + eps) per row."""
+    count, d = x.shape
+    y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
+    average = np.full(d, 1 / d, x.dtype)
+    spread: list[Array | None] | None = None
+    for part in _pieces(count, d * x.itemsize):
+        block, out = x[part], y[part]
+        if spread is None:
+            spread = [_spread(weight, len(block), x.dtype), _spread(bias, len(block), x.dtype)]
+        mu = np.matmul(block, average, out=mean[part])
+        np.subtract(block, mu[:, None], out=out)
+        scale = np.vecdot(out, out)
+        scale /= d
+        scale += x.dtype.type(eps)
+        np.divide(1, np.sqrt(scale, out=scale), out=scale)
+        rstd[part] = scale
+        out *= scale[:, None]
+        w, b = spread
+        if w is not None:
+            out *= w[: len(out)]
+        if b is not None:
+            out += b[: len(out)]
+    return y, mean, rstd
+
+
+def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
+    count, d = x.shape
+    dx, dw, db = np.empty_like(x), np.zeros(d, x.dtype), np.zeros(d, x.dtype)
+    flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
+    spread = centred = product = None
+    for part in _pieces(count, d * x.itemsize):
+        g, r, out = dy[part], rstd[part], dx[part]
+        rows = len(g)
+        if centred is None:
+            centred, product = np.empty_like(out), np.empty_like(out)
+            spread = None if weight is None else _spread(weight, rows, x.dtype)
+        c, p = centred[:rows], product[:rows]
+        np.subtract(x[part], mean[part, None], out=c)
+        np.multiply(g, c, out=p)
+        dw += r @ p
+        db += np.ones(rows, x.dtype) @ g
+        mean_g = g @ flat
+        mean_g /= d
+        mean_gx = p @ flat
+        mean_gx *= r * r / d
+        c *= mean_gx[:, None]
+        np.copyto(p, g) if spread is None else np.multiply(g, spread[:rows], out=p)
+        p -= mean_g[:, None]
+        p -= c
+        np.multiply(p, r[:, None], out=out)
+    return dx, dw, db
+
+
+@register("native_layer_norm", outputs="output mean rstd", differentiable_outputs=(0,))
+def native_layer_norm(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array]:
+    """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
+    leading = input.shape[: input.ndim - len(normalized_shape)]
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
+    y, mean, rstd = _normalize_rows(x, weight, bias, eps)
+    broadcast = (*leading, *(1,) * len(normalized_shape))
+    y = y.reshape(input.shape).astype(input.dtype, copy=False)
+    return y, mean.reshape(broadcast), rstd.reshape(broadcast)
+
+
+@register("native_layer_norm_backward", variants="", outputs="input weight bias")
+def native_layer_norm_backward(
+    grad_out: Array,
+    input: Array,
+    normalized_shape: Sequence[int],
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    d = math.prod(normalized_shape)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
+    dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
+    dx, dw, db = _row_gradients(dy, x, weight, mean.reshape(-1), rstd.reshape(-1))
+    shape = tuple(normalized_shape)
+    kind = input.dtype if weight is None else weight.dtype
+    dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
+    return dx.reshape(input.shape).astype(input.dtype, copy=False), dw, db
+
+
+def _layer_norm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    input: Any,
+    normalized_shape: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    dy = grads[0]
+    if at is not autograd:
+        return at.native_layer_norm_backward(dy, input, normalized_shape, mean, rstd, weight)
+    rank = len(input.shape)
+    own = tuple(range(rank - len(normalized_shape), rank))
+    leading = tuple(range(rank - len(normalized_shape)))
+    centred = input - at.mean(input, own, True)
+    scale = at.rsqrt(at.mean(centred * centred, own, True) + eps)
+    normal = centred * scale
+    g = dy if weight is None else dy * weight
+    dx = (g - at.mean(g, own, True) - normal * at.mean(g * normal, own, True)) * scale
+    over = (lambda value: at.sum(value, leading)) if leading else (lambda value: value)
+    return dx, over(dy * normal) if mask[1] else None, over(dy) if mask[2] else None
+
+
+derivative("native_layer_norm", {"input, weight, bias": _layer_norm_gradients})
+
+
+def _check_normalized_shape(input: Any, normalized_shape: Sequence[int], **parameters: Any) -> None:
+    shape = list(normalized_shape)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+            f"but got normalized_shape = {shape}"
+        )
+    for name, value in parameters.items():
+        if value is not None and list(value.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(value.shape)} and normalized_shape = {shape}"
+            )
+    size = list(input.shape)
+    if len(size) < len(shape) or size[len(size) - len(shape) :] != shape:
+        wanted = ", ".join(map(str, shape))
+        raise RuntimeError(
+            f"Given normalized_shape={shape}, expected input with shape [*, {wanted}], but got input of size{size}"
+        )
+
+
+@composite("layer_norm", autocast="float32")
+def layer_norm(
+    at: Any,
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    cudnn_enable: bool = True,
+) -> Any:
+    _check_normalized_shape(input, normalized_shape, weight=weight, bias=bias)
+    return at.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)[0]
+
+
+@composite("rms_norm", autocast="float32")
+def rms_norm(
+    at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Any:
+    _check_normalized_shape(input, normalized_shape, weight=weight)
+    rank = len(input.shape)
+    own = tuple(range(rank - len(normalized_shape), rank))
+    kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
+    low = kind.itemsize == 2
+    x = at._to_copy(input, float32) if low else input
+    if eps is None:
+        eps = float(np.finfo(np.float64 if kind.itemsize == 8 else np.float32).eps)
+    y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
+    if low:
+        y = at._to_copy(y, kind)
+    return y if weight is None else y * weight

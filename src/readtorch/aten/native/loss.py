@@ -1,0 +1,252 @@
+# Tangled from chapters/a1_operators/nn_5_softmax_and_losses.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.loss_nll import MEAN, NONE
+from readtorch.c10.core.scalar_type import to_string
+
+
+def _reduced(loss: Array, reduction: int) -> Array:
+    if reduction == NONE:
+        return loss
+    wide = np.float32 if loss.dtype.itemsize == 2 else loss.dtype
+    return np.asarray(loss.mean(dtype=wide) if reduction == MEAN else loss.sum(dtype=wide)).astype(loss.dtype)
+
+
+def _share(grad: Any, x: Any, reduction: int) -> Any:
+    """What one element of the loss gets of the result's gradient."""
+    return grad / math.prod(x.shape) if reduction == MEAN else grad
+
+
+def _floating(op: str, x: Array) -> None:
+    if x.dtype.kind not in "fcV":
+        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+
+
+def reduce(at: Any, loss: Any, reduction: int) -> Any:
+    """The reduction of a loss that is written with operators."""
+    return loss if reduction == NONE else at.mean(loss) if reduction == MEAN else at.sum(loss)
+
+
+@register("mse_loss", module="nn", autocast="float32")
+def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
+    _floating("mse_cpu", self)
+    difference = self - target
+    return _reduced(np.multiply(difference, difference), reduction)
+
+
+def _mse_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int) -> Any:
+    return (self - target) * (_share(grad, self, reduction) * 2)
+
+
+derivative(
+    "mse_loss",
+    self=_mse_gradient,
+    target=lambda at, grad, self, target, reduction: -_mse_gradient(at, grad, self, target, reduction),
+)
+
+
+@composite("l1_loss", module="nn", autocast="float32")
+def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    return reduce(at, at.abs(self - target), reduction)
+
+
+@register("_smooth_l1_loss", variants="", node="SmoothL1Loss")
+def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> Array:
+    _floating("smooth_l1_cpu", self)
+    x = np.abs(self - target)
+    return _reduced(np.where(x < beta, 0.5 * x * x / beta, x - 0.5 * beta).astype(x.dtype, copy=False), reduction)
+
+
+def _smooth_l1_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
+    return at.clamp((self - target) / beta, -1, 1) * _share(grad, self, reduction)
+
+
+derivative(
+    "_smooth_l1_loss",
+    self=_smooth_l1_gradient,
+    target=lambda at, grad, self, target, reduction, beta: (
+        -_smooth_l1_gradient(at, grad, self, target, reduction, beta)
+    ),
+)
+
+
+@composite("smooth_l1_loss", module="nn", autocast="float32")
+def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    return at._smooth_l1_loss(self, target, reduction, beta) if beta else at.l1_loss(self, target, reduction)
+
+
+@register("huber_loss", module="nn", autocast="float32")
+def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _floating("huber_cpu", self)
+    x = np.abs(self - target)
+    loss = np.where(x <= delta, 0.5 * x * x, delta * (x - 0.5 * delta))
+    return _reduced(loss.astype(x.dtype, copy=False), reduction)
+
+
+def _huber_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
+    return at.clamp(self - target, -delta, delta) * _share(grad, self, reduction)
+
+
+derivative(
+    "huber_loss",
+    self=_huber_gradient,
+    target=lambda at, grad, self, target, reduction, delta: -_huber_gradient(at, grad, self, target, reduction, delta),
+)
+
+
+@register("binary_cross_entropy", module="nn")
+def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None, reduction: int = MEAN) -> Array:
+    _floating("binary_cross_entropy", self)
+    if target.dtype != self.dtype:
+        raise RuntimeError(f"Found dtype {to_string(target.dtype)} but expected {to_string(self.dtype)}")
+    if self.size and not (self.min() >= 0 and self.max() <= 1):
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    if target.size and not (target.min() >= 0 and target.max() <= 1):
+        raise RuntimeError("all elements of target should be between 0 and 1")
+    with np.errstate(divide="ignore"):
+        yes, no = np.maximum(np.log(self), -100), np.maximum(np.log1p(-self), -100)
+    loss = (target - 1) * no - target * yes
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _bce_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    dx = (self - target) / at.clamp((1 - self) * self, 1e-12, None) * _share(grad, self, reduction)
+    return dx if weight is None else dx * weight
+
+
+def _bce_target_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    dt = (at.log(1 - self) - at.log(self)) * _share(grad, self, reduction)
+    return dt if weight is None else dt * weight
+
+
+derivative("binary_cross_entropy", self=_bce_gradient, target=_bce_target_gradient)
+
+
+@register("binary_cross_entropy_with_logits", autocast="float32")
+def binary_cross_entropy_with_logits(
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    pos_weight: Array | None = None,
+    reduction: int = MEAN,
+) -> Array:
+    log_sigmoid = np.minimum(self, 0) - np.log1p(np.exp(-np.abs(self)))
+    if pos_weight is None:
+        loss = (1 - target) * self - log_sigmoid
+    else:
+        loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _logits_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
+    if pos_weight is None:
+        dx = at.sigmoid(self) - target
+    else:
+        t = pos_weight * target
+        dx = (t + 1 - target) * at.sigmoid(self) - t
+    dx = dx * _share(grad, self, reduction)
+    return dx if weight is None else dx * weight
+
+
+def _logits_target_gradient(at: Any, grad: Any, self: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
+    dt = -self if pos_weight is None else at.log_sigmoid(-self) - pos_weight * at.log_sigmoid(self)
+    dt = dt * _share(grad, self, reduction)
+    return dt if weight is None else dt * weight
+
+
+derivative("binary_cross_entropy_with_logits", self=_logits_gradient, target=_logits_target_gradient)
+
+
+@composite("kl_div", autocast="float32")
+def kl_div(at: Any, self: Array, target: Array, reduction: int = MEAN, *, log_target: bool = False) -> Any:
+    """`target · (log target - input)`, input being log-probabilities."""
+    if log_target:
+        return reduce(at, at.exp(target) * (target - self), reduction)
+    return reduce(at, at.xlogy(target, target) - target * self, reduction)
+
+
+@composite("poisson_nll_loss")
+def poisson_nll_loss(
+    at: Any, input: Array, target: Array, log_input: bool, full: bool, eps: float, reduction: int
+) -> Any:
+    loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
+    if full:  # Stirling's approximation of log(target!)
+        stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))
+        loss = loss + at.where(target > 1, stirling, target * 0)
+    return reduce(at, loss, reduction)
+
+
+@composite("soft_margin_loss", module="nn")
+def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    """`log(1 + exp(-target · input))`."""
+    return reduce(at, at.log1p(at.exp(-target * self)), reduction)
+
+
+@composite("margin_ranking_loss")
+def margin_ranking_loss(
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+) -> Any:
+    """`max(0, margin - target · (input1 - input2))`."""
+    return reduce(at, at.clamp(-target * (input1 - input2) + margin, 0, None), reduction)
+
+
+@composite("hinge_embedding_loss")
+def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = MEAN) -> Any:
+    """`input` where target is 1, `max(0, margin - input)` where it is -1."""
+    nothing = self * 0
+    far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
+    return reduce(at, far + at.where(target != -1, self, nothing), reduction)
+
+
+@composite("cosine_embedding_loss")
+def cosine_embedding_loss(
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+) -> Any:
+    """`1 - cos` where target is 1, `max(0, cos - margin)` where it is -1, of rows `(N, D)` or vectors `(D,)`."""
+    rank = len(target.shape)
+    if rank not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    wanted = f"{rank + 1}D target tensor expects {rank + 1}D input tensors"
+    if len(input1.shape) != rank + 1 or len(input2.shape) != rank + 1:
+        raise RuntimeError(f"{wanted}, but found inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
+    last = -1
+    product = at.sum(input1 * input2, last)
+    squares = (at.sum(input1 * input1, last) + 1e-12) * (at.sum(input2 * input2, last) + 1e-12)
+    cosine = product / at.sqrt(squares)
+    nothing = cosine * 0
+    loss = at.where(target == 1, 1 - cosine, nothing)
+    return reduce(at, loss + at.where(target == -1, at.clamp(cosine - margin, 0, None), nothing), reduction)
+
+
+@composite("triplet_margin_loss")
+def triplet_margin_loss(
+    at: Any,
+    anchor: Array,
+    positive: Array,
+    negative: Array,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    reduction: int = MEAN,
+) -> Any:
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)` with the p-norm of the difference."""
+    if margin <= 0:
+        raise RuntimeError("margin must be greater than 0")
+    near = at.pairwise_distance(anchor, positive, p, eps)
+    far = at.pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = at.minimum(far, at.pairwise_distance(positive, negative, p, eps))
+    return reduce(at, at.clamp(near - far + margin, 0, None), reduction)

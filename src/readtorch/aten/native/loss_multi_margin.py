@@ -1,0 +1,45 @@
+# Tangled from chapters/a1_operators/nn_5_softmax_and_losses.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.loss import reduce
+from readtorch.aten.native.loss_nll import MEAN
+
+
+@composite("multi_margin_loss", module="nn")
+def multi_margin_loss(
+    at: Any,
+    self: Array,
+    target: Array,
+    p: float = 1,
+    margin: float = 1,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+) -> Any:
+    if p not in (1, 2):
+        raise RuntimeError("only p == 1 and p == 2 supported")
+    batched = len(self.shape) > 1
+    x = self if batched else at.reshape(self, (1, -1))
+    classes = x.shape[1]
+    right = at.reshape(target, (-1, 1))
+    z = at.clamp(x - at.gather(x, 1, right) + margin, 0, None)
+    z = z if p == 1 else z * z
+    if weight is not None:
+        z = z * at.reshape(at.index_select(weight, 0, at.reshape(target, (-1,))), (-1, 1))
+    wrong = at._is_not_class(right, classes)
+    loss = at.sum(z * wrong, 1) / classes
+    return reduce(at, loss if batched else at.squeeze(loss, 0), reduction)
+
+
+@register("_is_not_class", variants="")
+def _is_not_class(target: Array, classes: int) -> Array:
+    """`(N, classes)`: False at each row's own class."""
+    if target.size and not 0 <= target.min() <= target.max() < classes:
+        raise RuntimeError("target out of range")
+    return target != np.arange(classes)

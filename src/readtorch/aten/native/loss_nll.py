@@ -1,0 +1,206 @@
+# Tangled from chapters/a1_operators/nn_5_softmax_and_losses.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
+
+NONE, MEAN, SUM = 0, 1, 2
+"""The numbers that upstream gives the three reductions."""
+
+
+def _picked(x: Array, target: Array, weight: Array | None, ignore_index: int) -> tuple[Array, Array]:
+    """Per example: the class to pick (0 where ignored) and its weight (0 where ignored)."""
+    ignored = target == ignore_index
+    classes = np.where(ignored, 0, target).astype(np.int64, copy=False)
+    if classes.size:
+        worst = classes.max() if classes.max() >= x.shape[1] else classes.min()
+        if not 0 <= worst < x.shape[1]:
+            raise IndexError(f"Target {worst} is out of bounds.")
+    if weight is None:
+        weights = (~ignored).astype(x.dtype)
+    else:
+        weights = np.where(ignored, 0, weight[classes]).astype(x.dtype, copy=False)
+    return classes, weights
+
+
+@register("nll_loss_forward", variants="", outputs="output total_weight", differentiable_outputs=(0,), node="NllLoss")
+def nll_loss_forward(
+    self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int
+) -> tuple[Array, Array]:
+    """Of log-probabilities `(N, C, *)` and classes `(N, *)`: the loss and the sum of weights."""
+    classes, weights = _picked(self, target, weight, ignore_index)
+    loss = np.take_along_axis(self, np.expand_dims(classes, 1), 1).squeeze(1) * -weights
+    if reduction == NONE:
+        return loss, np.zeros((), self.dtype)
+    total = weights.sum(dtype=np.float64)
+    value = loss.sum(dtype=np.float64)
+    if reduction == MEAN:
+        value = value / total if total else np.float64(np.nan)
+    return np.asarray(value, self.dtype), np.asarray(total, self.dtype)
+
+
+@register("nll_loss_backward", variants="", node="NllLossBackward")
+def nll_loss_backward(
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    reduction: int,
+    ignore_index: int,
+) -> Array:
+    """The gradient with respect to the log-probabilities."""
+    classes, weights = _picked(self, target, weight, ignore_index)
+    share = grad_output * -weights
+    if reduction == MEAN:
+        total = weights.sum(dtype=np.float64)
+        share = share / self.dtype.type(total)
+    dx = np.zeros_like(self)
+    np.put_along_axis(dx, np.expand_dims(classes, 1), np.expand_dims(share.astype(self.dtype, copy=False), 1), 1)
+    return dx
+
+
+derivative(
+    "nll_loss_forward",
+    self=lambda at, grads, self, target, weight, reduction, ignore_index: at.nll_loss_backward(
+        grads[0], self, target, weight, reduction, ignore_index
+    ),
+)
+derivative(
+    "nll_loss_backward",
+    grad_output=lambda at, grad, target, weight, reduction, ignore_index: at.nll_loss_forward(
+        grad, target, weight, reduction, ignore_index
+    )[0],
+)
+
+
+@composite("nll_loss_nd", module="nn", autocast="float32")
+def nll_loss_nd(
+    at: Any,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+) -> Any:
+    rank = len(self.shape)
+    if rank < 1:
+        raise ValueError(f"Expected 1 or more dimensions (got {rank})")
+    if to_string(target.dtype) not in ("Long", "Byte"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
+    if rank != 1 and self.shape[0] != (target.shape[0] if target.shape else 1):
+        raise ValueError(
+            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.shape else 1})."
+        )
+    classes = self.shape[0] if rank == 1 else self.shape[1]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes "
+            f"but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if rank == 1:
+        if math.prod(target.shape) != 1:
+            raise RuntimeError(
+                f"For 1D input, 1D target must have one element, but got target size: {list(target.shape)}"
+            )
+        loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
+        return at.squeeze(loss, 0) if reduction == NONE and not target.shape else loss
+    expected = (self.shape[0], *self.shape[2:])
+    if tuple(target.shape) != expected:
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    return at.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+@composite("cross_entropy_loss", module="nn", autocast="float32")
+def cross_entropy_loss(
+    at: Any,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    axis = 0 if len(self.shape) == 1 else 1
+    if tuple(self.shape) == tuple(target.shape):
+        return _against_distribution(at, self, target, weight, reduction, ignore_index, label_smoothing, axis)
+    log = at._log_softmax(self, axis)
+    loss = at.nll_loss_nd(log, target, weight, reduction, ignore_index)
+    if label_smoothing == 0:
+        return loss
+    return _smoothed(at, log, loss, target, weight, reduction, ignore_index, label_smoothing, axis)
+
+
+def _per_class(at: Any, weight: Any, rank: int, axis: int) -> Any:
+    return at.reshape(weight, tuple(-1 if d == axis else 1 for d in range(rank)))
+
+
+def _against_distribution(
+    at: Any,
+    x: Any,
+    target: Any,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    axis: int,
+) -> Any:
+    if to_string(target.dtype) not in ("Float", "Double", "Half", "BFloat16"):
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {to_string(target.dtype)}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    classes = x.shape[axis]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
+            f"but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    terms = at._log_softmax(x, axis) * target
+    if weight is not None:
+        terms = terms * _per_class(at, weight, len(x.shape), axis)
+    if reduction == NONE:
+        return -at.sum(terms, axis)
+    total = -at.sum(terms)
+    return total if reduction == SUM else total / (math.prod(x.shape) / classes if classes else 0)
+
+
+def _smoothed(
+    at: Any,
+    log: Any,
+    loss: Any,
+    target: Any,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+    axis: int,
+) -> Any:
+    """`(1 - s) · loss + s / C · Σ_c -w_c log p_c`, ignored examples left out of both."""
+    classes = log.shape[axis]
+    spread = log if weight is None else log * _per_class(at, weight, len(log.shape), axis)
+    smooth = -at.sum(spread, axis)
+    kept = target != ignore_index
+    smooth = smooth * kept
+    if reduction != NONE:
+        total = at.sum(smooth)
+        if reduction == MEAN:
+            if weight is None:
+                total = total / at.sum(kept)
+            else:
+                picked = at.index_select(weight, 0, at.reshape(target * kept, (-1,)))
+                total = total / at.sum(picked * at.reshape(kept, (-1,)))
+        smooth = total
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / classes)

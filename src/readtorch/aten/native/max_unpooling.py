@@ -1,0 +1,49 @@
+# Tangled from chapters/a1_operators/nn_2_pooling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
+    leading = x.shape[: x.ndim - len(size)]
+    planes, places = math.prod(leading), math.prod(size)
+    if indices.dtype != np.int64:
+        raise RuntimeError("elements in indices should be type int64")
+    if x.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) "
+            f"but got indices tensor with shape: {list(indices.shape)}"
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < places:
+        wrong = indices.max() if indices.max() >= places else indices.min()
+        raise RuntimeError(
+            f"Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
+        )
+    out = np.zeros((planes, places), x.dtype)
+    np.put_along_axis(out, indices.reshape(planes, -1), x.reshape(planes, -1), 1)
+    return out.reshape(*leading, *size)
+
+
+@register("max_unpool2d", module="nn", node="MaxUnpool2D")
+def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Array:
+    """Values of `self` at `indices` of a zero image of `output_size`."""
+    return _put(self, indices, tuple(output_size))
+
+
+@register("max_unpool3d", module="nn", node="MaxUnpool3D")
+def max_unpool3d(
+    self: Array, indices: Array, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Array:
+    """Values of `self` at `indices` of a zero volume of `output_size`."""
+    return _put(self, indices, tuple(output_size))
+
+
+derivative("max_unpool2d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 2))
+derivative("max_unpool3d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 3))

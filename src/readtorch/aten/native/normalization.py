@@ -1,0 +1,312 @@
+# Tangled from chapters/a1_operators/nn_3_normalization.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.convolution import is_channels_last
+
+_BLOCK = 1 << 20
+
+
+def in_working_precision(x: Array) -> Array:
+    """Two-byte floats as float32; everything else as it is."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+
+
+def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(bytes_each, 1))
+    return (slice(first, min(count, first + step)) for first in range(0, count, step))
+
+
+def _as_rows(x: Array) -> Array | None:
+    """`(N P, C)` sharing `x`'s memory, where its layout allows."""
+    if x.ndim == 2:
+        return np.ascontiguousarray(x)
+    return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if is_channels_last(x) else None
+
+
+def _as_planes(x: Array) -> Array:
+    """`(N, C, P)`."""
+    n, c, *size = x.shape
+    return np.ascontiguousarray(x).reshape(n, c, math.prod(size))
+
+
+def _like_rows(rows: Array, x: Array) -> Array:
+    if x.ndim == 2:
+        return rows
+    return np.moveaxis(rows.reshape(len(x), *x.shape[2:], x.shape[1]), -1, 1)
+
+
+def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
+    """Output, mean and biased variance per channel."""
+    rows = _as_rows(x)
+    if rows is not None:
+        y, mean, var = _normalize_rows_by_column(rows, weight, bias, eps)
+        return _like_rows(y, x), mean, var
+    planes = _as_planes(x)
+    n, c, p = planes.shape
+    y, mean, var = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
+    count = n * p
+    for part in _pieces(c, count * x.itemsize):
+        block, out = planes[:, part], y[:, part]
+        mu = np.einsum("ncp->c", block)
+        mu /= count
+        np.subtract(block, mu[:, None], out=out)
+        sigma = np.einsum("ncp,ncp->c", out, out)
+        sigma /= count
+        mean[part], var[part] = mu, sigma
+        scale = 1 / np.sqrt(sigma + x.dtype.type(eps))
+        if weight is not None:
+            scale *= weight[part]
+        out *= scale[:, None]
+        if bias is not None:
+            out += bias[part, None]
+    return y.reshape(x.shape), mean, var
+
+
+def _normalize_rows_by_column(
+    rows: Array, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array]:
+    count, c = rows.shape
+    y = np.empty_like(rows)
+    mean = np.full(count, 1 / count, rows.dtype) @ rows
+    var = np.zeros(c, rows.dtype)
+    for part in _pieces(count, c * rows.itemsize):
+        out = np.subtract(rows[part], mean, out=y[part])
+        var += np.einsum("ij,ij->j", out, out)
+    var /= count
+    scale = 1 / np.sqrt(var + rows.dtype.type(eps))
+    if weight is not None:
+        scale *= weight
+    for part in _pieces(count, c * rows.itemsize):
+        out = y[part]
+        out *= scale
+        if bias is not None:
+            out += bias
+    return y, mean, var
+
+
+def _batch_gradients(
+    dy: Array, x: Array, weight: Array | None, mean: Array, invstd: Array
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    scale = invstd if weight is None else weight * invstd
+    rows = _as_rows(x)
+    if rows is not None:
+        gradients = np.moveaxis(dy, 1, -1).reshape(-1, x.shape[1])
+        dx, dot, total = _batch_gradients_by_column(gradients, rows, scale, mean, invstd)
+        return _like_rows(dx, x), dot * invstd, total
+    planes, gradients = _as_planes(x), _as_planes(dy)
+    n, c, p = planes.shape
+    count = n * p
+    dx, dw, db = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
+    scaled: Array | None = None
+    for part in _pieces(c, count * x.itemsize):
+        block, out = gradients[:, part], dx[:, part]
+        if scaled is None:
+            scaled = np.empty(out.shape, x.dtype)
+        np.subtract(planes[:, part], mean[part, None], out=out)
+        total, dot = np.einsum("ncp->c", block), np.einsum("ncp,ncp->c", block, out)
+        db[part], dw[part] = total, dot * invstd[part]
+        a = scale[part]
+        out *= (dot * a * invstd[part] ** 2 / -count)[:, None]
+        out += np.multiply(block, a[:, None], out=scaled[:, : out.shape[1]])
+        out -= (a * total / count)[:, None]
+    return dx.reshape(x.shape), dw, db
+
+
+def _batch_gradients_by_column(
+    dy: Array, rows: Array, scale: Array, mean: Array, invstd: Array
+) -> tuple[Array, Array, Array]:
+    count, c = rows.shape
+    dx, dot = np.empty_like(rows), np.zeros(c, rows.dtype)
+    total = np.ones(count, rows.dtype) @ dy
+    for part in _pieces(count, c * rows.itemsize):
+        out = np.subtract(rows[part], mean, out=dx[part])
+        dot += np.einsum("ij,ij->j", dy[part], out)
+    b, shift = dot * scale * invstd**2 / -count, scale * total / count
+    for part in _pieces(count, c * rows.itemsize):
+        out = dx[part]
+        out *= b
+        out += dy[part] * scale
+        out -= shift
+    return dx, dot, total
+
+
+@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,))
+def native_batch_norm(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
+    x = in_working_precision(input)
+    if not training:
+        assert running_mean is not None
+        assert running_var is not None
+        y = _apply_running(x, weight, bias, running_mean, running_var, eps)
+        none = np.empty(0, x.dtype)
+        return y.astype(input.dtype, copy=False), none, none
+    y, mean, var = _normalize_batch(x, weight, bias, eps)
+    count = x.size // x.shape[1] if x.shape[1] else 0
+    if running_mean is not None:
+        running_mean += (momentum * (mean - running_mean)).astype(running_mean.dtype, copy=False)
+    if running_var is not None:
+        unbiased = var * (count / (count - 1)) if count > 1 else np.full_like(var, np.nan)
+        running_var += (momentum * (unbiased - running_var)).astype(running_var.dtype, copy=False)
+    invstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    return y.astype(input.dtype, copy=False), mean, invstd
+
+
+def _apply_running(
+    x: Array, weight: Array | None, bias: Array | None, running_mean: Array, running_var: Array, eps: float
+) -> Array:
+    scale = 1 / np.sqrt(running_var + running_var.dtype.type(eps))
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = (-1, *(1,) * (x.ndim - 2))
+    y = x * scale.astype(x.dtype, copy=False).reshape(shape)
+    y += shift.astype(x.dtype, copy=False).reshape(shape)
+    return y
+
+
+@register("native_batch_norm_backward", variants="", outputs="input weight bias")
+def native_batch_norm_backward(
+    grad_out: Array,
+    input: Array,
+    weight: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    save_mean: Array | None,
+    save_invstd: Array | None,
+    train: bool,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """The gradients with respect to input, weight and bias."""
+    x, dy = in_working_precision(input), in_working_precision(grad_out)
+    if train:
+        dx, dw, db = _batch_gradients(dy, x, weight, save_mean, save_invstd)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        shape = (-1, *(1,) * (x.ndim - 2))
+        places = (0, *range(2, x.ndim))
+        invstd = (1 / np.sqrt(running_var + running_var.dtype.type(eps))).astype(x.dtype, copy=False)
+        scale = invstd if weight is None else invstd * weight
+        dx = dy * scale.reshape(shape)
+        dw = (dy * (x - running_mean.astype(x.dtype, copy=False).reshape(shape))).sum(places) * invstd
+        db = dy.sum(places)
+    kind = input.dtype if weight is None else weight.dtype
+    return dx.astype(input.dtype, copy=False), dw.astype(kind, copy=False), db.astype(kind, copy=False)
+
+
+def _batch_norm_gradients(
+    at: Any,
+    grads: Sequence[Any],
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    dy = grads[0]
+    if at is not autograd:
+        return at.native_batch_norm_backward(
+            dy, input, weight, running_mean, running_var, save_mean, save_invstd, training, eps
+        )
+    places = (0, *range(2, len(input.shape)))
+    shape = (1, -1, *(1,) * (len(input.shape) - 2))
+    if training:
+        centred = input - at.mean(input, places, True)
+        invstd = at.rsqrt(at.mean(centred * centred, places, True) + eps)
+    else:
+        centred = input - at.reshape(running_mean, shape)
+        invstd = at.rsqrt(at.reshape(running_var, shape) + eps)
+    normal = centred * invstd
+    g = dy if weight is None else dy * at.reshape(weight, shape)
+    if training:
+        dx = (g - at.mean(g, places, True) - normal * at.mean(g * normal, places, True)) * invstd
+    else:
+        dx = g * invstd
+    return dx, at.sum(dy * normal, places) if mask[1] else None, at.sum(dy, places) if mask[2] else None
+
+
+derivative("native_batch_norm", {"input, weight, bias": _batch_norm_gradients})
+
+
+def _check_features(name: str, wanted: int, value: Any) -> None:
+    if value is not None and math.prod(value.shape) != wanted:
+        raise RuntimeError(f"{name} should contain {wanted} elements not {math.prod(value.shape)}")
+
+
+@composite("batch_norm")
+def batch_norm(
+    at: Any,
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if len(input.shape) < 2:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
+    features = input.shape[1]
+    for name, value in (("running_mean", running_mean), ("running_var", running_var)):
+        if value is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+        _check_features(name, features, value)
+    _check_features("weight", features, weight)
+    _check_features("bias", features, bias)
+    if 0 in input.shape:
+        return at.clone(input) if weight is None else input * at.reshape(weight, (-1, *(1,) * (len(input.shape) - 2)))
+    rest = (running_mean, running_var, training, momentum, eps)
+    return at.native_batch_norm(input, weight, bias, *rest)[0]
+
+
+@composite("instance_norm")
+def instance_norm(
+    at: Any,
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    n, c, *size = input.shape
+    repeated = [None if v is None else at.repeat(v, (n,)) for v in (weight, bias, running_mean, running_var)]
+    folded = at.reshape(at.contiguous(input), (1, n * c, *size))
+    y = at.batch_norm(folded, *repeated, use_input_stats, momentum, eps, cudnn_enabled)
+    if use_input_stats:
+        for kept, moved in zip((running_mean, running_var), repeated[2:], strict=True):
+            if kept is not None:
+                at.copy_(kept, at.mean(at.reshape(moved, (n, c)), (0,)))
+    return at.reshape(y, tuple(input.shape))

@@ -1,0 +1,95 @@
+# Tangled from chapters/a1_operators/nn_7_padding_and_resampling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def _places(mode: str, n: int, before: int, after: int) -> Array:
+    """The input place that each output place of an axis reads."""
+    wanted = np.arange(-before, n + after)
+    if mode == "replicate":
+        return np.clip(wanted, 0, n - 1)
+    if mode == "circular":
+        return wanted % n
+    wanted = np.abs(wanted)
+    return np.where(wanted >= n, 2 * (n - 1) - wanted, wanted)
+
+
+def _axes(pad: Sequence[int], rank: int) -> list[tuple[int, int, int]]:
+    """(axis, before, after) for each padded axis."""
+    return [(rank - 1 - i, pad[2 * i], pad[2 * i + 1]) for i in range(len(pad) // 2)]
+
+
+@register("_pad_from_inside", variants="", node="Pad")
+def _pad_from_inside(self: Array, pad: Sequence[int], mode: str) -> Array:
+    out = self
+    for axis, before, after in _axes(pad, self.ndim):
+        out = out.take(_places(mode, self.shape[axis], before, after), axis)
+    return out
+
+
+@register("_pad_from_inside_backward", variants="", node="PadBackward")
+def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int], mode: str) -> Array:
+    for axis, before, after in reversed(_axes(pad, dy.ndim)):
+        n = shape[axis]
+        places = _places(mode, n, before, after)
+        rows = np.moveaxis(dy, axis, 0)
+        low, high = max(before, 0), max(before, 0) + n - max(-before, 0) - max(-after, 0)
+        dx = np.zeros((n, *rows.shape[1:]), dy.dtype)
+        dx[places[low] : places[low] + high - low] = rows[low:high]
+        for i in (*range(low), *range(high, len(places))):
+            dx[places[i]] += rows[i]
+        dy = np.moveaxis(dx, 0, axis)
+    return np.ascontiguousarray(dy)
+
+
+derivative(
+    "_pad_from_inside",
+    self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),
+)
+derivative("_pad_from_inside_backward", dy=lambda at, grad, pad, mode: at._pad_from_inside(grad, pad, mode))
+
+
+def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
+    rank, dims = len(shape), len(pad) // 2
+    if not (dims in (1, 2, 3) and rank in (dims + 1, dims + 2)):
+        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+    for axis, before, after in _axes(pad, rank):
+        n = shape[axis]
+        if mode == "reflect" and (before >= n or after >= n):
+            raise RuntimeError(
+                "Argument #4: Padding size should be less than the corresponding input dimension, "
+                f"but got: padding ({before}, {after}) at dimension {axis} of input {list(shape)}"
+            )
+        if mode == "circular" and (before > n or after > n):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if n + before + after < (0 if mode == "circular" else 1):
+            raise RuntimeError(f"input (size: {n}) is too small for padding ({before}, {after}) at dimension {axis}")
+
+
+@composite("pad", module="nn")
+def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """`self` padded by (before, after) of the last dimension, then of the one before, and so on."""
+    rank = len(self.shape)
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * rank:
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension "
+            f"but got padding length {len(pad)} and input of dimension {rank}"
+        )
+    if mode == "constant":
+        return at.constant_pad_nd(self, tuple(pad), 0.0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    _check_inside(mode, self.shape, pad)
+    return at._pad_from_inside(self, tuple(pad), mode)

@@ -1,0 +1,364 @@
+# Tangled from chapters/a1_operators/nn_2_pooling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+class Window(NamedTuple):
+    """How a window slides over the last dimensions of an array; one entry per dimension."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+    def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
+        return tuple(
+            _pooled(n, k, s, p, d, self.ceil_mode)
+            for n, k, s, p, d in zip(size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+    def slices(self, axis: int, out: int) -> list[slice]:
+        """For each kernel element of one axis: the padded places that it meets."""
+        stride, step = self.stride[axis], self.dilation[axis]
+        return [slice(k * step, k * step + stride * (out - 1) + 1, stride) for k in range(self.kernel[axis])]
+
+    def sides(self, size: Sequence[int]) -> list[tuple[int, int]]:
+        """Padding (before, after) per axis; after may exceed `padding` where ceil_mode adds a window."""
+        both = []
+        for axis, (n, out) in enumerate(zip(size, self.output_size(size), strict=True)):
+            end = (out - 1) * self.stride[axis] + self.dilation[axis] * (self.kernel[axis] - 1) + 1
+            before = self.padding[axis]
+            both.append((before, max(0, end - n - before)))
+        return both
+
+
+def _pooled(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+    out = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+    return out - 1 if ceil_mode and (out - 1) * s >= n + p else out
+
+
+def padded(x: Array, window: Window, value: Any) -> tuple[Array, tuple[slice, ...]]:
+    """`x` surrounded by `value`, and where it lies in that; `x` itself if no window leaves it."""
+    dims = len(window.kernel)
+    size = x.shape[-dims:]
+    sides = window.sides(size)
+    inside = tuple(slice(before, before + n) for (before, _), n in zip(sides, size, strict=True))
+    if not any(map(any, sides)):
+        return x, (..., *inside)  # type: ignore[return-value]
+    shape = (*x.shape[:-dims], *(before + n + after for (before, after), n in zip(sides, size, strict=True)))
+    out = np.full(shape, value, x.dtype)
+    out[(..., *inside)] = x
+    return out, (..., *inside)  # type: ignore[return-value]
+
+
+def axis_slice(rank: int, axis: int, part: slice) -> tuple[slice, ...]:
+    """An index that takes `part` of one axis and all of the others."""
+    return (*(slice(None),) * (axis % rank), part)
+
+
+def _over_windows(combine: np.ufunc, x: Array, window: Window, out: Sequence[int]) -> Array:
+    """Reduce each window of the padded `x`, one axis after the other."""
+    dims = len(window.kernel)
+    for axis in range(dims):
+        parts = [x[axis_slice(x.ndim, axis - dims, part)] for part in window.slices(axis, out[axis])]
+        if len(parts) == 1:
+            x = parts[0].copy(order="K")
+        else:
+            x = combine(parts[0], parts[1])
+            for part in parts[2:]:
+                combine(x, part, out=x)
+    return x
+
+
+def _lowest(dtype: Any) -> Any:
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf
+
+
+def _window(kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Window:
+    return Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), bool(ceil_mode))
+
+
+@register("_max_pool", variants="", node="MaxPool2DWithIndices")
+def _max_pool(
+    x: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Maxima of the windows over the last `len(kernel_size)` dimensions."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    dims = len(window.kernel)
+    held, _ = padded(x, window, _lowest(x.dtype))
+    return _over_windows(np.maximum, held, window, window.output_size(x.shape[-dims:]))
+
+
+def _winners(x: Array, y: Array, window: Window) -> Any:
+    """For each kernel element, in reading order: where it lies in `x` and which windows it wins."""
+    out = y.shape[-len(window.kernel) :]
+    open_windows = np.ones_like(y, bool)
+    has_nan = y.dtype.kind in "fcV" and np.isnan(y).any()
+    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
+        element = x[(..., *parts)]
+        wins = element == y
+        if has_nan:
+            wins |= np.isnan(element)
+        wins &= open_windows
+        open_windows ^= wins
+        yield parts, wins
+
+
+@register("_max_pool_backward", variants="", node="MaxPool2DWithIndicesBackward")
+def _max_pool_backward(
+    dy: Array,
+    x: Array,
+    y: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Each output gradient, at the place of its window's maximum."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    held, inside = padded(x, window, _lowest(x.dtype))
+    size, out = held.shape[-len(window.kernel) :], y.shape[-len(window.kernel) :]
+    if window.kernel == window.stride and set(window.dilation) == {1} and _tiles(size, out, window.kernel):
+        dx = np.empty_like(held, dy.dtype)  # windows tile the image: each place is written exactly once
+        for parts, wins in _winners(held, y, window):
+            np.multiply(dy, wins, out=dx[(..., *parts)])
+        return dx[inside]
+    dx = np.zeros_like(held, dy.dtype)
+    for parts, wins in _winners(held, y, window):
+        dx[(..., *parts)] += dy * wins
+    return dx[inside]
+
+
+def _tiles(size: Sequence[int], out: Sequence[int], kernel: Sequence[int]) -> bool:
+    return all(n == o * k for n, o, k in zip(size, out, kernel, strict=True))
+
+
+@register("_max_pool_indices", variants="")
+def _max_pool_indices(
+    x: Array,
+    y: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """Where each maximum was: a number into the flattened last dimensions of `x`."""
+    window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    dims = len(window.kernel)
+    size = x.shape[-dims:]
+    held, _ = padded(x, window, _lowest(x.dtype))
+    indices = np.zeros(y.shape, np.int64)
+    for parts, wins in _winners(held, y, window):
+        places = [np.arange(held.shape[axis - dims])[part] - window.padding[axis] for axis, part in enumerate(parts)]
+        flat = reduce(lambda total, axis: np.add.outer(total * size[axis], places[axis]), range(dims), np.int64(0))
+        np.copyto(indices, flat, where=wins)
+    return indices
+
+
+@register("_pool_scatter", variants="")
+def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: int) -> Array:
+    """Add each `dy` to the place that its index names, in zeros of shape `input_shape`."""
+    planes = math.prod(input_shape[:-dims])
+    out = np.zeros((planes, math.prod(input_shape[-dims:])), dy.dtype)
+    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(planes, -1)), dy.reshape(planes, -1))
+    return out.reshape(tuple(input_shape))
+
+
+@register("_pool_gather", variants="")
+def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
+    """The values of `x` at `indices`."""
+    planes = math.prod(x.shape[:-dims])
+    flat = np.take_along_axis(x.reshape(planes, -1), indices.reshape(planes, -1), 1)
+    return flat.reshape(indices.shape)
+
+
+derivative("_pool_scatter", dy=lambda at, grad, indices, dims: at._pool_gather(grad, indices, dims))
+derivative("_pool_gather", x=lambda at, grad, indices, x_shape, dims: at._pool_scatter(grad, indices, x_shape, dims))
+derivative(
+    "_max_pool",
+    x=lambda at, grad, x, result, kernel_size, stride, padding, dilation, ceil_mode: at._max_pool_backward(
+        grad, x, result, kernel_size, stride, padding, dilation, ceil_mode
+    ),
+)
+derivative(
+    "_max_pool_backward",
+    dy=lambda at, grad, x, y, kernel_size, stride, padding, dilation, ceil_mode: at._pool_gather(
+        grad, at._max_pool_indices(x, y, kernel_size, stride, padding, dilation, ceil_mode), len(kernel_size)
+    ),
+)
+
+_NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+def per_dimension(value: Any, dims: int, op: str, name: str) -> tuple[int, ...]:
+    """One number per dimension. RuntimeError for a list of another length."""
+    if not isinstance(value, Sequence):
+        return (int(value),) * dims
+    if len(value) == 1:
+        return (int(value[0]),) * dims
+    if len(value) != dims:
+        raise RuntimeError(f"{op}: {name} must either be a single int, or a tuple of {_NUMBERS[dims]}")
+    return tuple(map(int, value))
+
+
+def _is_empty_list(value: Any) -> bool:
+    return value is None or (isinstance(value, Sequence) and not len(value))
+
+
+def checked_window(
+    op: str, x: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
+    """The window that a pooling call describes. RuntimeError for what upstream refuses."""
+    kernel = per_dimension(kernel_size, dims, op, "kernel_size")
+    steps = kernel if _is_empty_list(stride) else per_dimension(stride, dims, op, "stride")
+    window = Window(
+        kernel,
+        steps,
+        per_dimension(padding, dims, op, "padding"),
+        per_dimension(dilation, dims, op, "dilation"),
+        bool(ceil_mode),
+    )
+    _check_window(op, window)
+    _check_image(op, x, dims, window)
+    return window
+
+
+def _check_window(op: str, window: Window) -> None:
+    if 0 in window.stride:
+        raise RuntimeError("stride should not be zero")
+    if min(window.kernel) <= 0:
+        raise RuntimeError(
+            f"kernel size should be greater than zero, but got {op} with kernel_size={list(window.kernel)}"
+        )
+    if min(window.dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {op} with dilation={list(window.dilation)}")
+    if min(window.padding) < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {min(window.padding)}")
+    for k, p, d in zip(window.kernel, window.padding, window.dilation, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(
+                f"{op}: pad should be at most half of effective kernel size, "
+                f"but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+
+
+def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
+    shape = list(x.shape)
+    batched = len(shape) == dims + 2
+    if len(shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{op}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor for input, but got: {shape}")
+    if 0 in shape[1 if batched else 0 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got:{shape}"
+        )
+    out = window.output_size(shape[-dims:])
+    if min(out) < 1:
+        channels = shape[-dims - 1]
+        given, made = ("x".join(map(str, (channels, *sizes))) for sizes in (shape[-dims:], out))
+        raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}). Output size is too small")
+
+
+@composite("max_pool1d")
+def max_pool1d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@composite("max_pool2d")
+def max_pool2d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@composite("max_pool3d")
+def max_pool3d(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+def _with_indices(at: Any, op: str, self: Any, dims: int, *arguments: Any) -> tuple[Any, Any]:
+    window = checked_window(op, self, dims, *arguments)
+    result = at._max_pool(self, *window)
+    return result, at._max_pool_indices(self, result, *window)
+
+
+@composite("max_pool1d_with_indices")
+def max_pool1d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite("max_pool2d_with_indices", module="nn")
+def max_pool2d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite("max_pool3d_with_indices", module="nn")
+def max_pool3d_with_indices(
+    at: Any,
+    self: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)

@@ -1,0 +1,103 @@
+# Tangled from chapters/a1_operators/nn_5_softmax_and_losses.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+def _floating(op: str, x: Array) -> Array:
+    if x.dtype.kind not in "fV":
+        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+    return in_working_precision(x)
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """`x - max(x)` along `axis`, in fresh memory."""
+    return np.subtract(x, x.max(axis, keepdims=True))
+
+
+def _trivial(x: Array) -> bool:
+    """Nothing to reduce: no dimensions, or no elements."""
+    return x.ndim == 0 or x.size == 0
+
+
+@register("_softmax", variants="", node="Softmax")
+def _softmax(self: Array, dim: int) -> Array:
+    axis = maybe_wrap_dim(dim, self.ndim)
+    x = _floating("softmax_lastdim_kernel_impl", self)
+    if _trivial(x):
+        return np.ones_like(self)
+    y = _shifted(x, axis)
+    np.exp(y, out=y)
+    y /= y.sum(axis, keepdims=True)
+    return y.astype(self.dtype, copy=False)
+
+
+@register("_log_softmax", variants="", node="LogSoftmax")
+def _log_softmax(self: Array, dim: int) -> Array:
+    axis = maybe_wrap_dim(dim, self.ndim)
+    x = _floating("log_softmax_lastdim_kernel_impl", self)
+    if _trivial(x):
+        return np.zeros_like(self)
+    y = _shifted(x, axis)
+    y -= np.log(np.exp(y).sum(axis, keepdims=True))
+    return y.astype(self.dtype, copy=False)
+
+
+@register("_softmax_backward_data", variants="", node="SoftmaxBackwardData")
+def _softmax_backward_data(grad_output: Array, output: Array, dim: int) -> Array:
+    if _trivial(output):
+        return np.zeros_like(grad_output)
+    g, y = in_working_precision(grad_output), in_working_precision(output)
+    dx = g * y
+    dx -= y * dx.sum(dim, keepdims=True)
+    return dx.astype(grad_output.dtype, copy=False)
+
+
+@register("_log_softmax_backward_data", variants="", node="LogSoftmaxBackwardData")
+def _log_softmax_backward_data(grad_output: Array, output: Array, dim: int) -> Array:
+    if _trivial(output):
+        return np.zeros_like(grad_output)
+    g, y = in_working_precision(grad_output), in_working_precision(output)
+    dx = np.exp(y)
+    dx *= g.sum(dim, keepdims=True)
+    np.subtract(g, dx, out=dx)
+    return dx.astype(grad_output.dtype, copy=False)
+
+
+def _softmax_second(at: Any, grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    return grad * (grad_output - at.sum(grad_output * output, dim, True)) - grad_output * at.sum(
+        grad * output, dim, True
+    )
+
+
+derivative("_softmax", self=lambda at, grad, result, dim: at._softmax_backward_data(grad, result, dim))
+derivative("_log_softmax", self=lambda at, grad, result, dim: at._log_softmax_backward_data(grad, result, dim))
+derivative(
+    "_softmax_backward_data",
+    grad_output=lambda at, grad, output, dim: at._softmax_backward_data(grad, output, dim),
+    output=_softmax_second,
+)
+derivative(
+    "_log_softmax_backward_data",
+    grad_output=lambda at, grad, output, dim: grad - at.sum(grad * at.exp(output), dim, True),
+    output=lambda at, grad, grad_output, output, dim: -grad * at.exp(output) * at.sum(grad_output, dim, True),
+)
+
+
+@composite("softmax", variants="function method", autocast="float32")
+def softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    return at._softmax(self if dtype is None else at._to_copy(self, dtype), dim)
+
+
+@composite("log_softmax", variants="function method", autocast="float32")
+def log_softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    return at._log_softmax(self if dtype is None else at._to_copy(self, dtype), dim)

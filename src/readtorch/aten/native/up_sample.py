@@ -1,0 +1,148 @@
+# Tangled from chapters/a1_operators/nn_7_padding_and_resampling.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+
+
+def _step(n: int, m: int, align_corners: bool, scale: float | None) -> float:
+    """Input places per output place. A scale that the caller gave is used as it is, not recomputed from sizes."""
+    if align_corners:
+        return (n - 1) / (m - 1) if m > 1 else 0.0
+    return 1 / scale if scale is not None and scale > 0 else n / m
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _cubic(x: Array, a: float) -> Array:
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = a * (((x - 5) * x + 8) * x - 4)
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+@functools.lru_cache(64)
+def _weights(n: int, m: int, mode: str, align_corners: bool, scale: float | None, antialias: bool, dtype: Any) -> Array:
+    """The matrix `(m, n)`. Cached, and not to be written to."""
+    step, places = _step(n, m, align_corners, scale), np.arange(m)
+    matrix = np.zeros((m, n))
+    if mode in ("nearest", "nearest-exact"):
+        centre = places + (0.5 if mode == "nearest-exact" else 0.0)
+        source = np.floor(centre.astype(np.float32) * np.float32(step)).astype(np.int64)
+        matrix[places, np.minimum(source, n - 1)] = 1
+    elif antialias:
+        _fill_antialiased(matrix, step, mode)
+    else:
+        source = places * step if align_corners else (places + 0.5) * step - 0.5
+        if mode == "linear":
+            source = np.maximum(source, 0)
+            kernel: Callable[[Array], Array] = _triangle
+            offsets = range(2)
+        else:
+            kernel = functools.partial(_cubic, a=-0.75)
+            offsets = range(-1, 3)
+        first = np.floor(source)
+        for offset in offsets:
+            np.add.at(
+                matrix,
+                (places, np.clip(first + offset, 0, n - 1).astype(np.int64)),
+                kernel(source - first - offset),
+            )
+    return matrix.astype(dtype)
+
+
+def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
+    kernel: Callable[[Array], Array] = _triangle if mode == "linear" else functools.partial(_cubic, a=-0.5)
+    wide = max(step, 1.0)
+    support = (1.0 if mode == "linear" else 2.0) * wide
+    for row, i in zip(matrix, range(len(matrix)), strict=True):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), matrix.shape[1])
+        weights = kernel((np.arange(first, last) - centre + 0.5) / wide)
+        row[first:last] = weights / weights.sum()
+
+
+def _along(x: Array, axis: int, matrix: Array) -> Array:
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+
+
+@register("_resample", variants="", node="Upsample")
+def _resample(
+    self: Array,
+    output_size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Array:
+    """The last `len(output_size)` dimensions resized."""
+    x = in_working_precision(self)
+    first = self.ndim - len(output_size)
+    for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
+        n = self.shape[axis]
+        if mode == "nearest" and m % n == 0 and scale in (None, m / n):
+            x = np.repeat(x, m // n, axis) if m != n else x
+        else:
+            x = _along(x, axis, _weights(n, m, mode, align_corners, scale, antialias, x.dtype))
+    return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
+
+
+@register("_resample_backward", variants="", node="UpsampleBackward")
+def _resample_backward(
+    dy: Array,
+    size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Array:
+    dx = in_working_precision(dy)
+    first = dy.ndim - len(size)
+    for axis, (n, scale) in enumerate(zip(size, scales, strict=True), first):
+        m = dy.shape[axis]
+        if mode == "nearest" and m % n == 0 and scale in (None, m / n):
+            dx = dx.reshape(*dx.shape[:axis], n, m // n, *dx.shape[axis + 1 :]).sum(axis + 1)
+        else:
+            dx = _along(dx, axis, _weights(n, m, mode, align_corners, scale, antialias, dx.dtype).T)
+    return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
+
+
+def _resample_gradient(
+    at: Any,
+    grad: Any,
+    self_shape: Sequence[int],
+    output_size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Any:
+    size = tuple(self_shape[-len(output_size) :])
+    return at._resample_backward(grad, size, mode, align_corners, scales, antialias)
+
+
+def _resample_again(
+    at: Any,
+    grad: Any,
+    dy_shape: Sequence[int],
+    size: Sequence[int],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    antialias: bool,
+) -> Any:
+    return at._resample(grad, tuple(dy_shape[-len(size) :]), mode, align_corners, scales, antialias)
+
+
+derivative("_resample", self=_resample_gradient)
+derivative("_resample_backward", dy=_resample_again)

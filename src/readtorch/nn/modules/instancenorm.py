@@ -1,0 +1,112 @@
+# Tangled from chapters/03_norm.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+from readtorch._tensor import Tensor
+from readtorch.nn import functional as F
+from readtorch.nn.modules.batchnorm import _NormBase
+
+
+class _InstanceNorm(_NormBase):
+    _unbatched: ClassVar[int]
+    """The rank of one example without its batch dimension."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def _get_no_batch_dim(self) -> int:
+        return self._unbatched
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        rank = self._get_no_batch_dim()
+        if input.dim() not in (rank, rank + 1):
+            raise ValueError(f"expected {rank}D or {rank + 1}D input (got {input.dim()}D input)")
+
+    def _apply_instance_norm(self, input: Tensor) -> Tensor:
+        return F.instance_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        axis = input.dim() - self._get_no_batch_dim()
+        if input.size(axis) != self.num_features:
+            if self.affine:
+                raise ValueError(
+                    f"expected input's size at dim={axis} to match num_features ({self.num_features}), "
+                    f"but got: {input.size(axis)}."
+                )
+            warnings.warn(
+                f"input's size at dim={axis} does not match num_features. You can silence this warning by not passing "
+                "in num_features, which is not used because affine=False",
+                stacklevel=2,
+            )
+        if axis == 0:
+            return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+        return self._apply_instance_norm(input)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        if local_metadata.get("version") is None and not self.track_running_stats:
+            found = [name for name in ("running_mean", "running_var") if prefix + name in state_dict]
+            if found:
+                names = " and ".join(f'"{prefix + name}"' for name in found)
+                kind = type(self).__name__
+                error_msgs.append(
+                    f"Unexpected running stats buffer(s) {names} for {kind} with track_running_stats=False. If state_dict "
+                    f"is a checkpoint saved before 0.4.0, this may be expected because {kind} does not track running "
+                    "stats by default since 0.4.0. Please remove these keys from state_dict, or set "
+                    f"track_running_stats=True in {kind} if the running stats are needed."
+                )
+            for name in found:
+                state_dict.pop(prefix + name)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalization of `(N, C, L)` or `(C, L)` (Ulyanov et al. 2016)."""
+
+    _unbatched = 2
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalization of `(N, C, H, W)` or `(C, H, W)`."""
+
+    _unbatched = 3
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    _unbatched = 4
