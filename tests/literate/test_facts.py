@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
 import pytest
 
 from readtorch.literate import facts, upstream
+from readtorch.literate.chapter import Book
 from readtorch.literate.declarations import cpp_rows, python_rows, yaml_rows
+from readtorch.literate.errors import LiterateError
 from readtorch.literate.exports import components
 
 
@@ -115,6 +118,54 @@ def test_a_symbol_lies_within_the_class_that_holds_it() -> None:
             outer = by_name.get(target.name.rpartition(joint)[0])
             if outer is not None and outer.kind == "class":
                 assert outer.start <= target.start <= target.end <= outer.end
+
+
+# the book's references
+
+
+def book_with(tmp_path: Path, text: str) -> Book:
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters" / "02_module.py").write_text(text, encoding="utf-8")
+    return Book.load(tmp_path)
+
+
+def test_every_unresolved_reference_of_the_book_is_listed_with_its_line(tmp_path: Path) -> None:
+    book = book_with(
+        tmp_path,
+        """\
+# %%
+#| upstream: torch/nn/modules/module.py#Module
+#| upstream: torch/nn/modules/module.py#Modul
+#| fact: torch/nn/modules/nowhere.py#Module
+1
+""",
+    )
+    with pytest.raises(LiterateError) as caught:
+        upstream.check(book)
+    assert [(p.path, p.line) for p in caught.value.problems] == [
+        ("chapters/02_module.py", 3),
+        ("chapters/02_module.py", 4),
+    ]
+    assert "torch/nn/modules/module.py#Module" in caught.value.problems[0].way_out
+
+
+def test_lines_that_an_installed_torch_does_not_have_are_named(tmp_path: Path) -> None:
+    book = book_with(tmp_path, "# %%\n#| upstream: torch/nn/modules/module.py#Module.register_buffer\n1\n")
+    installed = tmp_path / "torch" / "nn" / "modules"
+    installed.mkdir(parents=True)
+    (installed / "module.py").write_text("class Module:\n    def register_buffer(self): ...\n")
+    with pytest.raises(LiterateError, match=r"the installed torch has no Module\.register_buffer") as caught:
+        upstream.check_installed(book, tmp_path / "torch")
+    assert caught.value.problems[0].line == 2
+
+
+def test_sync_refuses_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "version.py").write_text("__version__ = '1.0.0'\n")
+    monkeypatch.setattr(upstream, "installed_torch", lambda: tmp_path)
+    before = {f.name: f.stat().st_mtime_ns for f in facts.DATA.iterdir()}
+    with pytest.raises(LiterateError, match=r"1\.0\.0 is installed"):
+        upstream.run(argparse.Namespace(action="sync"))
+    assert {f.name: f.stat().st_mtime_ns for f in facts.DATA.iterdir()} == before
 
 
 # scanners
@@ -255,6 +306,7 @@ def torch() -> Path:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_sync_gives_the_committed_data_again(torch: Path, tmp_path: Path) -> None:
     upstream.sync(torch, tmp_path)

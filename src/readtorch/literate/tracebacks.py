@@ -11,9 +11,12 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from readtorch.literate.errors import LiterateError
+
+if TYPE_CHECKING:
+    from readtorch.literate.linemap import Place
 
 _RUNNER = ("readtorch.literate.notebook.shell", "run_pending")
 """The function below which an edited cell runs; the frames down from it to the cell are ours, not the reader's."""
@@ -27,18 +30,16 @@ def place_of(filename: str, line: int | None) -> str | None:
     if edited is not None:
         return edited
     place = _locate(filename, line)
-    if place is None:
-        return None
-    return f"{place.path}:{place.line}" + (f" ({place.symbol})" if place.symbol else "")
+    return None if place is None else str(place)
 
 
-def _locate(filename: str, line: int) -> Any:
+def _locate(filename: str, line: int) -> Place | None:
     """The place in the book. A book that cannot be read must not hide the error that is being shown."""
-    try:
-        from readtorch.literate import linemap
+    from readtorch.literate import linemap
 
+    try:
         return linemap.locate(filename, line)
-    except (LiterateError, ImportError, OSError):
+    except (LiterateError, OSError):
         return None
 
 

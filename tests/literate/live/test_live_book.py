@@ -143,6 +143,10 @@ EDITS: dict[str, list[tuple[str, str, str]]] = {
     "a new function at the end": [("constants", "else limit)", "else limit)\n\n\ndef more():\n    return 1")],
     "a removed function": [("start hook", '\n\n\n@on_start\ndef second():\n    return "second"', "")],
     "two cells of one class": [("Module", "return value\n", "return 0\n"), ("extra", "book kind", "kind")],
+    "below a class and at its end": [
+        ("Module", "return self.forward(value)", "return self.forward(value)\n\n\nBELOW = 1"),
+        ("extra", '+ ">"', '+ ">"\n\n    AT_THE_END = 2'),
+    ],
     "an enum": [("choices", "EVAL = 2", "EVAL = 2\n    TEST = 3")],
 }
 

@@ -100,35 +100,33 @@ class PackageFile:
         for candidates in ([f for f in same if f in known], same, named, known):
             if candidates:
                 return candidates[0]
-        return self._by_names(version, cell_id, alike) or self._by_text(version, cell_id) or self._new(directive_id)
+        alike = [f for f in alike if not _of_another_cell(f, cell_id) or _has_all(version, f)]
+        return _most_alike(version, alike) or _new(self.into, len(self.fragments), directive_id)
 
-    def _by_names(self, version: Version, cell_id: str | None, alike: list[Fragment]) -> Fragment | None:
-        mine = set(version.qualified)
-        best: tuple[int, Fragment] | None = None
-        for fragment in alike:
-            theirs = {*fragment.current.qualified, *fragment.book.qualified}
-            shared = mine & theirs
-            if not shared or (_of_another_cell(fragment, cell_id) and not mine >= set(fragment.current.qualified)):
-                continue
-            if best is None or len(shared) > best[0]:
-                best = len(shared), fragment
-        return best[1] if best else None
 
-    def _by_text(self, version: Version, cell_id: str | None) -> Fragment | None:
-        """Statements without a name are told by their likeness."""
-        if version.qualified:
-            return None
-        best: tuple[float, Fragment | None] = 0.6, None
-        for fragment in self.fragments:
-            if fragment.current.qualified or _of_another_cell(fragment, cell_id):
-                continue
+def _new(into: str, order: int, directive_id: str) -> Fragment:
+    return Fragment(into, "your cell", EMPTY, order, directive_id)
+
+
+def _most_alike(version: Version, fragments: list[Fragment]) -> Fragment | None:
+    """The fragment that this is most likely a new text of: half of what it holds must be here, by text or by name."""
+    best: tuple[float, Fragment | None] = 0.0, None
+    for fragment in fragments:
+        current = fragment.current
+        kept = sum(u.key in version.texts or any(q in version.qualified for q in u.qualified) for u in current.units)
+        share = kept / max(len(current.units), len(version.units), 1)
+        if 2 * kept >= len(current.units) and share > best[0]:
+            best = share, fragment
+    if best[1] is None and not version.qualified:  # statements without a name are told by their likeness
+        for fragment in fragments:
             ratio = difflib.SequenceMatcher(None, fragment.current.text, version.text).ratio()
-            if ratio > best[0]:
+            if not fragment.current.qualified and ratio > max(best[0], 0.6):
                 best = ratio, fragment
-        return best[1]
+    return best[1]
 
-    def _new(self, directive_id: str) -> Fragment:
-        return Fragment(self.into, "your cell", EMPTY, len(self.fragments), directive_id)
+
+def _has_all(version: Version, fragment: Fragment) -> bool:
+    return bool(version.qualified) and set(version.qualified) >= set(fragment.current.qualified)
 
 
 def _headers(version: Version) -> set[str]:

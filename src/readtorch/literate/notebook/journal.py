@@ -12,7 +12,7 @@ import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from readtorch.literate.notebook.book import PACKAGE
@@ -125,7 +125,7 @@ class Journal:
             self._class(cls)
 
     def _namespace(self, kind: str, target: Any) -> None:
-        copy = dict(vars(target)) if kind == "class" else dict(target)
+        copy = vars(target).copy() if kind == "class" else target.copy()
         self._namespaces.append((kind, target, copy))
         for value in copy.values():
             self._visit(value, depth=0)
@@ -182,12 +182,14 @@ class Journal:
             yield Change("function", function, None, noted, state(function))
         for kind, target, before in self._namespaces:
             after = _entries(kind, target)
+            gone = 0
             for key, old in before.items():
                 new = after.get(key, MISSING)
                 if new is not old:
+                    gone += new is MISSING
                     yield Change(kind, target, key, old, new)
-            if len(after) > len(before) or after.keys() - before.keys():
-                for key in after.keys() - before.keys():
+            if len(after) > len(before) - gone:
+                for key in [k for k in after if k not in before]:
                     yield Change(kind, target, key, MISSING, after[key])
         for kind, target, items in self._collections:
             now = list(target)
@@ -221,8 +223,8 @@ class Journal:
 
 def _entries(kind: str, target: Any) -> dict[Any, Any]:
     if kind == "class":
-        return dict(vars(target))
-    return attributes_of(target) if kind == "object" else dict(target)
+        return cast(dict[Any, Any], vars(target))
+    return attributes_of(target) if kind == "object" else target if type(target) is dict else dict(target)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:

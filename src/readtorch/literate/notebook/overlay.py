@@ -90,7 +90,8 @@ class _Splice:
         self._file = file
         self._by_name = {name: u for u in file.units for name in u.qualified}
         self._replaced: dict[Unit, list[str]] = {}
-        self._inserted: dict[int, list[str]] = {}
+        self._inserted: dict[tuple[int, bool], list[str]] = {}
+        """Lines to go below a line; at the end of a class, those that belong to it stand above those that do not."""
 
     def take(self, book: Version, now: Version) -> None:
         by_key = {u.key: u for u in book.units}
@@ -106,7 +107,8 @@ class _Splice:
                 if unit.header:
                     fresh.add(unit.names[0])
                     lines = [line for u in (unit, *now.members(unit.names[0])) for line in _lines(u, u.scope)]
-                self._inserted.setdefault(at.get(unit.scope) or self._end_of(unit.scope), []).extend(["", *lines])
+                place = at.get(unit.scope) or self._end_of(unit.scope), not unit.scope
+                self._inserted.setdefault(place, []).extend(["", *lines])
                 continue
             taken.add(match)
             at[unit.scope] = match.end
@@ -127,9 +129,9 @@ class _Splice:
 
     def text(self) -> str:
         lines = self._file.text.split("\n")
-        edits = [(u.start - 1, u.end, new) for u, new in self._replaced.items()]
-        edits += [(line, line, new) for line, new in self._inserted.items()]
-        for start, end, new in sorted(edits, key=lambda e: e[:2], reverse=True):
+        edits = [(u.start - 1, u.end, False, new) for u, new in self._replaced.items()]
+        edits += [(line, line, outside, new) for (line, outside), new in self._inserted.items()]
+        for start, end, _, new in sorted(edits, key=lambda e: e[:3], reverse=True):
             lines[start:end] = new
         return "\n".join(lines).rstrip("\n") + "\n"
 

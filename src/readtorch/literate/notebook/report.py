@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from readtorch.literate.notebook.book import Fragment
@@ -30,6 +31,7 @@ def compare(fragment: Fragment) -> FragmentDiff:
     return FragmentDiff(fragment.title, fragment.into, ours, tuple(lines))
 
 
+_SHOWN = 4
 _STYLE = {
     "+": "background:rgba(46,160,67,.18)",
     "-": "background:rgba(248,81,73,.16)",
@@ -80,8 +82,13 @@ def changed_names(before: Version, after: Version) -> str:
     """What an edit is about, for the notice: `Module.register_buffer, Module.buffers (removed)`."""
     names = [q for u in after.units if u.key not in before.texts for q in u.qualified]
     names += [f"{q} (removed)" for q in before.qualified if q not in after.qualified]
+    return in_short(names)
+
+
+def in_short(names: Iterable[str]) -> str:
+    """The first few of these, and how many more there are."""
     shown = list(dict.fromkeys(names))
-    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 
 def concerns(fragment: Fragment, symbol: object) -> bool:

@@ -24,7 +24,7 @@ from readtorch.literate.notebook.classes import is_rebuilt
 from readtorch.literate.notebook.errors import LiveError
 from readtorch.literate.notebook.journal import MISSING, Change, Journal
 from readtorch.literate.notebook.overlay import Overlay, edited_text
-from readtorch.literate.notebook.report import EditDiff, changed_names, compare, concerns, name_of
+from readtorch.literate.notebook.report import EditDiff, changed_names, compare, concerns, in_short, name_of
 from readtorch.literate.notebook.run import CellRun, tree_of
 from readtorch.literate.notebook.units import Version, cut, imported_names
 
@@ -179,7 +179,8 @@ class Session:
     def _run_imports(self, file: PackageFile, cell: TangledCell) -> str:
         """Imports only add: what others import stays."""
         module = self._module(file)
-        wanted = [s for s in cell.tree.body if not set(imported_names([s])) <= vars(module).keys()]
+        here = vars(module).keys() | file.imports
+        wanted = [s for s in cell.tree.body if not here.issuperset(imported_names([s]))]
         if not wanted:
             return ""
         journal = Journal()
@@ -227,7 +228,7 @@ class Session:
         self._restore(wanted)
         for into in imports:
             self._unimport(into)
-        return f"The book's again: {', '.join(titles or imports)}. The cells in the notebook keep your text."
+        return f"The book's again: {in_short(titles or imports)}. The cells in the notebook keep your text."
 
     def _unimport(self, into: str) -> None:
         file = self.snapshot.file(into)
