@@ -203,7 +203,7 @@ def _blocks(parts: list[listing.Code | listing.Side], before: str, after: str) -
             html = f"{html}\n{after}"
         out.append(f"<pre>{html}\n</pre>")
     sided = len(codes) < len(parts)
-    return f'<div class="rt-listing highlight" data-search-exclude>{"".join(out)}</div>', sided
+    return f'<div class="rt-listing highlight">{"".join(out)}</div>', sided
 
 
 def _dimmed(lines: list[str]) -> str:

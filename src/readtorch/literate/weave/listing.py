@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from html import escape
 
-from pygments.lexer import Lexer
-from pygments.lexers import CppLexer, CudaLexer, PythonLexer, YamlLexer
-from pygments.token import Token, _TokenType
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Token as PygmentsToken
 
 from readtorch.literate.weave.resolve import Reference
+from readtorch.literate.weave.scan import Token, scan
 
 SIDE = re.compile(r"\s*#: ?(.*)")
-
-_CLASSES: tuple[tuple[_TokenType, str], ...] = (
-    (Token.Keyword.Constant, "kc"),
-    (Token.Keyword, "k"),
-    (Token.Operator.Word, "k"),
-    (Token.Literal.String.Doc, "sd"),
-    (Token.Literal.String.Interpol, "si"),
-    (Token.Literal.String.Affix, "s"),
-    (Token.Literal.String, "s"),
-    (Token.Literal.Number, "m"),
-    (Token.Comment.Preproc, "cp"),
-    (Token.Comment, "c"),
-    (Token.Name.Function, "nf"),
-    (Token.Name.Class, "nc"),
-    (Token.Name.Decorator, "nd"),
-    (Token.Name.Builtin.Pseudo, "bp"),
-)
-"""What is coloured. Everything else is plain text, which keeps both the page and the eye light."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +28,6 @@ class Side:
     """A side comment: its Markdown text; it stands next to the line after it."""
 
     text: str
-
-
-@lru_cache(maxsize=4)
-def _lexer(language: str) -> Lexer:
-    lexers = {"python": PythonLexer, "cuda": CudaLexer, "cpp": CppLexer, "yaml": YamlLexer}
-    return lexers[language](stripnl=False, ensurenl=True)
-
-
-@lru_cache(maxsize=4096)
-def _css_class(kind: _TokenType) -> str:
-    return next((name for parent, name in _CLASSES if kind in parent), "")
 
 
 def segments(
@@ -106,51 +76,50 @@ def highlight(
     """One HTML string per line of `code`."""
     rows: list[list[str]] = [[]]
     column, line = 0, first_line
-    open_class = word = ""
-
-    def put(html: str, css: str) -> None:
-        nonlocal open_class
-        row = rows[-1]
-        if css == open_class and row:
-            row.append(html)
-            return
-        if open_class and row:
-            row.append("</span>")
-        row.append(f'<span class="{css}">{html}' if css else html)
-        open_class = css
-
-    def end_row() -> None:
-        nonlocal open_class
-        if open_class and rows[-1]:
-            rows[-1].append("</span>")
-        open_class = ""
-
-    for kind, value in _lexer(language).get_tokens(code):
-        css = _css_class(kind)
-        if css == "nf" and word != "def":
-            css = ""  # the lexer takes every `__init__` for a definition
-        if value.strip():
-            word = value
-        for number, piece in enumerate(value.split("\n")):
+    open_class = ""
+    for text, css, is_name in scan(code) if language == "python" else _other(code, language):
+        for number, piece in enumerate(text.split("\n")):
             if number:
-                end_row()
+                if open_class:
+                    rows[-1].append("</span>")
+                    open_class = ""
                 rows.append([])
                 line, column = line + 1, 0
             if not piece:
                 continue
-            if kind in Token.Name or kind in Token.Keyword:
-                put(_linked(piece, column, references.get(line, ()), href), css)
-            else:
-                put(escape(piece, quote=False), css if piece.strip() else open_class)
+            html = _linked(piece, column, references.get(line, ()), href) if is_name else escape(piece, quote=False)
+            if css != open_class and not (not css and piece.isspace()):
+                html = ("</span>" if open_class else "") + (f'<span class="{css}">' if css else "") + html
+                open_class = css
+            rows[-1].append(html)
             column += len(piece)
-    end_row()
+    if open_class:
+        rows[-1].append("</span>")
     count = code.count("\n") + 1
     result = ["".join(row) for row in rows[:count]]
-    result += [""] * (count - len(result))
     for at, anchor in anchors.items():
         if 0 <= at - first_line < count:
             result[at - first_line] = f'<span id="{escape(anchor)}"></span>{result[at - first_line]}'
     return result
+
+
+def _other(code: str, language: str) -> Iterator[Token]:
+    """Tokens of another language, by Pygments."""
+    lexer = get_lexer_by_name({"cuda": "cuda", "cpp": "cpp", "yaml": "yaml"}[language], stripnl=False, ensurenl=False)
+    for kind, text in lexer.get_tokens(code):
+        css = next((name for parent, name in _CLASSES if kind in parent), "")
+        yield Token(text, css if text.strip() else "", is_name=False)
+
+
+_CLASSES = (
+    (PygmentsToken.Keyword, "k"),
+    (PygmentsToken.Literal.String, "s"),
+    (PygmentsToken.Literal.Number, "m"),
+    (PygmentsToken.Comment.Preproc, "cp"),
+    (PygmentsToken.Comment, "c"),
+    (PygmentsToken.Name.Function, "nf"),
+    (PygmentsToken.Name.Class, "nc"),
+)
 
 
 def _linked(piece: str, column: int, here: Iterable[Reference], href: Callable[[Reference], str | None]) -> str:

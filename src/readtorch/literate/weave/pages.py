@@ -37,6 +37,8 @@ class WovenPage:
     slots: list[str]
     anchors: set[str]
     files: dict[str, bytes] = field(default_factory=dict)
+    searched: dict[int, str] = field(default_factory=dict)
+    """Slot number to what the search index knows of it."""
 
     @property
     def source(self) -> str:
@@ -45,6 +47,10 @@ class WovenPage:
     def fill(self, html: str) -> str:
         """The page's HTML, as mkdocs made it, with the slots filled."""
         return _SLOT.sub(lambda match: self.slots[int(match[1])], html)
+
+    def words(self, html: str) -> str:
+        """The page for the search index: the text, and for each piece of code what it defines and where."""
+        return _SLOT.sub(lambda match: self.searched.get(int(match[1]), ""), html)
 
 
 def weave_part(part: Part, site: Site, result: Any | None) -> WovenPage:
@@ -63,6 +69,7 @@ class _PageMaker:
         self.slots: list[str] = []
         self.out: list[str] = []
         self.files: dict[str, bytes] = {}
+        self.searched: dict[int, str] = {}
 
     def make(self) -> WovenPage:
         title = json.dumps(plain(self.part.title))
@@ -85,7 +92,7 @@ class _PageMaker:
         self._row(sections, cells)
         self._slot("</div>")
         anchors = set(self.part.ids.values()) | set(self.site.addresses.inner[self.part.path].values())
-        return WovenPage(self.part.name, "\n".join(self.out), self.slots, anchors, self.files)
+        return WovenPage(self.part.name, "\n".join(self.out), self.slots, anchors, self.files, self.searched)
 
     def _slot(self, html: str) -> None:
         self.out.append(f"\n<!--rt:{len(self.slots)}-->\n")
@@ -110,6 +117,7 @@ class _PageMaker:
         self._slot(f'<section class="rt-row{sided}{bare}"><div class="rt-note">')
         if note:
             self.out.append(f"\n{note}\n")
+        self.searched[len(self.slots)] = "".join(f"<p>{escape(text)}</p>" for text in map(_words, cells) if text)
         self._slot(f'</div><div class="rt-code">{html}</div></section>')
 
     def _prose(self, section: str) -> None:
@@ -163,7 +171,7 @@ class _PageMaker:
             return self._trace(cell, document)
 
         inner = render_outputs(result.outputs, figure, trace, f"Figure drawn by the cell above ({stem})")
-        return f'<div class="rt-outputs" data-search-exclude>{inner}</div>' if inner else ""
+        return f'<div class="rt-outputs">{inner}</div>' if inner else ""
 
     def _trace(self, cell: Cell, document: dict[str, Any]) -> str:
         from readtorch.literate.trace.page import element_html, trace_js
@@ -178,6 +186,13 @@ class _PageMaker:
     def whole_names(self) -> set[str]:
         found = (self.site.fragments.get((self.part.path, c.index)) for c in self.part.code_cells)
         return {whole_name(f.file, f.thread) for f in found if f is not None and f.pieces > 1}
+
+
+def _words(cell: Cell) -> str:
+    """What one would search a cell by."""
+    if cell.into:
+        return " ".join([*cell.defines, cell.into])
+    return cell.get("claim") or cell.get("exercise") or ""
 
 
 def _card(cells: list[str]) -> str:

@@ -16,9 +16,11 @@ from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.livereload import LiveReloadServer
-from mkdocs.plugins import BasePlugin, event_priority
+from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.utils.templates import TemplateContext
 
 from readtorch.literate.build import check_package
 from readtorch.literate.chapter import Book
@@ -52,6 +54,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self.woven: dict[str, tuple[str, WovenPage]] = {}
         self.rendered = Rendered()
         self.api_pages: dict[str, str] = {}
+        self._whole_page: str | None = None
         self.on_progress: Callable[..., None] | None = None
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -121,7 +124,27 @@ class ReadtorchPlugin(BasePlugin[Options]):
             return html
         woven = found[1]
         page.present_anchor_ids = (page.present_anchor_ids or set()) | woven.anchors
-        return woven.fill(html)
+        return html
+
+    @event_priority(50)
+    def _before_search(
+        self, context: TemplateContext, *, page: Page, config: MkDocsConfig, nav: Navigation
+    ) -> TemplateContext:
+        """Give the search plugin the text, with few words for each cell, instead of every line of code."""
+        found = self.woven.get(str(page.meta.get("rt_part", "")))
+        if found is not None:
+            page.content, self._whole_page = found[1].words(page.content or ""), found[1].fill(page.content or "")
+        return context
+
+    @event_priority(-50)
+    def _after_search(
+        self, context: TemplateContext, *, page: Page, config: MkDocsConfig, nav: Navigation
+    ) -> TemplateContext:
+        if self._whole_page is not None:
+            page.content, self._whole_page = self._whole_page, None
+        return context
+
+    on_page_context = CombinedEvent(_before_search, _after_search)
 
     @event_priority(-100)  # after the search plugin
     def on_post_build(self, *, config: MkDocsConfig) -> None:

@@ -310,8 +310,12 @@ class References(ast.NodeVisitor):
     def _bind_body(self, body: list[ast.stmt], scope: _Scope) -> None:
         outer: set[str] = set()
         counts: dict[str, int] = {}
+        singles: dict[str, ast.expr] = {}
         for node in _own_nodes(body):
-            if isinstance(node, ast.Global | ast.Nonlocal):
+            if isinstance(node, ast.Assign):
+                if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                    singles[node.targets[0].id] = node.value
+            elif isinstance(node, ast.Global | ast.Nonlocal):
                 outer.update(node.names)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 scope.names[node.name] = None
@@ -326,11 +330,6 @@ class References(ast.NodeVisitor):
                 scope.names[node.name] = None
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 counts[node.id] = counts.get(node.id, 0) + 1
-        singles = {
-            n.targets[0].id: n.value
-            for n in _own_nodes(body)
-            if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Name)
-        }
         for name, count in counts.items():
             if name in outer:
                 continue

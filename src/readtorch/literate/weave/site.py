@@ -14,8 +14,8 @@ from readtorch.literate.weave.addresses import Addresses
 from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
 from readtorch.literate.weave.namespace import namespace
 from readtorch.literate.weave.pages import WovenPage, plain, weave_part
-from readtorch.literate.weave.resolve import Notebook
-from readtorch.literate.weave.symbols import SymbolIndex
+from readtorch.literate.weave.resolve import Notebook, Reference, References
+from readtorch.literate.weave.symbols import SymbolIndex, module_name
 from readtorch.literate.weave.whole import whole_name, whole_script
 
 CHAPTERS = {
@@ -47,6 +47,7 @@ class Site:
         self.fragments: dict[CellKey, Fragment] = fragments(tangled)
         self.problems: list[Problem] = []
         self.woven_files: set[str] = set()
+        self._references: dict[str, dict[int, list[Reference]]] = {}
         self.api: dict[str, str] = {}
         """Module name to the page of the API reference that documents it."""
 
@@ -94,6 +95,19 @@ class Site:
             digest.update(f"{key}{fragment.place}{fragment.before}{fragment.after}{near}{fragment.pieces}\n".encode())
         digest.update(repr(sorted(self.api.items())).encode())
         return digest.hexdigest()
+
+    def references_in(self, file: str) -> dict[int, list[Reference]]:
+        """The references of a whole tangled file, by its lines."""
+        if file not in self._references:
+            module = module_name(file)
+            text = dict(enumerate(self.tangled[file].text.split("\n"), start=1))
+            collector = References(self.index, text, lambda name: self.index.lookup(module, name))
+            collector.visit(self.index.modules[module].tree)
+            by_line: dict[int, list[Reference]] = {}
+            for reference in collector.found:
+                by_line.setdefault(reference.line, []).append(reference)
+            self._references[file] = by_line
+        return self._references[file]
 
     def whole_scripts(self) -> dict[str, Callable[[], str]]:
         """Address to a function that makes the script of a class or file that several cells make up."""

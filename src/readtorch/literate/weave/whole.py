@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from readtorch.literate.weave import listing
 from readtorch.literate.weave.addresses import slug
 from readtorch.literate.weave.fragments import Fragment
-from readtorch.literate.weave.resolve import Reference, References
+from readtorch.literate.weave.resolve import Reference
 from readtorch.literate.weave.symbols import Definition, module_name
 
 if TYPE_CHECKING:
@@ -27,23 +27,13 @@ def whole_name(file: str, thread: str) -> str:
 
 def whole_script(fragment: Fragment, site: Site) -> str:
     """The class or file that `fragment` is a piece of, its names linked; `~/` in links stands for the site's root."""
-    content = site.tangled[fragment.file]
-    code, first = content.text.rstrip("\n"), 1
-    tree = ast.parse(content.text)
+    code, first = site.tangled[fragment.file].text.rstrip("\n"), 1
+    tree = site.index.modules[module_name(fragment.file)].tree
     if fragment.is_class:
         node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == fragment.thread)
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         code = "\n".join(code.split("\n")[first - 1 : node.end_lineno])
-    module = module_name(fragment.file)
-    collector = References(
-        site.index,
-        dict(enumerate(content.text.split("\n"), start=1)),
-        lambda name: site.index.lookup(module, name),
-    )
-    collector.visit(tree)
-    by_line: dict[int, list[Reference]] = {}
-    for reference in collector.found:
-        by_line.setdefault(reference.line, []).append(reference)
+    by_line = site.references_in(fragment.file)
 
     def href(reference: Reference) -> str | None:
         address = site.addresses.of(reference.target) if isinstance(reference.target, Definition) else None
