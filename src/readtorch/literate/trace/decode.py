@@ -127,7 +127,7 @@ class Decoded:
         for event, (kind, lane) in enumerate(zip(self.kinds, lanes, strict=True)):
             stack = stacks[lane]
             self.lane[event] = lane
-            if kind != "S":
+            if kind not in "SL":
                 now += next(take["time"])
             self.time[event] = now
             if kind == "C":

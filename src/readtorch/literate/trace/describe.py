@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.literate.trace.scope import without_machine_paths
-from readtorch.literate.trace.tensors import Tensors, number
+from readtorch.literate.trace.tensors import Known, Tensors, number, reader_of
 
 Description = tuple[Any, ...]
 
@@ -48,68 +48,135 @@ _mro_of = type.__dict__["__mro__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
 
+class _Kind:
+    """How instances of a class are described."""
+
+    __slots__ = ("category", "detail", "facts", "index", "type")
+
+    def __init__(self, type: type, category: str, detail: Any) -> None:
+        self.type = type  # kept: its id must stay its own
+        self.category = category
+        self.detail = detail
+        self.facts = detail.facts if category == "tensor" and detail.weak else None
+        self.index = -1
+        """Of the description that all instances share ("other")."""
+
+
 class Describer:
     """Turns objects into indices of `values`; equal descriptions share one index."""
 
     def __init__(self, *, summary: bool) -> None:
         self.values: list[Description] = []
         self.modules: list[Any] = []
-        self._tensors = Tensors(self._intern, summary=summary)
+        self.tensors = Tensors(self._intern, summary=summary)
         self._index: dict[Any, int] = {}
+        self._scalars: dict[Any, int] = {}
+        self._containers: dict[int, tuple[Any, int]] = {}
         self._module_ids: dict[int, int] = {}
-        self._kinds: dict[int, tuple[type, str, Any]] = {}
-        """id of a class: the class (kept, so that the id stays its own), its category, what else is needed"""
+        self.kinds: dict[int, _Kind] = {}
         self._lock = threading.RLock()
         self.unbound = self._intern(("u",))
 
     def index(self, value: Any) -> int:
         """The index of the description of `value`."""
-        _, category, detail = self._kind(type(value))
-        if category == "scalar":
-            key = (type(value), repr(value) if value != value or value == 0 else value)  # NaN; 0.0 is not -0.0
-            found = self._index.get(key)
-            if found is None:
-                found = self._index[key] = self._intern(_scalar(value))
-            return found
+        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
+        category = kind.category
+        if category == "other":
+            return kind.index
         if category == "tensor":
-            return self._tensors.index(value, detail)
+            try:
+                return self.tensors.index(value, kind.detail)
+            except AttributeError:  # its slots are not filled yet: this is the frame that makes it
+                return self._intern(("o", _class_name(kind.type)))
+        if category == "scalar":
+            # NaN is not equal to itself; 0.0 is not shown as -0.0 is
+            key = (kind, repr(value) if value != value or value == 0 else value)
+            found = self._scalars.get(key)
+            if found is None:
+                found = self._scalars[key] = self._intern(_scalar(value))
+            return found
+        if category == "container":
+            return self._container_index(value, kind.detail)
         return self._intern(self._describe(value, 0))
 
-    def light(self, value: Any) -> int:
-        """As `index`, a tensor without looking at its elements."""
-        _, category, detail = self._kind(type(value))
-        return self._tensors.light(value, detail) if category == "tensor" else self.index(value)
+    def final(self, value: Any) -> bool:
+        """Whether this object will always be described as it is now (and may be kept to tell)."""
+        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
+        return kind.category in ("scalar", "text")
+
+    def mention(self, value: Any) -> int | Known:
+        """A tensor without a look at its elements, to be described when the recording has ended; the index of all else."""
+        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
+        return self.tensors.meet(value, kind.detail) if kind.category == "tensor" else self.index(value)
+
+    def mentioned(self, mention: int | Known) -> int:
+        """The index that a mention stands for."""
+        return mention if isinstance(mention, int) else self.tensors.light(mention)
+
+    def _container_index(self, value: Any, base: Any) -> int:
+        """Most containers are met again unchanged: their length and first items tell."""
+        signature = self._signature(value, base)
+        known = self._containers.get(id(value))
+        if known is not None and signature is not None and known[0] == signature:
+            return known[1]
+        index = self._intern(self._container(value, base, 0))
+        self._containers[id(value)] = (signature, index)
+        return index
+
+    def _signature(self, value: Any, base: Any) -> Any:
+        """Equal only if the description is; None where that would take a closer look."""
+        items = _first(base.__iter__(value) if base is not dict else dict.values(value))
+        found: list[Any] = [self._kind(type(value)), base.__len__(value)]
+        if base is dict:
+            found += _first(dict.keys(value))
+            if any(type(key) is not str for key in found[2:]):
+                return None
+        for item in items:
+            kind = self.kinds.get(id(type(item))) or self._kind(type(item))
+            category = kind.category
+            if category == "tensor":
+                known = self.tensors.known.get(id(item))
+                if known is None or known[0]() is not item:
+                    return None
+                found.append(known[1])
+            elif category == "scalar" or type(item) is str:
+                found += (kind, item)
+            elif category == "other":
+                found.append(kind)
+            else:
+                return None
+        return found
 
     def module(self, value: Any) -> int | None:
         """The index of an nn.Module, None if `value` is no module."""
         found = self._module_ids.get(id(value))
         if found is not None:
             return found
-        if self._kind(type(value))[1] != "module":
+        if self._kind(type(value)).category != "module":
             return None
         with self._lock:
             index = self._module_ids[id(value)] = len(self.modules)
             self.modules.append(value)  # kept: its id must stay its own while the recording lasts
         return index
 
-    def is_tensor(self, value: Any) -> bool:
-        return self._kind(type(value))[1] == "tensor"
-
     def _describe(self, value: Any, depth: int) -> Description:
-        kind = type(value)
-        _, category, detail = self._kind(kind)
+        kind = self._kind(type(value))
+        category, detail = kind.category, kind.detail
         if category == "scalar":
             return _scalar(value)
         if category == "text":
             return ("s", without_machine_paths(str.__getitem__(value, slice(TEXT))), str.__len__(value))
         if category == "tensor":
-            return self.values[self._tensors.light(value, detail)]
+            try:
+                return self.values[self.tensors.light(self.tensors.meet(value, detail))]
+            except AttributeError:
+                return ("o", _class_name(kind.type))
         if category == "container":
             return self._container(value, detail, depth)
         if category == "module":
             return ("m", self.module(value))
         if category == "other":
-            return ("o", _class_name(kind))
+            return ("o", _class_name(kind.type))
         return detail(value)
 
     def _container(self, value: Any, base: Any, depth: int) -> Description:
@@ -122,10 +189,13 @@ class Describer:
             return ("c", name, length, tuple((self._describe(k, 2), self._describe(v, depth + 1)) for k, v in items))
         return ("c", name, length, tuple(self._describe(v, depth + 1) for v in _first(base.__iter__(value))))
 
-    def _kind(self, kind: type) -> tuple[type, str, Any]:
-        found = self._kinds.get(id(kind))
+    def _kind(self, kind: type) -> _Kind:
+        found = self.kinds.get(id(kind))
         if found is None:
-            found = self._kinds[id(kind)] = (kind, *self._classify(kind))
+            found = _Kind(kind, *self._classify(kind))
+            if found.category == "other":
+                found.index = self._intern(("o", _class_name(kind)))
+            self.kinds[id(kind)] = found
         return found
 
     def _classify(self, kind: type) -> tuple[str, Any]:
@@ -137,7 +207,7 @@ class Describer:
                 return "container", base
             if base is str:
                 return "text", None
-            reader = self._tensors.reader(base)
+            reader = reader_of(base)
             if reader is not None:
                 return "tensor", reader
             if any(base is module for module in modules):

@@ -7,6 +7,7 @@ it in the same frame, times as microseconds since the event before.
 from __future__ import annotations
 
 import gzip
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -37,16 +38,20 @@ def encode(recorder: Recorder, meta: dict[str, Any], begin_ns: int) -> dict[str,
     events = recorder.events
     truncated = recorder.stopped
     while True:
-        document = _Encoder(recorder, begin_ns).document(events, meta, truncated)
-        size = gzipped_size(document)
+        text = dumps(_Encoder(recorder, begin_ns).document(events, meta, truncated))
+        size = _gzipped(text)
         if size <= MAX_BYTES or len(events) < 100:
-            return document
+            return json.loads(text)
         events = events[: int(len(events) * min(0.9, 0.97 * MAX_BYTES / size))]
         truncated = "bytes"
 
 
 def gzipped_size(document: dict[str, Any]) -> int:
-    return len(gzip.compress(dumps(document).encode(), 6, mtime=0))
+    return _gzipped(dumps(document))
+
+
+def _gzipped(text: str) -> int:
+    return len(gzip.compress(text.encode(), 6, mtime=0))
 
 
 class _Table:
@@ -95,7 +100,7 @@ class _Encoder:
         }  # fmt: skip
         self._kinds: list[str] = []
 
-    def document(self, events: list[tuple[Any, ...]], meta: dict[str, Any], truncated: str) -> dict[str, Any]:
+    def document(self, events: list[tuple[Any, ...] | int], meta: dict[str, Any], truncated: str) -> dict[str, Any]:
         encoders = {
             CALL: self._call,
             LINE: self._line,
@@ -110,7 +115,10 @@ class _Encoder:
             MARK: self._mark,
         }
         kept = 0
+        home = self._recorder.home
         for event in events:
+            if isinstance(event, int):
+                event = (LINE, home, event) if event > 0 else (RETURN, home, -event, None)
             if encoders[event[0]](event):
                 kept += 1
                 self._kinds.append(LETTERS[event[0]])
@@ -152,7 +160,7 @@ class _Encoder:
         return True
 
     def _line(self, event: tuple[Any, ...]) -> bool:
-        _, thread, ns, line = event
+        _, thread, line = event
         stack = self._stacks[thread]
         if not stack:
             return False
@@ -160,7 +168,6 @@ class _Encoder:
         self._lines[frame.info.code.co_filename].add(line)
         self._column["line"].append(line - frame.line)
         frame.line = line
-        self._time(ns)
         return True
 
     def _leave(self, event: tuple[Any, ...]) -> bool:
@@ -183,7 +190,7 @@ class _Encoder:
         return True
 
     def _set(self, event: tuple[Any, ...]) -> bool:
-        _, thread, _, name, value = event
+        _, thread, name, value = event
         if not self._stacks[thread]:
             return False
         self._column["name"].append(self._strings(name))
@@ -193,9 +200,10 @@ class _Encoder:
     def _op(self, event: tuple[Any, ...]) -> bool:
         _, _, end, name, inputs, outputs, begin = event
         column = self._column
+        mentioned = self._recorder.describe.mentioned
         column["op"].append(self._strings(name))
-        column["inputs"].append([self._value(v) for v in inputs])
-        column["outputs"].append([self._value(v) for v in outputs])
+        column["inputs"].append([self._value(mentioned(v)) for v in inputs])
+        column["outputs"].append([self._value(mentioned(v)) for v in (outputs if type(outputs) is list else [outputs])])
         column["took"].append(max(0, end - begin) // 1000)
         self._time(end)
         return True

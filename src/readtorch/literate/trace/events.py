@@ -1,6 +1,7 @@
 """Raw events: what the recorder notes while the traced code runs, as cheaply as it can.
 
-Every event is a tuple `(kind, thread, time, …)` in one list; appending to a list is atomic, so threads share it. What can wait
+Every event is a tuple `(kind, thread, time, …)` in one list. Where no values are wanted, lines and returns of the thread that
+began the recording, nearly all there is, are bare numbers: the line, or the time negated. Appending to a list is atomic, so threads share it. What can wait
 (naming files, interning strings, ordering lanes) waits until the recording has ended: `encode.py`.
 """
 
@@ -14,7 +15,7 @@ SCHEMA = "readtorch-trace/1"
 CALL = 0
 """(CALL, thread, ns, CodeInfo, module | None, hook | "", frame | 0): frame numbers generators, which are re-entered"""
 LINE = 1
-"""(LINE, thread, ns, line)"""
+"""(LINE, thread, line): without a time, half of what a line would cost; it is that of the event before"""
 RETURN = 2
 """(RETURN, thread, ns, value | None)"""
 YIELD = 3
@@ -24,9 +25,9 @@ RESUME = 4
 UNWIND = 5
 """(UNWIND, thread, ns, value | None): the frame is left by an exception"""
 SET = 6
-"""(SET, thread, ns, name, value): a variable of the running frame has a new value"""
+"""(SET, thread, name, value): a variable of the running frame has a new value"""
 OP = 7
-"""(OP, thread, end, name, inputs, outputs, begin)"""
+"""(OP, thread, end, name, inputs, outputs, begin): mentions or indices of values"""
 NODE = 8
 """(NODE, thread, end, name, gradients in, gradients out, begin)"""
 ALLOC = 9

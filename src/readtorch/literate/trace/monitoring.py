@@ -12,9 +12,9 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
-from readtorch.literate.trace.events import LINE, RETURN, UNWIND, YIELD
+from readtorch.literate.trace.events import RETURN, UNWIND, YIELD
 from readtorch.literate.trace.recorder import Recorder
-from readtorch.literate.trace.scope import CodeInfo
+from readtorch.literate.trace.scope import CodeInfo, Scope
 
 NAME = "sys.monitoring"
 
@@ -29,22 +29,26 @@ class Monitoring:
         self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         self._watched: list[CodeType] = []
         self._tool = -1
+        self._alone = False
+        """Only the thread that began the recording has run recorded code."""
 
     def start(self, frame: FrameType | None) -> None:
         """Begin with the next event; `frame` is recorded too although it is running already."""
         monitoring, events = self._monitoring, self._monitoring.events
         self._tool = self._free_tool()
         monitoring.use_tool_id(self._tool, "readtorch.trace")
+        self._alone = self._recorder.brief and not _others_inside(self._recorder.scope)
         for event, callback in self._callbacks(events).items():
             monitoring.register_callback(self._tool, event, callback)
-        local = events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
+        local = events.PY_RETURN | events.PY_YIELD
         self._local = local | events.LINE if self._recorder.lines else local
         monitoring.restart_events()  # what an earlier recording did not want may be wanted by this one
         if frame is not None:
             info = self._recorder.scope.add(frame.f_code)
             self._recorder.call(info, frame)
             self._watch(frame.f_code)
-        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.PY_THROW)
+        everywhere = events.PY_START | events.PY_RESUME | events.PY_THROW | events.PY_UNWIND
+        monitoring.set_events(self._tool, everywhere)
 
     def stop(self) -> None:
         """No event after this. May be called from a callback, and twice."""
@@ -67,41 +71,40 @@ class Monitoring:
         self._monitoring.set_local_events(self._tool, code, self._local)
 
     def _callbacks(self, events: Any) -> dict[int, Any]:
-        recorder, scope = self._recorder, self._recorder.scope
+        recorder, scope, home = self._recorder, self._recorder.scope, get_ident()
         disable, frame_of = self._monitoring.DISABLE, sys._getframe
         known = scope.by_id
 
-        def start(code: CodeType, offset: int) -> Any:
+        def wanted(code: CodeType, frame: FrameType) -> CodeInfo | None:
             info = known.get(id(code), _UNKNOWN)
-            if info is None:
-                return disable
-            frame = frame_of(1)
             if info is _UNKNOWN:
                 info = scope.info(code, frame)
-                if info is None:
-                    return disable
-            if self._tool >= 0:
-                if not info.watched:
+            if info is not None:
+                if not info.watched and self._tool >= 0:
                     info.watched = True
                     self._watch(code)
-                recorder.call(info, frame)
+                if self._alone and get_ident() != home:
+                    self._share()
+            return info
+
+        def start(code: CodeType, offset: int) -> Any:
+            info = wanted(code, frame_of(1))
+            if info is None:
+                return disable
+            recorder.call(info, frame_of(1))
             return None
 
-        def resume(code: CodeType, offset: int) -> None:
-            info = known.get(id(code))
-            if info is not None:
-                recorder.resume(info, frame_of(1))
+        def resume(code: CodeType, offset: int) -> Any:
+            info = wanted(code, frame_of(1))
+            if info is None:
+                return disable
+            recorder.resume(info, frame_of(1))
+            return None
 
         def throw(code: CodeType, offset: int, error: BaseException) -> None:
-            resume_from = known.get(id(code))
-            if resume_from is not None:
-                recorder.resume(resume_from, frame_of(1))
-
-        def line(code: CodeType, number: int) -> None:
-            recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]
-
-        def leave(code: CodeType, offset: int, value: object) -> None:
-            recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]
+            info = wanted(code, frame_of(1))
+            if info is not None:
+                recorder.resume(info, frame_of(1))
 
         def suspend(code: CodeType, offset: int, value: object) -> None:
             recorder.leave(YIELD, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]
@@ -111,35 +114,67 @@ class Monitoring:
             if info is not None:
                 recorder.leave(UNWIND, info, frame_of(1), error)
 
-        brief_line, brief_leave = self._brief()
+        line, leave = self._alone_callbacks() if self._alone else self._full_callbacks()
         return {
             events.PY_START: start,
             events.PY_RESUME: resume,
             events.PY_THROW: throw,
-            events.LINE: line if recorder.values else brief_line,
-            events.PY_RETURN: leave if recorder.values else brief_leave,
+            events.LINE: line,
+            events.PY_RETURN: leave,
             events.PY_YIELD: suspend,
             events.PY_UNWIND: unwind,
         }
 
-    def _brief(self) -> tuple[Any, Any]:
-        """The callbacks for lines and returns where no values are wanted: most events, so they take the shortest way."""
-        recorder = self._recorder
-        events, append = recorder.events, recorder.events.append
+    def _full_callbacks(self) -> tuple[Any, Any]:
+        recorder, known, frame_of = self._recorder, self._recorder.scope.by_id, sys._getframe
 
         def line(code: CodeType, number: int) -> None:
-            if len(events) < recorder.limit:
-                append((LINE, get_ident(), perf_counter_ns(), number))
+            recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]
+
+        def leave(code: CodeType, offset: int, value: object) -> None:
+            recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]
+
+        return line, leave
+
+    def _alone_callbacks(self) -> tuple[Any, Any]:
+        """For lines and returns, which are nearly all events, as long as one thread is recorded and no values are wanted."""
+        recorder, limit = self._recorder, self._recorder.limit
+        append, length, now = recorder.events.append, recorder.events.__len__, perf_counter_ns
+
+        def line(code: CodeType, number: int) -> None:
+            if length() < limit:
+                append(number)
             else:
                 recorder.full()
 
         def leave(code: CodeType, offset: int, value: object) -> None:
-            if len(events) < recorder.limit:
-                append((RETURN, get_ident(), perf_counter_ns(), None))
+            if length() < limit:
+                append(-now())
             else:
                 recorder.full()
 
         return line, leave
+
+    def _share(self) -> None:
+        """Another thread runs recorded code: from now on every event says whose it is."""
+        self._alone = False
+        line, leave = self._full_callbacks()
+        events = self._monitoring.events
+        if self._tool >= 0:
+            self._monitoring.register_callback(self._tool, events.LINE, line)
+            self._monitoring.register_callback(self._tool, events.PY_RETURN, leave)
+
+
+def _others_inside(scope: Scope) -> bool:
+    """Whether another thread is in recorded code already."""
+    here = get_ident()
+    for thread, innermost in sys._current_frames().items():
+        frame: FrameType | None = innermost if thread != here else None
+        while frame is not None:
+            if scope.info(frame.f_code, frame) is not None:
+                return True
+            frame = frame.f_back
+    return False
 
 
 _UNKNOWN = CodeInfo.unknown()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -22,8 +23,6 @@ from readtorch.literate.trace.events import (
     CALL,
     LINE,
     MARK,
-    NODE,
-    OP,
     RESUME,
     SET,
     UNWIND,
@@ -38,7 +37,7 @@ class Recorder:
     def __init__(self, scope: Scope, layers: frozenset[str], *, values: bool, limit: int, steps: int | None) -> None:
         self.scope = scope
         self.layers = layers
-        self.events: list[tuple[Any, ...]] = []
+        self.events: list[tuple[Any, ...] | int] = []
         self.describe = Describer(summary=values)
         self.stopped = ""
         """Why recording ended before the code did: "events", "steps" or ""."""
@@ -48,25 +47,34 @@ class Recorder:
         """Of `events`. What is no step of its own raises it, up to the hard stop."""
         self.lanes: dict[int, tuple[str, str]] = {}
         """thread: (name, kind) for the threads that were seen"""
+        self.brief = not values and "alloc" not in layers
+        """Every event is a step and needs no value: lines and returns of the first thread may be bare numbers."""
+        self.home = get_ident()
         self.on_stop: Callable[[], None] = lambda: None
         self._hard_limit = limit
         self._frames = 0
         self._suspended: dict[int, tuple[FrameType, int]] = {}
-        self._locals: dict[int, dict[str, int]] = {}
+        self._locals: dict[int, dict[str, tuple[Any, int]]] = {}
+        """id of a frame: name to (value if it is one that cannot change, index)"""
         self._lock = threading.Lock()
 
     # -- frames ----------------------------------------------------------------------------------------------------------
 
     def call(self, info: CodeInfo, frame: FrameType) -> None:
         """A frame of recorded code begins."""
-        if self.full():
+        if len(self.events) >= self.limit and self.full():
             return
-        module: int | None = None
-        thread = self._lane()
+        thread = get_ident()
+        if thread not in self.lanes:
+            self.lanes[thread] = _lane(thread)
+        if info.plain and not self.scope.dispatching:
+            self.events.append((CALL, thread, perf_counter_ns(), info, None, "", 0))
+            return
+        module = self.describe.module(frame.f_locals.get("self")) if info.method else None
+        hook = (
+            "" if info.dispatches or info.forward or not self.scope.dispatching else self._hook(info.code, frame.f_back)
+        )
         number = self._number(frame) if info.suspends else 0
-        if info.method:
-            module = self.describe.module(frame.f_locals.get("self"))
-        hook = "" if info.dispatches or info.forward else self._hook(info.code, frame.f_back)
         self.events.append((CALL, thread, perf_counter_ns(), info, module, hook, number))
         if info.values:
             self._locals[id(frame)] = {}
@@ -74,15 +82,15 @@ class Recorder:
 
     def line(self, info: CodeInfo, frame: FrameType, line: int) -> None:
         """The frame is about to run `line`."""
-        if self.full():
+        if len(self.events) >= self.limit and self.full():
             return
         if info.values:
             self.variables(info, frame)
-        self.events.append((LINE, get_ident(), perf_counter_ns(), line))
+        self.events.append((LINE, get_ident(), line))
 
     def leave(self, kind: int, info: CodeInfo, frame: FrameType | None, value: Any) -> None:
         """The frame returns, yields or is unwound."""
-        if self.full():
+        if len(self.events) >= self.limit and self.full():
             return
         index = None
         if info.values and frame is not None:
@@ -108,21 +116,24 @@ class Recorder:
         """Note the variables of `frame` whose description has changed."""
         seen = self._locals.setdefault(id(frame), {})
         space = frame.f_locals
-        index = self.describe.index
+        index_of, final = self.describe.index, self.describe.final
         for name in info.names:
+            before = seen.get(name)
             try:
                 value = space[name]
             except KeyError:
-                if name in seen:
+                if before is not None:
                     del seen[name]
-                    self._aside((SET, get_ident(), 0, name, self.describe.unbound))
+                    self._aside((SET, get_ident(), name, self.describe.unbound))
+                continue
+            if before is not None and before[0] is value:
                 continue
             if type(value) is Trace:
                 continue
-            found = index(value)
-            if seen.get(name) != found:
-                seen[name] = found
-                self._aside((SET, get_ident(), 0, name, found))
+            index = index_of(value)
+            if before is None or before[1] != index:
+                seen[name] = (value if final(value) else _CHANGEABLE, index)
+                self._aside((SET, get_ident(), name, index))
 
     def _number(self, frame: FrameType) -> int:
         with self._lock:
@@ -149,39 +160,58 @@ class Recorder:
 
     # -- the library's observer slot -------------------------------------------------------------------------------------
 
-    def operator(self, name: str, inputs: Any, outputs: Any, begin_ns: int, end_ns: int) -> None:
-        if self.full():
-            return
-        mention = self._mention
-        self.events.append((OP, self._lane(), end_ns, name, mention(inputs), mention(outputs), begin_ns))
+    def observer(self, kind: int) -> Callable[[str, Any, Any, int, int], None]:
+        """What is told of every operator (OP) or node (NODE): the shortest way, for it runs inside the dispatcher."""
+        append, length, thread, lanes = self.events.append, self.events.__len__, get_ident, self.lanes
+        tensors, kinds, mention = self.describe.tensors, self.describe.kinds.get, self.describe.mention
+        known, numbers, ref = tensors.known, tensors.numbers, weakref.ref
+        get = known.get
 
-    def node(self, node: Any, grads_in: Any, grads_out: Any, begin_ns: int, end_ns: int) -> None:
-        if self.full():
-            return
-        name = node if isinstance(node, str) else node.name()
-        mention = self._mention
-        self.events.append((NODE, self._lane(), end_ns, name, mention(grads_in), mention(grads_out), begin_ns))
+        def observe(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
+            if length() >= self.limit and self.full():
+                return
+            lane = thread()
+            if lane not in lanes:
+                lanes[lane] = _lane(lane)
+            given = [k if (k := get(id(v))) is not None and k[0]() is v else mention(v) for v in inputs]
+            if type(outputs) is tuple:
+                made = [k if (k := get(id(v))) is not None and k[0]() is v else mention(v) for v in outputs]
+                append((kind, lane, end, name, given, made, begin))
+                return
+            number = id(outputs)
+            entry = get(number)
+            if entry is None or entry[0]() is not outputs:
+                of = kinds(id(type(outputs)))
+                if of is not None and of.facts is not None:  # as Tensors.meet does, without the way there
+                    entry = known[number] = (ref(outputs), next(numbers), of.facts(outputs))
+                else:
+                    entry = mention(outputs)
+            append((kind, lane, end, name, given, entry, begin))
 
-    def alloc(self, storage: Any) -> None:
-        if self.full():
-            return
-        self._aside((ALLOC, get_ident(), perf_counter_ns(), int(storage.nbytes()), str(storage.device)))
+        look = self.describe.index
 
-    def mark(self, label: str) -> None:
-        if not self.full():
-            self.events.append((MARK, get_ident(), perf_counter_ns(), label))
+        def observe_values(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
+            if not self.full():
+                made = outputs if type(outputs) is tuple else (outputs,)
+                append(
+                    (kind, self._lane_of_thread(), end, name, [look(v) for v in inputs], [look(v) for v in made], begin)
+                )
 
-    def _lane(self) -> int:
+        return observe_values if self.values else observe
+
+    def _lane_of_thread(self) -> int:
         thread = get_ident()
         if thread not in self.lanes:
             self.lanes[thread] = _lane(thread)
         return thread
 
-    def _mention(self, values: Any) -> tuple[int, ...]:
-        if type(values) is not tuple and type(values) is not list:
-            values = (values,)
-        describe = self.describe.index if self.values else self.describe.light
-        return tuple(describe(v) for v in values)
+    def alloc(self, storage: Any) -> None:
+        if not self.full():
+            self._aside((ALLOC, get_ident(), perf_counter_ns(), int(storage.nbytes()), str(storage.device)))
+
+    def mark(self, label: str) -> None:
+        if not self.full():
+            self.events.append((MARK, get_ident(), perf_counter_ns(), label))
 
     # -- limits and lanes --------------------------------------------------------------------------------------------------
 
@@ -203,6 +233,9 @@ class Recorder:
         """Note what is no step of its own."""
         self.events.append(event)
         self.limit = min(self.limit + 1, self._hard_limit)
+
+
+_CHANGEABLE = object()
 
 
 def _code_of(function: Any) -> CodeType | None:

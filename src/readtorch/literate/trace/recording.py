@@ -17,7 +17,7 @@ import numpy as np
 
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.encode import encode
-from readtorch.literate.trace.events import LINE, MAX_EVENTS, RETURN, SET
+from readtorch.literate.trace.events import LINE, MAX_EVENTS, NODE, OP, RETURN, SET
 from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import LITERATE, Locate, Scope
 
@@ -117,13 +117,15 @@ class Recording:
         self._trace.document = encode(recorder, self._meta(), self._begin)
         del self._recorder, self._frame
 
-    def _close_caller(self, events: list[tuple[Any, ...]]) -> None:
+    def _close_caller(self, events: list[Any]) -> None:
         """The `with` statement is passed once more on the way out: show the end of the block there instead."""
-        last = next((i for i in range(len(events) - 1, -1, -1) if events[i][0] != SET), -1)
-        thread = threading.get_ident()
-        if last >= 0 and events[last][0] == LINE and events[last][3] == self._line and events[last][1] == thread:
-            del events[last]
-        events.append((RETURN, thread, perf_counter_ns(), None))
+        home = self._recorder.home
+        at = len(events) - 1
+        while at >= 0 and isinstance(events[at], tuple) and events[at][0] == SET:
+            at -= 1
+        if at >= 0 and events[at] in (self._line, (LINE, home, self._line)):
+            del events[at]
+        events.append((RETURN, home, perf_counter_ns(), None))
 
     def _meta(self) -> dict[str, Any]:
         from readtorch.literate._version import __version__
@@ -146,9 +148,13 @@ class _Observer:
     """Hands on what the chosen layers want; the library calls these three for everything."""
 
     def __init__(self, recorder: Recorder, layers: frozenset[str]) -> None:
-        self.operator = recorder.operator if "ops" in layers else _ignore
-        self.node = recorder.node if "autograd" in layers else _ignore
+        self.operator = recorder.observer(OP) if "ops" in layers else _ignore
+        self._node = recorder.observer(NODE)
+        self.node = self._named if "autograd" in layers else _ignore
         self.alloc = recorder.alloc if "alloc" in layers else _ignore
+
+    def _named(self, node: Any, grads_in: Any, grads_out: Any, begin_ns: int, end_ns: int) -> None:
+        self._node(node.name(), grads_in, grads_out, begin_ns, end_ns)
 
 
 def _ignore(*args: Any) -> None:

@@ -31,6 +31,7 @@ _NO_MODULES = ("_tensor", "_C", "c10", "aten", "csrc", "autograd")
 """Where no method belongs to an nn.Module: looking for one there would cost time."""
 
 
+_MODULE_PY = os.path.join("nn", "modules", "module.py")
 _INLINED = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>"})
 """Frames of their own on 3.11 alone: left out, so that a trace looks the same on every Python."""
 
@@ -52,6 +53,8 @@ class CodeInfo:
     """Belongs to nn/modules/module.py, which calls forward and the hooks."""
     forward: bool
     bytecode: bytes = field(repr=False)
+    plain: bool
+    """Its calls need no look at the frame."""
     watched: bool = False
     """Its events are switched on (sys.monitoring)."""
     upstream: bool = False
@@ -61,7 +64,7 @@ class CodeInfo:
     def unknown(cls) -> CodeInfo:
         """An entry that stands for no code."""
         code = compile("", "", "exec")
-        return cls(-1, code, (), False, False, False, False, False, b"")
+        return cls(-1, code, (), False, False, False, False, False, b"", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class Scope:
             self._roots.append(_Root(script, upstream=False))
         self._dotted = tuple(dotted(name) for name in self.packages)
         self.by_id: dict[int, CodeInfo | None] = {}
+        self.dispatching = False
+        """Whether code of nn.Module has run: only then can a call be one of a hook."""
         self._refused: list[CodeType] = []
         self._lock = threading.Lock()
 
@@ -124,19 +129,23 @@ class Scope:
     def _add(self, code: CodeType, upstream: bool) -> CodeInfo:
         file = code.co_filename
         inside = file.removeprefix(PACKAGE)
+        method = bool(code.co_argcount) and code.co_varnames[0] == "self" and not inside.startswith(_NO_MODULES)
+        values = self._values and not upstream
+        suspends = bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
         info = CodeInfo(
             len(self.infos),
             code,
             _shown_names(code),
-            self._values and not upstream,
-            bool(code.co_argcount) and code.co_varnames[0] == "self" and not inside.startswith(_NO_MODULES),
-            bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)),
-            inside == os.path.join("nn", "modules", "module.py")
-            or (upstream and file.endswith("/nn/modules/module.py")),
+            values,
+            method,
+            suspends,
+            inside == _MODULE_PY or (upstream and file.endswith(os.sep + _MODULE_PY)),
             code.co_name == "forward",
             code.co_code,
+            plain=not (values or method or suspends),
             upstream=upstream,
         )
+        self.dispatching |= info.dispatches
         self.infos.append(info)
         self.by_id[id(code)] = info
         return info

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from readtorch.literate.trace.events import LINE, RETURN, UNWIND, YIELD
+from readtorch.literate.trace.events import RETURN, UNWIND, YIELD
 from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import CodeInfo
 
@@ -53,19 +53,19 @@ class SetTrace:
         """No event after this (other threads stop at their next event). May be called twice."""
         if not self._active:
             return
-        self._active = False
         own, others = self._before
+        if sys.gettrace() is self._call:
+            sys.settrace(own)
+        self._active = False
         threading.settrace(others)
         if self._frame is not None:
             self._frame.f_trace = None
             self._frame = None
-        if sys.gettrace() is self._call:
-            sys.settrace(own)
 
     def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        recorder, scope = self._recorder, self._recorder.scope
-        known, events, append = scope.by_id, recorder.events, recorder.events.append
-        values, lines, errors = recorder.values, recorder.lines, self._errors
+        recorder, scope, home = self._recorder, self._recorder.scope, get_ident()
+        known, events, lines = scope.by_id, recorder.events, recorder.lines
+        errors = self._errors
 
         def call(frame: FrameType, event: str, value: Any) -> Any:
             if not self._active:
@@ -82,20 +82,13 @@ class SetTrace:
                 frame.f_trace_lines = False
             if info.suspends:
                 recorder.resume(info, frame)
-            else:
-                recorder.call(info, frame)
-            return local
+                return local
+            recorder.call(info, frame)
+            return brief if get_ident() == home else local
 
         def local(frame: FrameType, event: str, value: Any) -> Any:
-            if not self._active:
-                return None
             if event == "line":
-                if values:
-                    recorder.line(known[id(frame.f_code)], frame, frame.f_lineno)  # type: ignore[arg-type]
-                elif len(events) < recorder.limit:
-                    append((LINE, get_ident(), perf_counter_ns(), frame.f_lineno))
-                else:
-                    recorder.full()
+                recorder.line(known[id(frame.f_code)], frame, frame.f_lineno)  # type: ignore[arg-type]
             elif event == "return":
                 left(known[id(frame.f_code)], frame, value)  # type: ignore[arg-type]
             elif event == "exception":
@@ -114,4 +107,25 @@ class SetTrace:
             else:
                 recorder.leave(UNWIND, info, frame, last[0] if last else None)
 
-        return call, local
+        brief = self._brief(local) if recorder.brief else local
+        return call, brief
+
+    def _brief(self, local: Callable[..., Any]) -> Callable[..., Any]:
+        """For frames of the thread that began the recording where no values are wanted: lines and returns, nearly all events."""
+        recorder, limit = self._recorder, self._recorder.limit
+        append, length, now = recorder.events.append, recorder.events.__len__, perf_counter_ns
+        known = recorder.scope.by_id
+
+        def brief(frame: FrameType, event: str, value: Any) -> Any:
+            if length() >= limit:
+                recorder.full()
+                return None
+            if event == "line":
+                append(frame.f_lineno)
+            elif event == "return" and known[id(frame.f_code)].bytecode[frame.f_lasti] in _RETURN_OPS:  # type: ignore[union-attr]
+                append(-now())
+            else:
+                local(frame, event, value)
+            return brief
+
+        return brief

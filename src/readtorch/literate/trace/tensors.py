@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import weakref
 from collections.abc import Callable
+from itertools import count
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -20,108 +20,87 @@ HEAD = 6
 """Elements that are shown."""
 EXACT = 1 << 16
 """Arrays up to this many elements are summed up exactly, larger ones from a sample of about as many."""
+SMALL = 64
+"""Up to here Python's own min and max are faster than NumPy's."""
 BUDGET_NS = 2_000_000_000
 """Time that one recording may spend on statistics; after it tensors are shown without."""
 
-
-class Fields(NamedTuple):
-    """What can be said of a tensor without looking at its elements."""
-
-    array: Any
-    version: int | None
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-    flags: str
-    """"g": requires grad."""
+Facts = tuple[Any, Any, str, str, "int | None"]
+"""(dtype, shape, device, flags, version): "g" among the flags says requires grad, version None that there is none"""
+Known = tuple[Callable[[], Any], int, Facts]
+"""A tensor met before: (reference that gives it while it lives, its number, facts then)"""
 
 
-Reader = Callable[[Any], Fields]
+class Reader(NamedTuple):
+    """How to read the tensors of one class."""
+
+    facts: Callable[[Any], Facts]
+    array: Callable[[Any], Any]
+    """Its elements, None if they are not to be looked at."""
+    stamp: Callable[[Any], Any]
+    """Differs once it was written or changed its flags."""
+    weak: bool = True
+    """Whether there can be weak references to it."""
 
 
-class _Known:
-    """A tensor or array met before; `ref()` is the object while it lives."""
+class _Last:
+    """The version of a tensor that was described last."""
 
-    __slots__ = ("light", "ref", "serial", "versions")
+    __slots__ = ("count", "index", "key")
 
-    def __init__(self, ref: Callable[[], Any], serial: int) -> None:
-        self.ref = ref
-        self.serial = serial
-        self.light: int | None = None
-        self.versions: dict[Any, int] = {}
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.index = -1
+        self.count = 0
 
 
 class Tensors:
     """Describes tensors; `intern` gives a description its index."""
 
     def __init__(self, intern: Callable[[tuple[Any, ...]], int], *, summary: bool) -> None:
+        self.known: dict[int, Known] = {}
+        """By id; an entry is only good while its object lives."""
         self._intern = intern
         self._summary = summary
-        self._known: dict[int, _Known] = {}
-        self._serial = 0
+        self.numbers = count(1)
+        self._last: dict[int, _Last] = {}
         self._spent = 0
-        self._lock = threading.Lock()
 
-    def reader(self, base: type) -> Reader | None:
-        """How to read instances of `base`; None if it is no class of tensors."""
-        for module, name, reader in (
-            ("readtorch._C", "TensorBase", _read_tensor),
-            ("torch._C", "TensorBase", _read_upstream),
-            ("numpy", "ndarray", _read_array),
-            ("cupy", "ndarray", _read_cupy),
-        ):
-            if module in sys.modules and vars(sys.modules[module]).get(name) is base:
-                return reader
-        return None
+    def meet(self, value: Any, reader: Reader) -> Known:
+        """The entry of `value`, a new one if this object was not met before."""
+        number = id(value)
+        known = self.known.get(number)
+        if known is not None and known[0]() is value:
+            return known
+        facts = reader.facts(value)
+        # where there are no weak references it is kept alive: its id would not stay its own
+        ref = weakref.ref(value) if reader.weak else lambda: value
+        known = self.known[number] = (ref, next(self.numbers), facts)
+        return known
 
-    def light(self, value: Any, reader: Reader) -> int:
-        """The index of `value` described by shape, dtype and device."""
-        known = self._known.get(id(value))
-        if known is not None and known.light is not None and known.ref() is value:
-            return known.light
-        known = self._identify(value)
-        fields = reader(value)
-        known.light = self._intern(
-            ("t", known.serial, 0, fields.dtype, fields.shape, fields.device, fields.flags, 0, 0)
-        )
-        return known.light
+    def light(self, known: Known) -> int:
+        """The index of a tensor as dtype, shape and device."""
+        _, serial, (dtype, shape, device, flags, _) = known
+        return self._intern(("t", serial, 0, _name(dtype), _shape(shape), device, flags, 0, 0))
 
     def index(self, value: Any, reader: Reader) -> int:
         """The index of `value` as it is now, with statistics where the recording asks for them."""
+        known = self.meet(value, reader)
         if not self._summary:
-            return self.light(value, reader)
-        known = self._identify(value)
-        fields = reader(value)
-        key = (fields.version if fields.version is not None else _fingerprint(fields.array), fields.flags)
-        index = known.versions.get(key)
-        if index is None:
-            version = len(known.versions) if fields.version is None else fields.version
-            index = known.versions[key] = self._intern(
-                (
-                    "t",
-                    known.serial,
-                    version,
-                    fields.dtype,
-                    fields.shape,
-                    fields.device,
-                    fields.flags,
-                    *self._statistics(fields.array),
-                )
-            )
-        return index
-
-    def _identify(self, value: Any) -> _Known:
-        known = self._known.get(id(value))
-        if known is not None and known.ref() is value:
-            return known
-        try:
-            ref: Callable[[], Any] = weakref.ref(value)
-        except TypeError:
-            ref = lambda: value  # noqa: E731  kept alive: without weak references its id would not stay its own
-        with self._lock:
-            self._serial += 1
-            known = self._known[id(value)] = _Known(ref, self._serial)
-        return known
+            return self.light(known)
+        last = self._last.get(known[1])
+        if last is None:
+            last = self._last[known[1]] = _Last()
+        key = reader.stamp(value)
+        if key != last.key:
+            dtype, shape, device, flags, version = reader.facts(value)
+            number = last.count if version is None else version
+            last.count += 1
+            last.key = key
+            statistics = self._statistics(reader.array(value))
+            description = ("t", known[1], number, _name(dtype), _shape(shape), device, flags, *statistics)
+            last.index = self._intern(description)
+        return last.index
 
     def _statistics(self, array: Any) -> tuple[Any, Any]:
         """((min, max, mean, flag), head), the flag "~" if sampled; (0, 0) where nothing may be said or time is spent."""
@@ -134,37 +113,89 @@ class Tensors:
             self._spent += perf_counter_ns() - begin
 
 
-def _read_tensor(value: Any) -> Fields:
-    base = vars(sys.modules["readtorch._C"])["TensorBase"]
-    array = base._array.__get__(value)
-    flags = "g" if base.requires_grad.__get__(value) else ""
-    device = str(base.device.__get__(value))
-    dtype = str(base.dtype.__get__(value)).removeprefix("torch.")
-    return Fields(array, base._version.__get__(value), dtype, array.shape, device, flags)
+def reader_of(base: type) -> Reader | None:
+    """How to read instances of `base`; None if it is no class of tensors."""
+    for module, name, reader in READERS:
+        if module in sys.modules and vars(sys.modules[module]).get(name) is base:
+            return reader()
+    return None
 
 
-def _read_upstream(value: Any) -> Fields:
-    """A tensor of the real PyTorch: its shape, never its elements."""
+def _tensor_reader() -> Reader:
+    """Through the slots of the base class: no override of a subclass is asked."""
+    base = vars(sys.modules["readtorch.c10.core.tensor_impl"])["TensorImpl"]
+    array_of, counter_of, edge_of = base._array.__get__, base._vc.__get__, base._edge.__get__
+    ndarray = np.ndarray
+
+    def facts(value: Any) -> Facts:
+        array, counter = array_of(value), counter_of(value)
+        return (
+            array.dtype,
+            array.shape,
+            "cpu" if type(array) is ndarray else _device(array),
+            "" if edge_of(value) is None else "g",
+            0 if counter is None else counter.value,
+        )
+
+    def stamp(value: Any) -> Any:
+        counter = counter_of(value)
+        return (0 if counter is None else counter.value, edge_of(value) is None)
+
+    return Reader(facts, array_of, stamp)
+
+
+def _upstream_facts(value: Any) -> Facts:
+    """A tensor of the real PyTorch: never its elements."""
     base = vars(sys.modules["torch._C"])["TensorBase"]
     flags = "g" if base.requires_grad.__get__(value) else ""
     dtype = str(base.dtype.__get__(value)).removeprefix("torch.")
-    shape = tuple(int(n) for n in base.shape.__get__(value))
-    return Fields(None, base._version.__get__(value), dtype, shape, str(base.device.__get__(value)), flags)
+    return dtype, base.shape.__get__(value), str(base.device.__get__(value)), flags, base._version.__get__(value)
 
 
-def _read_array(value: Any) -> Fields:
-    plain = value if type(value) is np.ndarray else np.ndarray.view(value, np.ndarray)
-    return Fields(plain, None, plain.dtype.name, plain.shape, "numpy", "")
+def _array_facts(value: Any) -> Facts:
+    return np.ndarray.dtype.__get__(value), np.ndarray.shape.__get__(value), "numpy", "", None
 
 
-def _read_cupy(value: Any) -> Fields:
-    return Fields(value, None, value.dtype.name, value.shape, f"cupy:{value.device.id}", "")
+def _plain_array(value: Any) -> np.ndarray:
+    return value if type(value) is np.ndarray else np.ndarray.view(value, np.ndarray)
+
+
+def _cupy_facts(value: Any) -> Facts:
+    return value.dtype, value.shape, f"cupy:{value.device.id}", "", None
+
+
+READERS: list[tuple[str, str, Callable[[], Reader]]] = [
+    ("readtorch.c10.core.tensor_impl", "TensorImpl", _tensor_reader),
+    ("torch._C", "TensorBase", lambda: Reader(_upstream_facts, lambda value: None, _upstream_facts)),
+    ("numpy", "ndarray", lambda: Reader(_array_facts, _plain_array, _fingerprint)),
+    ("cupy", "ndarray", lambda: Reader(_cupy_facts, lambda value: value, lambda value: "seen", weak=False)),
+]
+"""(module, class, maker of a reader) of the classes whose instances are tensors."""
+
+
+def _device(array: Any) -> str:
+    device = getattr(array, "device", None)
+    number = getattr(device, "id", device)
+    return f"cuda:{number}" if isinstance(number, int) else "cuda" if number is None else str(number)
+
+
+def _name(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else dtype.name
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in shape)
 
 
 def _statistics(array: Any) -> tuple[Any, Any]:
     kind = array.dtype.kind
     if kind not in "biufc" and "float" not in array.dtype.name:  # bfloat16 and its like have kind V
         return 0, 0
+    if isinstance(array, np.ndarray) and kind in "iuf" and 0 < array.size <= SMALL:
+        numbers = array.ravel().tolist()
+        if all(map(math.isfinite, numbers)):
+            found = (min(numbers), max(numbers), sum(numbers) / len(numbers))
+            return (*map(number, found), ""), tuple(map(number, numbers[:HEAD]))
     sampled = array.size > EXACT
     head = _on_host(_head(array))
     part = _on_host(_sample(array) if sampled else array)
@@ -174,8 +205,9 @@ def _statistics(array: Any) -> tuple[Any, Any]:
     if kind == "c" or not part.size:
         return 0, shown
     with np.errstate(all="ignore"):
-        found = (part.min(), part.max(), part.mean(dtype=np.float64))
-    return (*(number(v.item()) for v in found), "~" if sampled else ""), shown
+        low, high = np.minimum.reduce(part, axis=None).item(), np.maximum.reduce(part, axis=None).item()
+        mean = float(np.add.reduce(part, axis=None, dtype=np.float64)) / part.size
+    return (number(low), number(high), number(mean), "~" if sampled else ""), shown
 
 
 def _on_host(array: Any) -> np.ndarray:
@@ -202,13 +234,14 @@ def _sample(array: Any) -> Any:
     return array[tuple(steps)]
 
 
-def _fingerprint(array: Any) -> Any:
-    """Differs once an array that has no version counter was written (large ones are sampled)."""
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+def _fingerprint(value: Any) -> Any:
+    """Differs once an array, which has no version counter, was written (large ones are sampled)."""
+    array = _plain_array(value)
+    if array.dtype.hasobject:
         return "seen"
     if array.size <= 256:
-        return array.shape, array.tobytes()
-    return array.shape, array[tuple(slice(None, None, max(1, n // 5)) for n in array.shape)].flat[:256].tobytes()
+        return array.tobytes()
+    return array[tuple(slice(None, None, max(1, n // 5)) for n in array.shape)].flat[:256].tobytes()
 
 
 def number(value: Any) -> Any:

@@ -86,7 +86,7 @@ def _indices(document: dict[str, Any]) -> Iterator[str]:
 
 
 _LENGTHS = {
-    "time": "CLRYGEONAM",
+    "time": "CRYGEONAM",
     "call": "C",
     "line": "L",
     "leave": "RYE",

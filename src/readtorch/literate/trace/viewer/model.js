@@ -63,7 +63,7 @@ class Model {
       const lane = runs[run];
       const kind = this.kinds[event];
       const stack = stacks[lane];
-      if (kind !== "S") now += take("time");
+      if (kind !== "S" && kind !== "L") now += take("time");
       this.lane[event] = lane;
       this.time[event] = now;
       if (kind === "C") {
