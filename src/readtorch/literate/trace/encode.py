@@ -90,6 +90,8 @@ class _Encoder:
         self._modules = _Table()
         self._stacks: dict[int, list[_Frame]] = defaultdict(list)
         self._suspended: dict[int, _Frame] = {}
+        self._importing: dict[int, int] = {}
+        """By thread: how many frames deep inside an import."""
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._column: dict[str, list[Any]] = {
             name: []
@@ -119,6 +121,8 @@ class _Encoder:
         for event in events:
             if isinstance(event, int):
                 event = (LINE, home, event) if event > 0 else (RETURN, home, -event, None)
+            if event[1] in self._importing and self._hidden(event):
+                continue
             if encoders[event[0]](event):
                 kept += 1
                 self._kinds.append(LETTERS[event[0]])
@@ -140,6 +144,15 @@ class _Encoder:
             "events": {"count": kept, "kinds": "".join(self._kinds), **trimmed},
         }
 
+    def _hidden(self, event: tuple[Any, ...]) -> bool:
+        """Whether the event is inside an import, which is one call here; its end is not."""
+        kind, thread = event[:2]
+        self._importing[thread] += (kind in (CALL, RESUME)) - (kind in (RETURN, YIELD, UNWIND))
+        if self._importing[thread]:
+            return True
+        del self._importing[thread]
+        return False
+
     # -- one event each; False: it belongs to nothing that was recorded --------------------------------------------------
 
     def _call(self, event: tuple[Any, ...]) -> bool:
@@ -156,6 +169,8 @@ class _Encoder:
         if hook:
             column["hook"] += (number, self._strings(hook))
         column["call"].append(self._codes(info))
+        if info.opaque:
+            self._importing[thread] = 1
         self._time(ns)
         return True
 
@@ -280,8 +295,11 @@ class _Encoder:
         starts: dict[str, list[tuple[str, int]]] = defaultdict(list)
         embed: dict[str, bool] = {}
         for info in self._codes.entries:
+            embed.setdefault(info.code.co_filename, False)
+            if info.opaque or info.upstream:
+                continue
             starts[info.code.co_filename].append((info.code.co_name, info.code.co_firstlineno))
-            embed[info.code.co_filename] = not info.upstream
+            embed[info.code.co_filename] = True
         entries = [file_entry(paths.name(f), f, starts[f], embed=embed[f]) for f in files.entries]
         lines = {i: (f, self._lines[f]) for i, f in enumerate(files.entries) if embed[f]}
         cells = [

@@ -53,6 +53,8 @@ class CodeInfo:
     """Belongs to nn/modules/module.py, which calls forward and the hooks."""
     forward: bool
     bytecode: bytes = field(repr=False)
+    opaque: bool
+    """The body of a package's module: an import, of which what happens inside is not shown."""
     plain: bool
     """Its calls need no look at the frame."""
     watched: bool = False
@@ -64,7 +66,7 @@ class CodeInfo:
     def unknown(cls) -> CodeInfo:
         """An entry that stands for no code."""
         code = compile("", "", "exec")
-        return cls(-1, code, (), False, False, False, False, False, b"", True)
+        return cls(-1, code, (), False, False, False, False, False, b"", False, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class _Root:
     prefix: str
     upstream: bool
     """The real PyTorch: names, files, lines and times only."""
+
+    @property
+    def folder(self) -> bool:
+        return self.prefix.endswith(os.sep)
 
 
 class Scope:
@@ -142,6 +148,7 @@ class Scope:
             inside == _MODULE_PY or (upstream and file.endswith(os.sep + _MODULE_PY)),
             code.co_name == "forward",
             code.co_code,
+            opaque=code.co_name == "<module>" and any(file.startswith(r.prefix) for r in self._roots if r.folder),
             plain=not (values or method or suspends),
             upstream=upstream,
         )

@@ -1,6 +1,6 @@
 """The sources of a trace: the functions that ran, once each, and the chapter cells they come from.
 
-Only what ran is embedded, function by function, and docstrings longer than a line are left out: a trace is sent with a page. The
+Only what ran is embedded, function by function, and docstrings after their first line are left out: a trace is sent with a page. The
 digest is that of the whole file, so that a reader (and a test) can tell whether a trace is of the present text.
 """
 
@@ -9,10 +9,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from readtorch.literate.chapter import Book, Part
+from readtorch.literate.errors import LiterateError
 from readtorch.literate.trace.scope import Locate
 
 Excerpt = list[Any]
@@ -30,7 +33,7 @@ def file_entry(path: str, file: str, starts: Iterable[tuple[str, int]], *, embed
 
 
 def excerpts(text: str, starts: Iterable[tuple[str, int]]) -> list[Excerpt]:
-    """The outermost definitions (for a lambda: the statement) around `starts`, in order; for a module all of it."""
+    """The functions (for a lambda: the statement) that begin at `starts`, in order; for a module all of it."""
     lines = text.split("\n")
     spans, docstrings = _spans(text)
     kept: set[int] = set()
@@ -53,7 +56,7 @@ def excerpts(text: str, starts: Iterable[tuple[str, int]]) -> list[Excerpt]:
 
 @lru_cache(maxsize=256)
 def _spans(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """((first, last) of every statement that lies in no function, the same of long docstrings)."""
+    """((first, last) of every function, and of every statement in no function, the same of long docstrings)."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -64,7 +67,7 @@ def _spans(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     def visit(body: list[ast.stmt], inside: bool) -> None:
         for node in body:
             function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            if not inside:
+            if function or not inside:
                 decorators = getattr(node, "decorator_list", [])
                 spans.append((min([node.lineno, *(d.lineno for d in decorators)]), node.end_lineno or node.lineno))
             head = node.body[0] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else None
@@ -87,11 +90,10 @@ def cell_ranges(
 
     `locate` is asked first (it knows the notebook's cells), then the line map of the package.
     """
-    package = _package_locate()
     found: list[tuple[int, int, int, str, str, int]] = []
     for index, (file, lines) in files.items():
         for line in sorted(set(lines)):
-            place = (locate(file, line) if locate else None) or package(file, line)
+            place = (locate(file, line) if locate else None) or _package_place(file, line)
             if place is None:
                 continue
             path, chapter_line, cell = place
@@ -103,35 +105,27 @@ def cell_ranges(
     return found
 
 
-def _package_locate() -> Callable[[str, int], tuple[str, int, str] | None]:
-    """Chapter places of package lines; nothing where the book is not at hand."""
-    try:
-        from readtorch.literate.linemap import locate
-    except ImportError:
-        return lambda file, line: None
-    ids = _cell_ids()
+def _package_place(file: str, line: int) -> tuple[str, int, str] | None:
+    """(chapter path, chapter line, cell id) of a line of the package."""
+    from readtorch.literate.linemap import locate, relative_path
 
-    def place(file: str, line: int) -> tuple[str, int, str] | None:
-        found = locate(file, line)
-        return None if found is None else (found.path, found.line, ids(found.path, found.line))
-
-    return place
+    if not os.path.isabs(file) or relative_path(file) is None:
+        return None
+    place = locate(file, line)
+    return None if place is None else (place.path, place.line, _cell_id(place.path, place.line))
 
 
-def _cell_ids() -> Callable[[str, int], str]:
+@cache
+def _cell_id(path: str, line: int) -> str:
     """The anchor of the cell that holds a chapter line, "" if unknown."""
-    from readtorch.literate.chapter import Book
-    from readtorch.literate.errors import LiterateError
+    part = _parts().get(path)
+    inside = [c for c in part.code_cells if c.line <= line] if part else []
+    return part.ids.get(inside[-1].index, "") if part and inside else ""
 
+
+@cache
+def _parts() -> dict[str, Part]:
     try:
-        parts = {part.path: part for part in Book.load().parts}
+        return {part.path: part for part in Book.load().parts}
     except LiterateError:
-        parts = {}
-
-    @cache
-    def cell_id(path: str, line: int) -> str:
-        part = parts.get(path)
-        inside = [c for c in part.code_cells if c.line <= line] if part else []
-        return part.ids.get(inside[-1].index, "") if part and inside else ""
-
-    return cell_id
+        return {}
