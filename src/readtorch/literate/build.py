@@ -17,6 +17,15 @@ PACKAGE = "src/readtorch"
 HAND_WRITTEN = "literate"
 
 
+def checkout() -> Book:
+    """The book that this package was tangled from. An installed package has chapters to read, but none to tangle from."""
+    book = Book.load()
+    if not book.package.is_dir():
+        way_out = "run it in a clone of the repository; `-o DIR` writes a package anywhere"
+        raise LiterateError(Problem(str(book.root), 0, "this readtorch is installed, not checked out", way_out))
+    return book
+
+
 def write(book: Book, force: bool = False) -> int:
     """Write what differs, delete orphans; say what was done. Edits made in the package are not overwritten unless forced."""
     from readtorch.literate.agreed import Agreed, Edited

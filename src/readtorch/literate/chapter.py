@@ -231,9 +231,14 @@ def part_files(chapters: Path) -> list[Path]:
             if entry.suffix == ".py" or (entry.is_dir() and any(entry.glob("*.py"))):
                 problems.add(f"chapters/{entry.name}", 0, "is no chapter", "name it in ORDER in literate/chapter.py")
             continue
-        found[entry.stem] = sorted(entry.glob("*.py")) if entry.is_dir() else [entry]
+        found[entry.stem] = sorted(entry.glob("*.py"), key=_by_name) if entry.is_dir() else [entry]
     problems.raise_if_any()
     return [file for name in ORDER for file in found.get(name, [])]
+
+
+def _by_name(file: Path) -> list[tuple[int, str]]:
+    """File names in order, numbers in them compared as numbers: 9_x before 10_y."""
+    return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", file.name)]
 
 
 def find_root() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from readtorch.literate.build import package_files, read
+from readtorch.literate.build import checkout, package_files, read
 from readtorch.literate.chapter import Book
 from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    book = Book.load()
+    book = checkout()
     files = tangle(book)
     report = measure(book, files)
     if args.files:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -93,10 +95,11 @@ class Entry:
     runs: tuple[tuple[int, int, str, int], ...]
 
     def place(self, number: int) -> tuple[str, int] | None:
-        for first, count, path, line in self.runs:
-            if first <= number < first + count:
-                return path, line + number - first
-        return None
+        at = bisect_right(self.runs, (number, sys.maxsize)) - 1
+        if at < 0:
+            return None
+        first, count, path, line = self.runs[at]
+        return (path, line + number - first) if number < first + count else None
 
     def numbers(self, path: str, line: int) -> list[int]:
         return [first + line - at for first, count, where, at in self.runs if where == path and at <= line < at + count]

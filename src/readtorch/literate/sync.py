@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from readtorch.literate.agreed import Agreed, Edited
-from readtorch.literate.build import orphans, place_of, read
+from readtorch.literate.build import checkout, orphans, place_of, read
 from readtorch.literate.chapter import Book, Cell
 from readtorch.literate.crosscheck import check_across_files, is_docstring
 from readtorch.literate.errors import LiterateError, Problem, Problems
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         from readtorch.literate.watch import watch
 
         return watch()
-    return sync_book(Book.load(), dry_run=args.dry_run)
+    return sync_book(checkout(), dry_run=args.dry_run)
 
 
 def sync_book(book: Book, dry_run: bool = False) -> int:

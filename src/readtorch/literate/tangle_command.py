@@ -35,9 +35,8 @@ def run(args: argparse.Namespace) -> int:
             print("everything is up to date")
         return 0
     from readtorch.literate import build
-    from readtorch.literate.chapter import Book
 
-    book = Book.load()
+    book = build.checkout()
     return build.check(book) if args.check else build.write(book, force=args.force)
 
 

@@ -60,6 +60,7 @@ class Transaction:
                     path.unlink(missing_ok=True)
                 else:
                     os.replace(old, path)
+                    old.unlink(missing_ok=True)  # replacing a file by another name of itself does nothing
             for temporary in staged.values():
                 temporary.unlink(missing_ok=True)
             for folder in reversed(made):

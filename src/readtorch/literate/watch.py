@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from readtorch.literate.build import PACKAGE, package_files, write
-from readtorch.literate.chapter import Book, find_root
+from readtorch.literate.agreed import Agreed
+from readtorch.literate.build import PACKAGE, checkout, orphans, package_files, read, write
+from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.sync import sync_book
+from readtorch.literate.tangle import tangle
 
 Stamps = dict[Path, tuple[int, int]]
 
@@ -27,7 +29,7 @@ def watch(
     say: Callable[[str], None] | None = None,
 ) -> int:
     """Watch until interrupted (or for so many passes). Errors are shown, and the watch goes on."""
-    root = root or find_root()
+    root = root or checkout().root
     say = say or _say
     before = stamps(root)
     say(f"watching chapters/ and {PACKAGE}/ (Ctrl-C ends it)")
@@ -76,10 +78,12 @@ def direction(before: Stamps, now: Stamps, root: Path, say: Callable[[str], None
     names = sorted(file.relative_to(root).as_posix() for file in changed)
     in_chapters = [name for name in names if name.startswith("chapters/")]
     clock = time.strftime("%H:%M:%S")
-    if in_chapters and len(in_chapters) < len(names):
-        return f"{clock} chapters and package were saved at once; run `readtorch sync` to merge them"
     say(f"{clock} saved: {', '.join(names)}")
     try:
+        if in_chapters and len(in_chapters) < len(names):
+            if _agree(Book.load(root)):
+                return f"{clock} chapters and package agree"
+            return f"{clock} chapters and package were saved at once; run `readtorch sync` to merge them"
         if in_chapters:
             write(Book.load(root))
             return f"{clock} tangled"
@@ -87,6 +91,15 @@ def direction(before: Stamps, now: Stamps, root: Path, say: Callable[[str], None
         return f"{clock} synced"
     except LiterateError as error:
         return f"{clock} nothing written:\n{error}"
+
+
+def _agree(book: Book) -> bool:
+    """After a checkout both sides have changed, and alike."""
+    files = tangle(book)
+    if any(read(book.package / path) != file.text for path, file in files.items()) or orphans(book.package, files):
+        return False
+    Agreed(book.root).record({path: file.text for path, file in files.items()})
+    return True
 
 
 def _say(text: str) -> None:

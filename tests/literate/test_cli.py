@@ -1,0 +1,228 @@
+"""The command line, run as people run it."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import books
+import pytest
+
+from readtorch.literate import cli
+from readtorch.literate.chapter import Book
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHAPTER = (
+    books.HEADER
+    + "# %%\n#| into: a.py\ndef f() -> int:\n    return 1\n\n\n# %%\n#| into: a.py\ndef g() -> int:\n    return 2\n"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of one small chapter, with the tools of this one."""
+    ignore = shutil.ignore_patterns("__pycache__", "book")
+    shutil.copytree(REPOSITORY / "src/readtorch/literate", tmp_path / "src/readtorch/literate", ignore=ignore)
+    shutil.copy(REPOSITORY / "src/readtorch_cli.py", tmp_path / "src")
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters/02_module.py").write_text(CHAPTER)
+    assert run(tmp_path, "tangle").returncode == 0
+    return tmp_path
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(checkout / "src/readtorch_cli.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=checkout)
+
+
+def test_without_arguments_it_says_what_one_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    for name, (_, summary) in cli.COMMANDS.items():
+        assert name in shown
+        assert summary in shown
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("readtorch 0.")
+
+
+def test_an_unknown_command_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tangel"]) == 2
+    assert "did you mean `readtorch tangle`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module, _, prefix = cli.COMMANDS[name][0].partition(":")
+    loaded = importlib.import_module(module)
+    prefix = f"{prefix}_" if prefix else ""
+    assert callable(getattr(loaded, f"{prefix}add_arguments"))
+    assert callable(getattr(loaded, f"{prefix}run"))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"usage: readtorch {name}" in capsys.readouterr().out
+
+
+def test_the_command_line_imports_only_what_a_command_needs() -> None:
+    code = (
+        "import sys; sys.argv = ['readtorch', 'tangle', '--check']; import readtorch_cli, os; "
+        "os._exit = lambda status: print(status, sorted(m for m in sys.modules if m.split('.')[0] in "
+        "('numpy', 'jupytext', 'IPython', 'matplotlib', 'typing', 'subprocess')), "
+        "[m for m in sys.modules if m.startswith('readtorch.') and not m.startswith('readtorch.literate')]); "
+        "readtorch_cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=REPOSITORY / "src", check=False
+    )
+    assert done.stdout == "0 [] []\n", done.stdout + done.stderr
+
+
+def test_one_changed_character_in_the_package_fails_the_check_and_names_its_place(checkout: Path) -> None:
+    file = checkout / "src/readtorch/a.py"
+    file.write_text(file.read_text().replace("return 2", "return 3"))
+    done = run(checkout, "tangle", "--check")
+    assert done.returncode == 1
+    assert "chapters/02_module.py:16: differs from src/readtorch/a.py" in done.stdout
+    assert "-    return 2\n+    return 3\n" in done.stdout
+    assert "readtorch sync" in done.stderr
+    assert run(checkout, "sync").returncode == 0
+    assert run(checkout, "tangle", "--check").returncode == 0
+    assert "return 3" in (checkout / "chapters/02_module.py").read_text()
+
+
+def test_one_changed_character_in_a_chapter_fails_the_check_and_names_its_place(checkout: Path) -> None:
+    chapter = checkout / "chapters/02_module.py"
+    chapter.write_text(CHAPTER.replace("return 2", "return 3"))
+    done = run(checkout, "tangle", "--check")
+    assert done.returncode == 1
+    assert "chapters/02_module.py:16: differs" in done.stdout
+    assert run(checkout, "tangle").returncode == 0
+    assert run(checkout, "tangle", "--check").returncode == 0
+
+
+def test_an_edit_on_both_sides_of_one_cell_is_refused_and_nothing_is_written(checkout: Path) -> None:
+    chapter, file = checkout / "chapters/02_module.py", checkout / "src/readtorch/a.py"
+    chapter.write_text(CHAPTER.replace("return 2", "return 3"))
+    file.write_text(file.read_text().replace("return 2", "return 4"))
+    before = chapter.read_text(), file.read_text()
+    for command in ("sync", "tangle"):
+        done = run(checkout, command)
+        assert done.returncode == 1
+        assert "chapters/02_module.py:16" in done.stderr
+        assert "src/readtorch/a.py:9" in done.stderr
+        assert (chapter.read_text(), file.read_text()) == before
+
+
+def test_files_that_do_not_change_are_not_written(checkout: Path) -> None:
+    chapter, file = checkout / "chapters/02_module.py", checkout / "src/readtorch/a.py"
+    stamp = file.stat().st_mtime_ns
+    chapter.write_text(CHAPTER + "\n\n# %%\n#| into: b.py\nx = 1\n")
+    done = run(checkout, "tangle")
+    assert done.stdout == "wrote   src/readtorch/b.py\n"
+    assert file.stat().st_mtime_ns == stamp
+
+
+def test_orphans_are_reported_then_deleted_and_other_files_left_alone(checkout: Path) -> None:
+    (checkout / "chapters/02_module.py").write_text(CHAPTER.replace("a.py", "b.py"))
+    (checkout / "src/readtorch/mine.py").write_text("x = 1\n")
+    done = run(checkout, "tangle", "--check")
+    assert done.returncode == 1
+    assert "src/readtorch/a.py: no cell goes into this file any more" in done.stdout
+    assert run(checkout, "tangle").returncode == 0
+    assert not (checkout / "src/readtorch/a.py").exists()
+    assert (checkout / "src/readtorch/mine.py").exists()
+    assert (checkout / "src/readtorch/literate/tangle.py").exists()
+
+
+def test_an_edited_orphan_is_not_deleted(checkout: Path) -> None:
+    file = checkout / "src/readtorch/a.py"
+    file.write_text(file.read_text() + "more = 1\n")
+    (checkout / "chapters/02_module.py").write_text(CHAPTER.replace("a.py", "b.py"))
+    done = run(checkout, "tangle")
+    assert done.returncode == 1
+    assert "was edited, and no cell goes into it any more" in done.stderr
+    assert file.exists()
+    assert not (checkout / "src/readtorch/b.py").exists()
+
+
+def test_faults_of_several_chapters_are_listed_together_and_nothing_is_written(checkout: Path) -> None:
+    (checkout / "chapters/02_module.py").write_text(
+        CHAPTER.replace("#| into", "#| onto", 1).replace("return 2", "return = 2")
+    )
+    (checkout / "chapters/03_norm.py").write_text(books.HEADER + "# %%\n#| into: ../evil.py\nx = 1\n")
+    (checkout / "chapters/99_nothing.py").write_text("")
+    before = (checkout / "src/readtorch/a.py").read_text()
+    for command in (["tangle"], ["tangle", "--check"], ["sync"], ["coverage"]):
+        done = run(checkout, *command)
+        assert done.returncode == 1
+        assert "chapters/99_nothing.py: is no chapter" in done.stderr
+    (checkout / "chapters/99_nothing.py").unlink()
+    for command in (["tangle"], ["tangle", "--check"], ["sync"], ["coverage"]):
+        done = run(checkout, *command)
+        assert done.returncode == 1
+        assert "chapters/02_module.py:8: unknown directive 'onto'" in done.stderr
+        assert "chapters/02_module.py:16: syntax error" in done.stderr
+        assert "chapters/03_norm.py:8: into: needs a path below src/readtorch/" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (checkout / "src/readtorch/a.py").read_text() == before
+
+
+def test_the_tools_work_when_the_package_cannot_be_imported(checkout: Path) -> None:
+    (checkout / "src/readtorch/__init__.py").write_text("<<<<<<< HEAD\n")
+    assert run(checkout, "tangle", "--check").returncode == 0
+    (checkout / "chapters/02_module.py").write_text(CHAPTER.replace("return 2", "return 3"))
+    assert run(checkout, "tangle").stdout == "wrote   src/readtorch/a.py\n"
+
+
+def test_what_did_not_change_since_the_last_check_is_not_tangled_again(checkout: Path) -> None:
+    assert run(checkout, "tangle").stdout == "everything is up to date\n"
+    file = checkout / "src/readtorch/a.py"
+    stamp = file.stat()
+    file.write_text(file.read_text().replace("return 2", "return 3"))
+    import os
+
+    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert run(checkout, "tangle", "--check").returncode == 1, "a change of content counts, whatever the clock says"
+    (checkout / ".cache/readtorch/checked").write_text("nonsense")
+    file.write_text(file.read_text().replace("return 3", "return 2"))
+    assert run(checkout, "tangle", "--check").returncode == 0
+
+
+def test_sync_dry_run_shows_the_edit_and_writes_nothing(checkout: Path) -> None:
+    file = checkout / "src/readtorch/a.py"
+    file.write_text(file.read_text().replace("return 2", "return 3"))
+    done = run(checkout, "sync", "--dry-run")
+    assert done.returncode == 0
+    assert "+    return 3" in done.stdout
+    assert (checkout / "chapters/02_module.py").read_text() == CHAPTER
+
+
+def test_coverage_names_files_that_no_chapter_writes(checkout: Path) -> None:
+    done = run(checkout, "coverage", "--files")
+    assert done.returncode == 0
+    assert "every line of the package is shown" in done.stdout
+    assert "a.py  (02_module)" in done.stdout
+    (checkout / "src/readtorch/mine.py").write_text("x = 1\n")
+    done = run(checkout, "coverage")
+    assert done.returncode == 1
+    assert "src/readtorch/mine.py: is written by no chapter" in done.stdout
+
+
+def test_the_book_of_this_checkout_is_tangled_and_covered() -> None:
+    assert cli.main(["tangle", "--check"]) == 0
+    assert cli.main(["coverage"]) == 0
+
+
+def test_parts_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("10_b", "2_a", "1_c"):
+        file = tmp_path / "chapters/02_module" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(books.HEADER)
+    assert [p.name for p in Book.load(tmp_path).parts] == ["02_module/1_c", "02_module/2_a", "02_module/10_b"]
