@@ -441,7 +441,7 @@ def _load_below(
     missing, unexpected = report
     module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
     if module._modules:
-        below = _by_child(state_dict, prefix)
+        _, below = _by_child(state_dict, prefix)
         for name, child in module._modules.items():
             if child is None:
                 continue
@@ -458,16 +458,29 @@ def _load_below(
             )
 
 
-def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
-    """The entries below each child, by the child's name: one pass over the keys, however many children there are."""
+def _by_child(state_dict: dict[str, Any], prefix: str) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """What lies under `prefix`: the names without a further dot, and by first step the entries with one.
+
+    One pass over the keys, however many children there are. Keys of one child stand together as a rule, so the first
+    thing asked of a key is whether it belongs with the one before.
+    """
+    leaves: list[str] = []
     below: dict[str, dict[str, Any]] = {}
     skip = len(prefix)
+    same = "."  # no key begins so
+    part: dict[str, Any] = {}
     for key, value in state_dict.items():
-        if key.startswith(prefix):
+        if key.startswith(same):
+            part[key] = value
+        elif key.startswith(prefix):
             name, dot, _ = key[skip:].partition(".")
             if dot:
-                below.setdefault(name, {})[key] = value
-    return below
+                same = f"{prefix}{name}."
+                part = below.setdefault(name, {})
+                part[key] = value
+            else:
+                leaves.append(name)
+    return leaves, below
 
 
 # %% [markdown]
@@ -496,17 +509,19 @@ class Module(Module):
         """
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        own = _saved_members(self)
-        assign = local_metadata.get("assign_to_params_buffers", False)
-        with no_grad():
-            for name, tensor in own.items():
-                key = prefix + name
-                if key in state_dict:
-                    fault = _load_member(self, name, tensor, key, state_dict[key], assign)
-                    if fault:
-                        error_msgs.append(fault)
-                elif strict:
-                    missing_keys.append(key)
+        own, found = _saved_members(self), 0
+        if own:
+            assign = local_metadata.get("assign_to_params_buffers", False)
+            with no_grad():
+                for name, tensor in own.items():
+                    key = prefix + name
+                    if key in state_dict:
+                        found += 1
+                        fault = _load_member(self, name, tensor, key, state_dict[key], assign)
+                        if fault:
+                            error_msgs.append(fault)
+                    elif strict:
+                        missing_keys.append(key)
         extra = prefix + _EXTRA_STATE_KEY_SUFFIX
         if type(self).set_extra_state is not Module.set_extra_state:
             if extra in state_dict:
@@ -515,7 +530,8 @@ class Module(Module):
                 missing_keys.append(extra)
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
-        if strict:
+        #: Where a layer was given its own keys and no others, there is nothing to search.
+        if strict and (self._modules or found < len(state_dict)):
             unexpected_keys.extend(_unknown_keys(state_dict, prefix, own, self._modules))
 
 
@@ -523,23 +539,23 @@ class Module(Module):
 #| into: nn/modules/module.py
 def _saved_members(module: Module) -> dict[str, Tensor]:
     """The module's own tensors that a checkpoint holds, by name."""
+    parameters, buffers = module._parameters, module._buffers
+    members: dict[str, Any] = {**parameters, **buffers} if buffers else parameters
+    if None in members.values():
+        members = {name: tensor for name, tensor in members.items() if tensor is not None}
     transient = module._non_persistent_buffers_set
-    parameters = {name: value for name, value in module._parameters.items() if value is not None}
-    buffers = {name: v for name, v in module._buffers.items() if v is not None and name not in transient}
-    return {**parameters, **buffers}
+    return {name: tensor for name, tensor in members.items() if name not in transient} if transient else members
 
 
 def _unknown_keys(state_dict: dict[str, Any], prefix: str, own: dict[str, Any], children: dict[str, Any]) -> list[str]:
     """The keys under `prefix` that are neither a member of this module nor below one of its children."""
-    unknown = []
-    skip = len(prefix)
-    for key in state_dict:
-        if not key.startswith(prefix):
-            continue
-        name, dot, _ = key[skip:].partition(".")
-        if name not in (children if dot else own) and key != prefix + _EXTRA_STATE_KEY_SUFFIX:
-            unknown.append(key)
-    return unknown
+    leaves, below = _by_child(state_dict, prefix)
+    strangers = [name for name in leaves if name not in own and name != _EXTRA_STATE_KEY_SUFFIX]
+    unknown = below.keys() - children.keys()
+    if not strangers and not unknown:
+        return []
+    keys = {prefix + name for name in strangers}.union(*(below[child] for child in unknown))
+    return [key for key in state_dict if key in keys]
 
 
 # %%
@@ -551,16 +567,16 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
             f"received {type(given)}"
         )
-    lazy = is_lazy(tensor)
-    if not lazy:
-        if tensor.dim() == 0 and tuple(given.shape) == (1,):
+    if not is_lazy(tensor):
+        shape, given_shape = tensor.shape, given.shape
+        if given_shape != shape:
+            if shape or tuple(given_shape) != (1,):
+                return (
+                    f"size mismatch for {key}: copying a param with shape {given_shape} from checkpoint, "
+                    f"the shape in current model is {shape}."
+                )
             #: Before 0.4 there were no 0-dimensional tensors; a scalar was saved with one element.
             given = given[0]
-        if given.shape != tensor.shape:
-            return (
-                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
-                f"the shape in current model is {tensor.shape}."
-            )
     if tensor.is_meta and not given.is_meta and not assign:
         warnings.warn(
             f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
