@@ -684,18 +684,16 @@ class Module:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         own, found = _saved_members(self), 0
-        if own:
-            assign = local_metadata.get("assign_to_params_buffers", False)
-            with no_grad():
-                for name, tensor in own.items():
-                    key = prefix + name
-                    if key in state_dict:
-                        found += 1
-                        fault = _load_member(self, name, tensor, key, state_dict[key], assign)
-                        if fault:
-                            error_msgs.append(fault)
-                    elif strict:
-                        missing_keys.append(key)
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, tensor in own.items():
+            key = prefix + name
+            if key in state_dict:
+                found += 1
+                fault = _load_member(self, name, tensor, key, state_dict[key], assign)
+                if fault:
+                    error_msgs.append(fault)
+            elif strict:
+                missing_keys.append(key)
         extra = prefix + _EXTRA_STATE_KEY_SUFFIX
         if type(self).set_extra_state is not Module.set_extra_state:
             if extra in state_dict:
@@ -1277,7 +1275,8 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
             f"received {type(given)}"
         )
-    if not is_lazy(tensor):
+    lazy = is_lazy(tensor)
+    if not lazy:
         shape, given_shape = tensor.shape, given.shape
         if given_shape != shape:
             if shape or tuple(given_shape) != (1,):
@@ -1296,8 +1295,9 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
     try:
         if assign:
             setattr(module, name, _in_place_of(tensor, given))
-        else:
-            tensor.copy_(given)
+        elif not (lazy and is_lazy(given)):
+            #: Into an alias without history: a leaf that requires a gradient may not be changed in place.
+            tensor.detach().copy_(given)
     except Exception as error:
         return (
             f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
