@@ -138,15 +138,37 @@ def test_the_plain_executor_imports_no_ipython(tmp_path: Path) -> None:
     assert texts(small.run(ipython=False)) == ["[]\n"]
 
 
-BOOK = Book.load()
+@pytest.mark.parametrize("ipython", [True, False])
+def test_a_repr_that_fails_is_a_fault_of_the_line_that_shows_it(tmp_path: Path, ipython: bool) -> None:
+    small = SmallBook(tmp_path)
+    small.chapter("""
+        # %%
+        class Broken:
+            def __repr__(self): raise RuntimeError("no text")
+        x = 1
+        [Broken()]
+        """)
+    (problem,) = small.run(ipython=ipython).problems
+    assert problem.line == small.line_of("[Broken()]")
+    assert problem.message.startswith("RuntimeError: no text")
+    assert "literate" not in problem.message
+    assert "IPython" not in problem.message
+
+
+@pytest.fixture(scope="module")
+def whole_book() -> tuple[Book, dict[str, PartResult], dict[str, PartResult]]:
+    """The book's results with IPython and without."""
+    pytest.importorskip("IPython")
+    book = Book.load()
+    parts = list(book.parts)
+    return book, Executor(book).run(parts), Executor(book, ipython=False).run(parts)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [part.name for part in BOOK.parts])
-def test_a_part_of_the_book_gives_the_same_outputs_without_ipython(name: str) -> None:
-    pytest.importorskip("IPython")
-    part = BOOK.part(name)
-    ours = Executor(BOOK).run([part])[name]
-    plain = Executor(BOOK, ipython=False).run([part])[name]
-    assert not ours.problems
-    assert comparable(plain) == comparable(ours)
+def test_every_part_of_the_book_gives_the_same_outputs_without_ipython(
+    whole_book: tuple[Book, dict[str, PartResult], dict[str, PartResult]],
+) -> None:
+    book, ours, plain = whole_book
+    for part in book.parts:
+        assert not ours[part.name].problems
+        assert comparable(plain[part.name]) == comparable(ours[part.name]), part.name

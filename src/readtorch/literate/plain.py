@@ -156,6 +156,7 @@ class Runner:
         self._normalise = Normaliser(root)
         self._stubs: dict[str, Cell] = {}
         self._capture = Capture()
+        self._shown_line = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, on_cell: Callable[[Cell], None] = lambda cell: None) -> Iterator[tuple[Cell, CellRun]]:
@@ -179,6 +180,7 @@ class Runner:
         self.display.attach(outputs)
         run = CellRun()
         begin = time.perf_counter()
+        self._shown_line = 0
         try:
             self._dispatch(cell, outputs)
             if "raises-exception" in cell.tags:
@@ -234,6 +236,7 @@ class Runner:
             value = self._evaluate(code)
             if value is not None and not cell.code.rstrip().endswith(";"):
                 self.namespace["_"] = value
+                self._shown_line = last.lineno
                 outputs.result(*self.display.bundle(value))
 
     def file_name(self, cell: Cell) -> str:
@@ -336,6 +339,8 @@ class Runner:
 
     def chapter_line(self, cell: Cell, error: BaseException) -> int:
         """The line of `cell` at which the error surfaced: a syntax error's own, else that of its outermost frame in the cell."""
+        if self._shown_line:  # it came up while that line's value was shown
+            return cell.first_line + self._shown_line - 1
         file = self.file_name(cell)
         step = error.__traceback__
         while step is not None:
@@ -373,15 +378,18 @@ def _from_first_cell(step: TracebackType | None) -> TracebackType | None:
 
 
 def _formatted(error: BaseException, step: TracebackType | None) -> list[str]:
-    """The traceback without the frames of Python's import machinery."""
+    """The traceback without the frames of Python's import machinery, of IPython and of the book's tools."""
     whole = traceback.TracebackException(type(error), error, step)
     stack: list[traceback.TracebackException] = [whole]
     while stack:
         one = stack.pop()
-        kept = [f for f in one.stack if not f.filename.startswith("<frozen ") and f.filename != importlib.__file__]
+        kept = [f for f in one.stack if not f.filename.startswith(_UNSEEN) and "/IPython/core/" not in f.filename]
         one.stack = traceback.StackSummary.from_list(kept)
         stack += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
     return list(whole.format())
+
+
+_UNSEEN = ("<frozen ", importlib.__file__, str(Path(__file__).parent) + os.sep)
 
 
 def _headline(error: BaseException) -> str:

@@ -61,6 +61,7 @@ class IPythonDisplay:
         streams = sys.stdout, sys.stderr
         self.shell = InteractiveShell.instance(config=config)
         sys.stdout, sys.stderr = streams
+        self.shell.showtraceback = _raise_again  # type: ignore[method-assign]
         self.outputs: Outputs | None = None
         assert self.shell.display_formatter is not None
         self._formatter = self.shell.display_formatter
@@ -78,6 +79,11 @@ class IPythonDisplay:
             return bundle
         data, metadata = self._formatter.format(value)
         return dict(sorted(_encoded(data).items())), metadata
+
+
+def _raise_again(exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
+    """IPython would print the traceback of a `__repr__` that fails, and go on; here it is an error like any other."""
+    raise exc_tuple[1] if exc_tuple else sys.exception()  # type: ignore[misc]
 
 
 def _figure(figure: Any) -> Any:
