@@ -432,6 +432,24 @@ def test_an_endless_output_is_cut(small: SmallBook) -> None:
     assert "cut here" in shown
 
 
+def test_a_semicolon_hides_the_value_and_an_underscore_holds_the_last_one(small: SmallBook) -> None:
+    small.chapter("""
+        # %%
+        3
+
+        # %%
+        print(_);
+
+        # %%
+        calls = []
+        calls.append(1);
+
+        # %%
+        _, calls
+        """)
+    assert texts(small.run()) == ["3", "3\n", "(3, [1])"]
+
+
 def test_a_namespace_is_not_shared_between_parts(small: SmallBook) -> None:
     small.chapter("# %%\nimport os\nos.environ['LEAK'] = '1'\nname = 1\n", "02_module")
     small.chapter("# %%\nimport os\n'LEAK' in os.environ, 'name' in globals()\n", "03_norm")

@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import CO_COROUTINE
@@ -28,6 +28,7 @@ from typing import Any
 
 from readtorch.literate.asserts import explain_asserts
 from readtorch.literate.chapter import Cell, Part
+from readtorch.literate.grammar import TraceSpec
 from readtorch.literate.outputs import Capture, Display, Normaliser, Output, Outputs
 from readtorch.literate.pretty import pretty
 from readtorch.literate.trace_places import unresolved
@@ -216,28 +217,39 @@ class Runner:
             return
         if cell.has("check"):
             self._check_fails_on_stub(cell)
-        with self._recording(cell, outputs):
-            self.execute(cell, outputs, explained=cell.has("check") or cell.has("test"))
+        if cell.trace is None:
+            self.show(*self.compute(cell, explained=cell.has("check") or cell.has("test")), outputs)
+        else:
+            with self._recorder(cell.trace) as recording:  # how the value is shown does not belong to it
+                shown = self.compute(cell)
+            self.show(*shown, outputs)
+            data, metadata = self.display.bundle(recording)
+            data.pop("text/html", None)  # the weaver makes its own from the document; two copies of it would be kept
+            outputs.display(data, metadata)
         if cell.has("test"):
             for name in cell.defines:
                 if name.startswith("test_") and callable(self.namespace.get(name)):
                     self.namespace[name]()
 
-    def execute(self, cell: Cell, outputs: Outputs, *, explained: bool = False) -> None:
-        """Run the cell's code; a last expression is shown."""
+    def compute(self, cell: Cell, *, explained: bool = False) -> tuple[Any, int]:
+        """Run the cell's code; returns the value of its last expression and that one's line (None and 0 if there is none)."""
         file = self._named_source(cell)
         tree = ast.parse("\n" * (cell.code_line - cell.first_line) + cell.code)
         if explained:
             tree = explain_asserts(tree)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        self._evaluate(compile(tree, file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
-        if isinstance(last, ast.Expr):
-            code = compile(ast.Expression(last.value), file, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            value = self._evaluate(code)
-            if value is not None and not cell.code.rstrip().endswith(";"):
-                self.namespace["_"] = value
-                self._shown_line = last.lineno
-                outputs.result(*self.display.bundle(value))
+        if tree.body:
+            self._evaluate(compile(tree, file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        if not isinstance(last, ast.Expr):
+            return None, 0
+        value = self._evaluate(compile(ast.Expression(last.value), file, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        return None if cell.code.rstrip().endswith(";") else value, last.lineno
+
+    def show(self, value: Any, line: int, outputs: Outputs) -> None:
+        if value is not None:
+            self.namespace["_"] = value
+            self._shown_line = line
+            outputs.result(*self.display.bundle(value))
 
     def file_name(self, cell: Cell) -> str:
         return f"Cell In[{self.numbers[cell.index]}]"
@@ -282,24 +294,18 @@ class Runner:
                 nothing = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nothing, 1)
                 os.dup2(nothing, 2)
-                scratch = Outputs(self._normalise)
-                self.execute(stub, scratch)
-                self.execute(cell, scratch)
+                self.compute(stub)
+                self.compute(cell)
             except BaseException:
                 os._exit(1)
             os._exit(0)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             raise CheckError(f"the check of {cell.get('check')!r} passes on the stub of the exercise")
 
-    @contextmanager
-    def _recording(self, cell: Cell, outputs: Outputs) -> Iterator[None]:
-        spec = cell.trace
-        if spec is None:
-            yield
-            return
+    def _recorder(self, spec: TraceSpec) -> AbstractContextManager[Any]:
         from readtorch.literate.trace import trace
 
-        recorder: AbstractContextManager[Any] = trace(
+        return trace(
             *spec.packages,
             layers=spec.layers or None,
             values=spec.values,
@@ -308,11 +314,6 @@ class Runner:
             namespace=self.namespace,
             locate=self._locate,
         )
-        with recorder as recording:
-            yield
-        data, metadata = self.display.bundle(recording)
-        data.pop("text/html", None)  # the weaver makes its own from the document; two copies of it would be kept
-        outputs.display(data, metadata)
 
     def _locate(self, file: str, line: int) -> tuple[str, int, str] | None:
         for index, number in self.numbers.items():
@@ -383,7 +384,7 @@ def _formatted(error: BaseException, step: TracebackType | None) -> list[str]:
     stack: list[traceback.TracebackException] = [whole]
     while stack:
         one = stack.pop()
-        kept = [f for f in one.stack if not f.filename.startswith(_UNSEEN) and "/IPython/core/" not in f.filename]
+        kept = [f for f in one.stack if not f.filename.startswith(_UNSEEN) and "/IPython/" not in f.filename]
         one.stack = traceback.StackSummary.from_list(kept)
         stack += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
     return list(whole.format())
