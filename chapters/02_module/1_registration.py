@@ -351,7 +351,7 @@ nanoseconds = {
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 from readtorch import empty
 from readtorch._tensor import Tensor
@@ -388,14 +388,21 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = empty(0)
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
-        own = data.detach().requires_grad_(requires_grad)
+        own = _detached(data).requires_grad_(requires_grad)
         if type(own) is not type(data):
             raise RuntimeError(
-                f"Creating a Parameter from a {type(data).__name__} needs a detach() that returns the same type, "
-                f"but it returned a {type(own).__name__}"
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+                f"instance of the same type, but it returned a {type(own).__name__}"
             )
         own._is_param = True
         return own
+
+
+def _detached(data: Tensor) -> Any:
+    """`data` without its history, of its own class: by the `detach` of that class, if it has one."""
+    detached = data.detach()
+    inherited = type(data).detach is Tensor.detach and type(data) is not Parameter
+    return detached.as_subclass(type(data)) if inherited else detached
 
 
 # %% [markdown]
@@ -878,7 +885,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = empty(0)
-        marked = data.detach().requires_grad_(data.requires_grad)
+        marked = _detached(data).requires_grad_(data.requires_grad)
         marked.persistent = persistent
         marked._is_buffer = True
         return marked
@@ -1271,7 +1278,10 @@ class UninitializedTensorMixin:
 
     @data.setter
     def data(self, content: Tensor) -> None:
-        _SLOT.__set__(self, _SLOT.__get__(content))
+        mine = type(self)
+        self.__class__ = self.cls_to_become  # for one assignment, what it is going to be
+        self.data = content
+        self.__class__ = mine
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become an ordinary parameter or buffer of `shape`, uninitialised, on the given or the present device and dtype."""
@@ -1286,6 +1296,10 @@ class UninitializedTensorMixin:
             "Can't access the shape of an uninitialized parameter or buffer. If this happened in `load_state_dict`, an "
             "uninitialized parameter was loaded into an initialized one: call `forward` first"
         )
+
+    def _around(self, content: Tensor) -> Any:
+        """What a conversion of this tensor gives, having given `content` for its data: a parameter takes it as `data`."""
+        return content
 
     def share_memory_(self) -> Any:
         raise RuntimeError("Can't share memory on an uninitialized parameter or buffer: call `forward` first")
@@ -1302,18 +1316,22 @@ _SLOT: Any = TensorImpl._array  # type: ignore[misc]
 
 # %%
 #| into: nn/parameter.py
-def _allow(name: str) -> None:
-    """Let `name`, a property or method of tensors, work on uninitialised ones: by their empty data."""
+def _asked_of_its_data(name: str) -> Any:
+    """A property or method of tensors that an uninitialised one answers by its empty data."""
     if isinstance(vars(TensorImpl).get(name), property):
-        setattr(UninitializedTensorMixin, name, property(lambda self: getattr(self.data, name)))
-    else:
-        setattr(UninitializedTensorMixin, name, lambda self, *args, **kwargs: getattr(self.data, name)(*args, **kwargs))
+        return property(lambda self: getattr(self.data, name))
+    return lambda self, *args, **kwargs: getattr(self.data, name)(*args, **kwargs)
 
 
-for _name in ("device", "dtype", "is_meta", "size", "is_complex", "is_floating_point", "to", "cpu", "cuda"):
-    _allow(_name)
-for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long"):
-    _allow(_name)
+def _moved_with_its_data(name: str) -> Any:
+    """A conversion: what comes out is again without a shape."""
+    return lambda self, *args, **kwargs: self._around(getattr(self.data, name)(*args, **kwargs))
+
+
+for _name in ("device", "dtype", "is_meta", "size", "is_complex", "is_floating_point"):
+    setattr(UninitializedTensorMixin, _name, _asked_of_its_data(_name))
+for _name in ("to", "cpu", "cuda", "half", "float", "double", "bfloat16", "char", "short", "int", "long"):
+    setattr(UninitializedTensorMixin, _name, _moved_with_its_data(_name))
 
 
 # %%
@@ -1327,7 +1345,9 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
-        return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        made = Parameter(empty(0, device=device, dtype=dtype), requires_grad)
+        made.__class__ = cls
+        return cast(UninitializedParameter, made)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
         if id(self) not in memo:
@@ -1343,10 +1363,14 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     def __new__(
         cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
     ) -> UninitializedBuffer:
-        made = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        made: Any = empty(0, device=device, dtype=dtype, requires_grad=requires_grad)
         made.persistent = persistent
         made._is_buffer = True
+        made.__class__ = cls
         return made
+
+    def _around(self, content: Tensor) -> UninitializedBuffer:
+        return type(self)(content.requires_grad, content.device, content.dtype, cast(Any, self).persistent)
 
 
 def is_lazy(param: Any) -> bool:
