@@ -17,10 +17,11 @@
 # %% [markdown]
 # # What a module owns
 #
-# Chapter 0 leaves us with tensors that remember how they were made and a `backward()` that follows the memory back. That is
-# enough to train a network. What it does not give is anything that *knows the network*: which tensors are weights, where they
-# are, what they are called, how to move all of them to another device or write all of them to a file. In PyTorch one class
-# does this, `torch.nn.Module`, and everything with a `forward` derives from it: a linear layer, a loss, a whole language model.
+# Chapter 0 leaves us with tensors that remember how they were made and a `backward()` that follows the memory back.
+# That is enough to train a network. What it does not give is anything that *knows the network*: which tensors are
+# weights, where they are, what they are called, how to move all of them to another device or write all of them to a
+# file. In PyTorch one class does this, `torch.nn.Module`, and everything with a `forward` derives from it: a linear
+# layer, a loss, a whole language model.
 #
 # ```mermaid
 # classDiagram
@@ -40,9 +41,10 @@
 #   Module : forward()
 # ```
 #
-# Its bookkeeping rests on a single trick: it looks at every assignment to an attribute. This part builds that trick. The next
-# ones walk what has been registered, call it, save it, and at the end train a network with it. (One thing in a training loop is
-# *not* a Module: the optimizer. It owns no tensors of the model; it is handed references to them, which explains much of part 2.)
+# Its bookkeeping rests on a single trick: it looks at every assignment to an attribute. This part builds that trick.
+# The next ones walk what has been registered, call it, save it, and at the end train a network with it. (One thing in a
+# training loop is *not* a Module: the optimizer. It owns no tensors of the model; it is handed references to them,
+# which explains much of part 2.)
 
 # %%
 import timeit
@@ -59,8 +61,8 @@ live()
 # %% [markdown]
 # ## What breaks if a model is an ordinary class?
 #
-# At first, nothing. A layer is an object that holds tensors, a model is an object that holds layers, and autograd does not care
-# where a tensor is stored.
+# At first, nothing. A layer is an object that holds tensors, a model is an object that holds layers, and autograd does
+# not care where a tensor is stored.
 
 
 # %%
@@ -86,8 +88,8 @@ model(torch.ones(3)).sum().backward()
 model.scale.weight.grad, model.bias.grad
 
 # %% [markdown]
-# The trouble begins with the first question about the model as a whole. An update step needs a list of its weights. Python can
-# tell us what an object holds, so let us search.
+# The trouble begins with the first question about the model as a whole. An update step needs a list of its weights.
+# Python can tell us what an object holds, so let us search.
 
 
 # %%
@@ -105,8 +107,9 @@ def weights_of(thing):
 weights_of(model)
 
 # %% [markdown]
-# It works, by guessing: a weight is a tensor that requires a gradient. Two everyday steps prove the guess wrong. Freeze a layer,
-# and its weight is no longer found, so it is not saved either. Keep an activation for later inspection, and it counts as a weight.
+# It works, by guessing: a weight is a tensor that requires a gradient. Two everyday steps prove the guess wrong. Freeze
+# a layer, and its weight is no longer found, so it is not saved either. Keep an activation for later inspection, and it
+# counts as a weight.
 
 # %%
 model.scale.weight.requires_grad_(False)
@@ -114,10 +117,10 @@ model.last_output = model(torch.ones(3))
 weights_of(model)
 
 # %% [markdown]
-# `scale.weight` is gone and `last_output` has come. No property of a tensor says what it is *for*; only the author of the
-# layer knows. So PyTorch has the author say it, in the one place where it costs nothing: the type of what is assigned.
-# A `Parameter` is a weight. A `Buffer` is state that is not trained. A `Module` is a part. Anything else is a plain attribute.
-# Whether it requires a gradient is a separate matter, free to change.
+# `scale.weight` is gone and `last_output` has come. No property of a tensor says what it is *for*; only the author of
+# the layer knows. So PyTorch has the author say it, in the one place where it costs nothing: the type of what is
+# assigned. A `Parameter` is a weight. A `Buffer` is state that is not trained. A `Module` is a part. Anything else is a
+# plain attribute. Whether it requires a gradient is a separate matter, free to change.
 #
 # ```mermaid
 # flowchart LR
@@ -134,14 +137,14 @@ weights_of(model)
 #   C --> M2["another Module,<br/>with tables of its own"]
 # ```
 #
-# Nothing here is recursive. Each module knows its own three tables; the tree is made of modules that stand in each other's
-# `_modules`.
+# Nothing here is recursive. Each module knows its own three tables; the tree is made of modules that stand in each
+# other's `_modules`.
 
 # %% [markdown]
 # ## How does `self.weight = …` find out?
 #
-# Python sends every assignment `obj.name = value` to `type(obj).__setattr__`. A class that overrides it sees all of them. The
-# idea in ten lines:
+# Python sends every assignment `obj.name = value` to `type(obj).__setattr__`. A class that overrides it sees all of
+# them. The idea in ten lines:
 
 
 # %%
@@ -166,8 +169,9 @@ class TinyScale(Tiny):
 list(TinyScale().parameters)
 
 # %% [markdown]
-# It also has the flaw that most people meet in their first week of PyTorch. The table is made by `Tiny.__init__`; a subclass that
-# assigns before calling it has no table to register in, and the message is about something the author never wrote.
+# It also has the flaw that most people meet in their first week of PyTorch. The table is made by `Tiny.__init__`; a
+# subclass that assigns before calling it has no table to register in, and the message is about something the author
+# never wrote.
 
 
 # %% tags=["raises-exception"]
@@ -180,8 +184,8 @@ class Early(Tiny):
 Early()
 
 # %% [markdown]
-# So the real class must, first, make its tables before anything else happens, and second, notice when it was not given the
-# chance. The file opens with what it needs.
+# So the real class must, first, make its tables before anything else happens, and second, notice when it was not given
+# the chance. The file opens with what it needs.
 
 # %%
 #| into: nn/modules/module.py
@@ -204,8 +208,9 @@ from readtorch.nn.parameter import Buffer, Parameter, is_lazy
 from readtorch.utils.hooks import BackwardHook, RemovableHandle
 
 # %% [markdown]
-# Three tables hold what the module owns, one set remembers which buffers are not saved, and eleven tables are for hooks, functions
-# that others attach (parts 3 and 4). The hook tables are `OrderedDict`s for a reason that has nothing to do with order:
+# Three tables hold what the module owns, one set remembers which buffers are not saved, and eleven tables are for
+# hooks, functions that others attach (parts 3 and 4). The hook tables are `OrderedDict`s for a reason that has nothing
+# to do with order:
 
 # %%
 #| into: nn/modules/module.py
@@ -228,8 +233,9 @@ _HOOK_TABLES = (
 weakref.ref({})
 
 # %% [markdown]
-# Whoever registers a hook gets a handle that can remove it again, and the handle must not keep the module alive. So it holds the
-# table weakly, and a built-in `dict` cannot be referred to weakly. The three tables of members are plain dictionaries.
+# Whoever registers a hook gets a handle that can remove it again, and the handle must not keep the module alive. So it
+# holds the table weakly, and a built-in `dict` cannot be referred to weakly. The three tables of members are plain
+# dictionaries.
 
 
 # %%
@@ -299,17 +305,18 @@ def _unexpected_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 # %% [markdown]
-# `__init__` accepts arguments only to refuse them with a readable message; with the class attribute `call_super_init` they are
-# passed on instead, so that a class may inherit from `Module` and from something else that has an `__init__` of its own.
+# `__init__` accepts arguments only to refuse them with a readable message; with the class attribute `call_super_init`
+# they are passed on instead, so that a class may inherit from `Module` and from something else that has an `__init__`
+# of its own.
 #
 # The assignments go through `super().__setattr__`. It would not do to write `self._parameters = {}`: that runs
 # `Module.__setattr__`, which begins by asking the tables whether the name is theirs.
 #
 # > [!NOTE]
-# > **Often told otherwise.** Walkthroughs of this file single out `super().__setattr__` as *the* optimisation of `nn.Module`. It
-# > concerns these assignments and no others: once `__init__` has returned, every `self.x = …`, in every layer, for the rest of the
-# > program, runs the Python method that we are about to write. What is more often useful to know is a side effect: a subclass
-# > that overrides `__setattr__` never sees the seventeen internal ones.
+# > **Often told otherwise.** Walkthroughs of this file single out `super().__setattr__` as *the* optimisation of
+# > `nn.Module`. It concerns these assignments and no others: once `__init__` has returned, every `self.x = …`, in every
+# > layer, for the rest of the program, runs the Python method that we are about to write. What is more often useful to
+# > know is a side effect: a subclass that overrides `__setattr__` never sees the seventeen internal ones.
 
 
 # %%
@@ -342,8 +349,8 @@ nanoseconds = {
 # %% [markdown]
 # ## Where does a Parameter really live?
 #
-# "Parameter" sounds like a container for a tensor. It is a tensor: a subclass that adds no data, no storage and no behaviour in
-# arithmetic. All it adds is its type, which is what `__setattr__` will look at.
+# "Parameter" sounds like a container for a tensor. It is a tensor: a subclass that adds no data, no storage and no
+# behaviour in arithmetic. All it adds is its type, which is what `__setattr__` will look at.
 
 # %%
 #| into: nn/parameter.py
@@ -406,8 +413,8 @@ def _detached(data: Tensor) -> Any:
 
 
 # %% [markdown]
-# `_make_subclass` makes a second tensor object, of class `Parameter`, over the same storage. No element is copied, so writing
-# through either is seen through both.
+# `_make_subclass` makes a second tensor object, of class `Parameter`, over the same storage. No element is copied, so
+# writing through either is seen through both.
 
 # %%
 values = torch.zeros(2)
@@ -419,8 +426,8 @@ weight
 # Two questions come up again and again about this class.
 #
 # *Is it trainable under `no_grad`?* Yes: `requires_grad=True` is asked for explicitly, it is not the result of recorded
-# arithmetic. *Is what I compute from it a Parameter?* No. A result belongs to the graph, it has a history, and handing it to an
-# optimizer would be a mistake.
+# arithmetic. *Is what I compute from it a Parameter?* No. A result belongs to the graph, it has a history, and handing
+# it to an optimizer would be a mistake.
 
 
 # %%
@@ -442,10 +449,10 @@ def _(torch):
 
 
 # %% [markdown]
-# The metaclass is there for one case. A tensor *subclass* (a quantised tensor, a sharded one) must stay what it is when it becomes
-# a parameter, or it would lose its own arithmetic. So `Parameter(sharded)` returns a `ShardedTensor` that is marked, and the
-# metaclass makes `isinstance(…, Parameter)` true of it. It is the reason why upstream's code asks `isinstance(p, Parameter)`
-# everywhere and never `type(p) is Parameter`.
+# The metaclass is there for one case. A tensor *subclass* (a quantised tensor, a sharded one) must stay what it is when
+# it becomes a parameter, or it would lose its own arithmetic. So `Parameter(sharded)` returns a `ShardedTensor` that is
+# marked, and the metaclass makes `isinstance(…, Parameter)` true of it. It is the reason why upstream's code asks
+# `isinstance(p, Parameter)` everywhere and never `type(p) is Parameter`.
 
 
 # %%
@@ -461,9 +468,9 @@ def _(torch):
 
 
 # %% [markdown]
-# The rest of the class is about copies. A deep copy of a model must contain parameters again, which share nothing with the
-# original but are still shared among themselves where the original's were: that is what `memo` is for. A pickle holds data,
-# `requires_grad` and whatever attributes were set, and drops hooks.
+# The rest of the class is about copies. A deep copy of a model must contain parameters again, which share nothing with
+# the original but are still shared among themselves where the original's were: that is what `memo` is for. A pickle
+# holds data, `requires_grad` and whatever attributes were set, and drops hooks.
 
 
 # %%
@@ -528,9 +535,10 @@ def _rebuild_parameter_with_state(
 # %% [markdown]
 # ## `register_parameter`: what may be a name?
 #
-# Registration under a name needs a check that is the same for all three kinds. The name ends up in two places: as an attribute, and
-# as one step of a dotted path such as `encoder.layers.0.weight`, by which checkpoints and `get_parameter` find it. So it may not hold
-# a dot, may not be empty, and may not hide something that is there already, `forward` above all.
+# Registration under a name needs a check that is the same for all three kinds. The name ends up in two places: as an
+# attribute, and as one step of a dotted path such as `encoder.layers.0.weight`, by which checkpoints and
+# `get_parameter` find it. So it may not hold a dot, may not be empty, and may not hide something that is there already,
+# `forward` above all.
 
 
 # %%
@@ -577,8 +585,9 @@ class Module(Module):
 
 
 # %% [markdown]
-# `None` is worth a remark. It registers a *name*: `nn.Linear(bias=False)` has a `bias` that is `None`, so that `forward` can pass
-# `self.bias` on without asking, `repr` and `state_dict` skip it, and assigning a Parameter later finds its slot.
+# `None` is worth a remark. It registers a *name*: `nn.Linear(bias=False)` has a `bias` that is `None`, so that
+# `forward` can pass `self.bias` on without asking, `repr` and `state_dict` skip it, and assigning a Parameter later
+# finds its slot.
 
 # %%
 holder = nn.Module()
@@ -586,9 +595,9 @@ holder.register_parameter("bias", None)
 holder._parameters, holder.bias, list(holder.parameters())
 
 # %% [markdown]
-# Why is there a check on `grad_fn` at all, if the result of a computation is a plain tensor and is refused one line above? Because
-# an in-place operation keeps the object and gives it a history: a frozen Parameter to which something trainable is added is still
-# a Parameter, and no longer a leaf.
+# Why is there a check on `grad_fn` at all, if the result of a computation is a plain tensor and is refused one line
+# above? Because an in-place operation keeps the object and gives it a history: a frozen Parameter to which something
+# trainable is added is still a Parameter, and no longer a leaf.
 
 
 # %%
@@ -607,12 +616,12 @@ def _(torch):
 
 
 # %% [markdown]
-# Three *registration hooks*, common to all modules in the process, see what is registered and may put something else in its
-# place. Tools use them to shard or to fake parameters while a model is being built.
+# Three *registration hooks*, common to all modules in the process, see what is registered and may put something else in
+# its place. Tools use them to shard or to fake parameters while a model is being built.
 #
-# Registering a hook of any kind, here or in part 3, means to enter a function into a table under a fresh number and to hand out
-# something that can take it out again. That something is used as `handle.remove()`, or in a `with` statement. A hook may have flags in
-# further tables; the handle knows these too.
+# Registering a hook of any kind, here or in part 3, means to enter a function into a table under a fresh number and to
+# hand out something that can take it out again. That something is used as `handle.remove()`, or in a `with` statement.
+# A hook may have flags in further tables; the handle knows these too.
 
 # %%
 #| into: utils/hooks.py
@@ -767,8 +776,8 @@ log
 # %% [markdown]
 # ## What is neither trained nor forgotten: buffers
 #
-# A transformer adds to each position a row of a fixed table of sines. The table is no weight, and no plain attribute either: it has
-# to be on the GPU when the model is. (`half()` and `to(device)` reach only what is registered: part 2.)
+# A transformer adds to each position a row of a fixed table of sines. The table is no weight, and no plain attribute
+# either: it has to be on the GPU when the model is. (`half()` and `to(device)` reach only what is registered: part 2.)
 
 
 # %%
@@ -786,10 +795,10 @@ Positions(4, 2).double().table.dtype
 
 # %% [markdown]
 # Making it a `Parameter` with `requires_grad=False` moves it, and offers it to every optimizer; a later
-# `model.requires_grad_(True)`, the usual way to unfreeze, would start to train the sines. So there is a third kind of state. It
-# moves with the module and never appears in `parameters()`; whether it also goes into the checkpoint is the author's choice. For a
-# table that the constructor can rebuild, `persistent=False` is the better one: nobody wants a model with a longer table to refuse
-# yesterday's checkpoint.
+# `model.requires_grad_(True)`, the usual way to unfreeze, would start to train the sines. So there is a third kind of
+# state. It moves with the module and never appears in `parameters()`; whether it also goes into the checkpoint is the
+# author's choice. For a table that the constructor can rebuild, `persistent=False` is the better one: nobody wants a
+# model with a longer table to refuse yesterday's checkpoint.
 
 
 # %%
@@ -842,8 +851,9 @@ positions.table.dtype, list(positions.parameters()), list(positions.state_dict()
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "Tensors in `_buffers` are not saved as part of the model." They are saved, unless they were
-# > registered with `persistent=False`; what they are not is *trained*. BatchNorm could not evaluate a restored model otherwise.
+# > **Often told otherwise.** "Tensors in `_buffers` are not saved as part of the model." They are saved, unless they
+# > were registered with `persistent=False`; what they are not is *trained*. BatchNorm could not evaluate a restored
+# > model otherwise.
 
 
 # %%
@@ -858,8 +868,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Since 2.5 there is also a type to assign, so that buffers look like parameters: `self.table = nn.Buffer(…, persistent=False)`. It
-# is an odd class: calling it returns no instance of it.
+# Since 2.5 there is also a type to assign, so that buffers look like parameters: `self.table = nn.Buffer(…,
+# persistent=False)`. It is an odd class: calling it returns no instance of it.
 
 
 # %%
@@ -896,8 +906,8 @@ table = nn.Buffer(torch.ones(2), persistent=False)
 type(table).__name__, isinstance(table, nn.Buffer), table.persistent
 
 # %% [markdown]
-# The mark is on this tensor object and nowhere else. Once assigned, the module remembers persistence *by name*; the mark has done its
-# work, and a conversion that makes a new tensor drops it without harm.
+# The mark is on this tensor object and nowhere else. Once assigned, the module remembers persistence *by name*; the
+# mark has done its work, and a conversion that makes a new tensor drops it without harm.
 
 
 # %%
@@ -925,8 +935,8 @@ def _(torch):
 # %% [markdown]
 # ## Modules inside modules
 #
-# The third table needs the least code, because a child is only a reference. Ownership, prefixes, moving and saving follow from the
-# walk over these tables.
+# The third table needs the least code, because a child is only a reference. Ownership, prefixes, moving and saving
+# follow from the walk over these tables.
 
 
 # %%
@@ -965,8 +975,8 @@ model = Affine()
 [name for name, _ in model.named_parameters()]
 
 # %% [markdown]
-# The model from the beginning, with the three lines that `weights_of` needed replaced by a type. The two steps that broke the guess
-# change nothing now:
+# The model from the beginning, with the three lines that `weights_of` needed replaced by a type. The two steps that
+# broke the guess change nothing now:
 
 # %%
 model.scale.weight.requires_grad_(False)
@@ -976,8 +986,9 @@ model.last_output = model(torch.ones(3))
 # %% [markdown]
 # ## The switch: `__setattr__`
 #
-# Now the method that all of this hangs on. Each of the three kinds can claim an assignment in two ways: by the **type of the value**,
-# or because the **name** is already in its table. The order of the questions decides what happens when two kinds claim.
+# Now the method that all of this hangs on. Each of the three kinds can claim an assignment in two ways: by the **type
+# of the value**, or because the **name** is already in its table. The order of the questions decides what happens when
+# two kinds claim.
 
 
 # %%
@@ -1071,9 +1082,9 @@ def _register_buffer(module: Module, name: str, tensor: Tensor | None, persisten
 # | `None` | plain attribute | emptied, name kept | emptied, name kept | emptied, name kept |
 # | anything else | plain attribute | **TypeError** | **TypeError** | **TypeError** |
 #
-# The TypeErrors are a favour: `layer.weight = torch.zeros(3)` would otherwise leave the optimizer with the old parameter while
-# the model computes with the new tensor. The table's asymmetry, a Parameter may replace a child and not the other way round, is
-# nothing but the order of the branches.
+# The TypeErrors are a favour: `layer.weight = torch.zeros(3)` would otherwise leave the optimizer with the old
+# parameter while the model computes with the new tensor. The table's asymmetry, a Parameter may replace a child and not
+# the other way round, is nothing but the order of the branches.
 
 
 # %%
@@ -1126,8 +1137,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Step through one registration. The interesting moment is in `_check_name`: the `hasattr` there runs `__getattr__`, which must fail,
-# so each registration raises and catches one AttributeError.
+# Step through one registration. The interesting moment is in `_check_name`: the `hasattr` there runs `__getattr__`,
+# which must fail, so each registration raises and catches one AttributeError.
 
 # %%
 #| trace: torch.nn layers=calls,lines values=summary title="self.weight = Parameter(torch.ones(2))"
@@ -1137,8 +1148,8 @@ target.weight = nn.Parameter(torch.ones(2))
 # %% [markdown]
 # ## Why does `self.weight` still work?
 #
-# `__setattr__` put the parameter into `_parameters` and not into the object's `__dict__`. Ordinary attribute lookup looks there, then
-# at the class, and finds nothing.
+# `__setattr__` put the parameter into `_parameters` and not into the object's `__dict__`. Ordinary attribute lookup
+# looks there, then at the class, and finds nothing.
 
 # %%
 sorted(vars(model))
@@ -1188,8 +1199,8 @@ class Module(Module):
 model.scale, model.bias is model._parameters["bias"], "bias" in dir(model)
 
 # %% [markdown]
-# Two consequences. `self.weight` in a `forward` costs a failed lookup and a call into Python, several times as much as a plain
-# attribute:
+# Two consequences. `self.weight` in a `forward` costs a failed lookup and a call into Python, several times as much as
+# a plain attribute:
 
 # %%
 model.plain = 1
@@ -1200,8 +1211,9 @@ nanoseconds = {
 {name: f"{time:.0f} ns" for name, time in nanoseconds.items()}
 
 # %% [markdown]
-# And a *class* attribute wins over a registered one of the same name, because class lookup does not fail. That is why `_check_name`
-# refuses names that `hasattr` finds, and why a property called `weight` makes `self.weight = Parameter(…)` impossible.
+# And a *class* attribute wins over a registered one of the same name, because class lookup does not fail. That is why
+# `_check_name` refuses names that `hasattr` finds, and why a property called `weight` makes `self.weight =
+# Parameter(…)` impossible.
 
 
 # %%
@@ -1218,8 +1230,8 @@ def _(torch):
 # %% [markdown]
 # ## What registration cannot see
 #
-# The switch sees *assignments to attributes of a module*. It does not look inside what is assigned. A list of layers is an
-# attribute whose value is a list:
+# The switch sees *assignments to attributes of a module*. It does not look inside what is assigned. A list of layers is
+# an attribute whose value is a list:
 
 
 # %%
@@ -1237,16 +1249,17 @@ class Stack(nn.Module):
 len(list(Stack(3).parameters()))
 
 # %% [markdown]
-# The model runs, `backward()` fills the gradients, the loss even falls if other parameters can make up for it, and these weights
-# never change. Looking into lists would mean looking into everything on every assignment, and would still miss `append`. So there
-# are container modules, which are the subject of part 5.
+# The model runs, `backward()` fills the gradients, the loss even falls if other parameters can make up for it, and
+# these weights never change. Looking into lists would mean looking into everything on every assignment, and would still
+# miss `append`. So there are container modules, which are the subject of part 5.
 #
 # ## A parameter that has no shape yet
 #
-# `nn.LazyLinear(10)` learns its input size from the first batch. Until then its weight must be registered, movable and castable, and must
-# not be usable: an empty tensor would compute nonsense. `UninitializedParameter` is a Parameter that refuses to show its elements to any
-# operator, until `materialize` gives it a shape and turns the *object* into an ordinary Parameter by assigning to its `__class__`. Whoever
-# holds a reference, an optimizer for instance, sees it become real.
+# `nn.LazyLinear(10)` learns its input size from the first batch. Until then its weight must be registered, movable and
+# castable, and must not be usable: an empty tensor would compute nonsense. `UninitializedParameter` is a Parameter that
+# refuses to show its elements to any operator, until `materialize` gives it a shape and turns the *object* into an
+# ordinary Parameter by assigning to its `__class__`. Whoever holds a reference, an optimizer for instance, sees it
+# become real.
 
 
 # %%
@@ -1414,18 +1427,18 @@ def _(torch):
 # %% [markdown]
 # ## What upstream does more
 #
-# * `Module.__init__` records an API-usage event, and `register_buffer` refuses `persistent=False` on a `ScriptModule`, the class that TorchScript
-#   makes of a module: both belong to systems that this book does not rebuild.
+# * `Module.__init__` records an API-usage event, and `register_buffer` refuses `persistent=False` on a `ScriptModule`,
+#   the class that TorchScript makes of a module: both belong to systems that this book does not rebuild.
 # * `Parameter` switches off `__torch_function__`, the protocol by which tensor subclasses take over operators, and
 #   `UninitializedTensorMixin` refuses operators through it, naming the one that was refused. Ours has no such protocol.
 #
 # ## Bugs you can now explain
 #
-# **“If .to() is called on nn.Parameter, it returns a tensor.”** (pytorch/pytorch#9303; reported again in #17484, #20089, #39062 and #94828.)
-# `self.w = nn.Parameter(torch.zeros(5)).to("cuda")` leaves the module without the parameter. `to` is an operator like any other. Where
-# something has to be converted, its result is computed: a plain tensor with a `grad_fn`, which `__setattr__` files as a plain
-# attribute, silently. Where nothing has to be converted, `to` returns the Parameter itself, and so the bug appears only on machines
-# with a GPU. A change of dtype shows it on any machine.
+# **“If .to() is called on nn.Parameter, it returns a tensor.”** (pytorch/pytorch#9303; again in issues 17484, 20089,
+# 39062 and 94828.) `self.w = nn.Parameter(torch.zeros(5)).to("cuda")` leaves the module without the parameter. `to` is
+# an operator like any other. Where something has to be converted, its result is computed: a plain tensor with a
+# `grad_fn`, which `__setattr__` files as a plain attribute, silently. Where nothing has to be converted, `to` returns
+# the Parameter itself, and so the bug appears only on machines with a GPU. A change of dtype shows it on any machine.
 
 
 # %%
@@ -1440,10 +1453,10 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Wrong error is raised for property of nn.Module (again)”** (pytorch/pytorch#49726; the “again” is because a first fix had not
-# worked). A property that hits a missing attribute is reported missing itself. The property raises AttributeError; to Python that
-# means "lookup failed", so it calls `__getattr__("area")`, which searches three tables and truthfully says that there is no `area`.
-# The real message, about `widht`, is lost.
+# **“Wrong error is raised for property of nn.Module (again)”** (pytorch/pytorch#49726; the “again” is because a first
+# fix had not worked). A property that hits a missing attribute is reported missing itself. The property raises
+# AttributeError; to Python that means "lookup failed", so it calls `__getattr__("area")`, which searches three tables
+# and truthfully says that there is no `area`. The real message, about `widht`, is lost.
 
 
 # %% tags=["raises-exception"]
@@ -1474,9 +1487,9 @@ def _(torch):
 
 
 # %% [markdown]
-# **“load_state_dict unexpectedly does not load Tensor to buffers that currently have None value”** (pytorch/pytorch#8104). `None`
-# keeps a name in the table, and keeps the entry out of everything that walks the table: there is nothing to save, so there is nothing
-# to load into. A key for it in the checkpoint is an *unexpected* key.
+# **“load_state_dict unexpectedly does not load Tensor to buffers that currently have None value”**
+# (pytorch/pytorch#8104). `None` keeps a name in the table, and keeps the entry out of everything that walks the table:
+# there is nothing to save, so there is nothing to load into. A key for it in the checkpoint is an *unexpected* key.
 
 
 # %%
@@ -1500,9 +1513,10 @@ def _(torch):
 
 
 # %% [markdown]
-# **A buffer that is shared by accident** (pytorch/pytorch#58140). The report says that moving one model to the GPU "sets a
-# global CUDA device" for modules made later. What is global is a default argument: `def __init__(self, norm=Norm())` makes one `Norm`
-# when the function is defined, every model registers that same object, and moving one model moves it for all.
+# **A buffer that is shared by accident** (pytorch/pytorch#58140). The report says that moving one model to the GPU
+# "sets a global CUDA device" for modules made later. What is global is a default argument: `def __init__(self,
+# norm=Norm())` makes one `Norm` when the function is defined, every model registers that same object, and moving one
+# model moves it for all.
 
 
 # %%
@@ -1527,9 +1541,9 @@ def _(torch):
 # %% [markdown]
 # ## Exercises
 #
-# **A private reference.** A discriminator wants to call the generator, and must not own it: neither its parameters nor its checkpoint
-# keys may appear. `self.generator = generator` registers it. Write `refer(module, name, other)` so that `module.name` gives `other`,
-# and no table knows. (Upstream code does this in two ways; either passes.)
+# **A private reference.** A discriminator wants to call the generator, and must not own it: neither its parameters nor
+# its checkpoint keys may appear. `self.generator = generator` registers it. Write `refer(module, name, other)` so that
+# `module.name` gives `other`, and no table knows. (Upstream code does this in two ways; either passes.)
 
 
 # %%
@@ -1553,9 +1567,9 @@ assert list(discriminator.parameters()) == [] and list(discriminator.modules()) 
 assert not discriminator.state_dict()
 
 # %% [markdown]
-# **Freeze into a buffer.** A learned scale shall stay in the model and in the checkpoint, under its name, and never again be offered
-# to an optimizer, not even after `requires_grad_(True)`. Write `demote(module, name)`. The table of assignments above shows
-# why one line is not enough.
+# **Freeze into a buffer.** A learned scale shall stay in the model and in the checkpoint, under its name, and never
+# again be offered to an optimizer, not even after `requires_grad_(True)`. Write `demote(module, name)`. The table of
+# assignments above shows why one line is not enough.
 
 
 # %%

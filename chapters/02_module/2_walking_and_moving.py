@@ -17,9 +17,9 @@
 # %% [markdown]
 # # Walking the tree, and moving it
 #
-# Every module knows its own three tables and nothing else. Everything one says about a *model*, its weights, its device, its mode, is
-# said by walking from table to table. There are two walks in `nn.Module`, and they do not visit the same things in the same
-# order; several surprises of daily work come from mistaking one for the other.
+# Every module knows its own three tables and nothing else. Everything one says about a *model*, its weights, its
+# device, its mode, is said by walking from table to table. There are two walks in `nn.Module`, and they do not visit
+# the same things in the same order; several surprises of daily work come from mistaking one for the other.
 
 # %%
 import timeit
@@ -85,8 +85,8 @@ net = Net()
 #   B -- shared --> S
 # ```
 #
-# A walk that ignored this would hand the shared weight to the optimizer twice, and the step would be twice as long. The first walk
-# therefore carries a set of modules already seen.
+# A walk that ignored this would hand the shared weight to the optimizer twice, and the step would be twice as long. The
+# first walk therefore carries a set of modules already seen.
 
 
 # %%
@@ -124,9 +124,9 @@ for name, module in net.named_modules():
     print(f"{name!r:16} {type(module).__name__}")
 
 # %% [markdown]
-# Parents come before children, children in the order of registration, and the shared layer once, under the first path that reaches
-# it. The root is called "". Because this is a chain of generators, each level yields through all levels above it: step through the
-# first few `next()`s and watch the stack grow and shrink.
+# Parents come before children, children in the order of registration, and the shared layer once, under the first path
+# that reaches it. The root is called "". Because this is a chain of generators, each level yields through all levels
+# above it: step through the first few `next()`s and watch the stack grow and shrink.
 
 # %%
 #| trace: torch.nn layers=calls,lines title="named_modules: one generator per level"
@@ -161,9 +161,9 @@ class Module(Module):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "`modules()` returns all layers of the network." It returns the network too, and every container on the
-# > way, so a loop that wraps or counts "layers" meets `Net` itself first. And it returns each *object* once, not each use: a model
-# > that applies one layer twelve times has one.
+# > **Often told otherwise.** "`modules()` returns all layers of the network." It returns the network too, and every
+# > container on the way, so a loop that wraps or counts "layers" meets `Net` itself first. And it returns each *object*
+# > once, not each use: a model that applies one layer twelve times has one.
 
 
 # %%
@@ -180,9 +180,10 @@ def _(torch):
 
 
 # %% [markdown]
-# "Seen" is decided by a set, so by `hash` and `==`. An ordinary class inherits both from `object` and means identity. A dataclass does
-# not: `@dataclass` writes an `__eq__` and thereby removes `__hash__`, and a model with such a module inside fails in the most distant
-# places, at `parameters()`, `to` or `state_dict`'s callers. `@dataclass(eq=False)` is the cure.
+# "Seen" is decided by a set, so by `hash` and `==`. An ordinary class inherits both from `object` and means identity. A
+# dataclass does not: `@dataclass` writes an `__eq__` and thereby removes `__hash__`, and a model with such a module
+# inside fails in the most distant places, at `parameters()`, `to` or `state_dict`'s callers. `@dataclass(eq=False)` is
+# the cure.
 
 
 # %%
@@ -212,8 +213,8 @@ def _(torch):
 # %% [markdown]
 # ## Which parameters does an optimizer get?
 #
-# The parameters are the members of the tables of the modules of the walk. One helper serves parameters and buffers; it carries a
-# second set, because a *tensor* can be shared too, between modules that are not.
+# The parameters are the members of the tables of the modules of the walk. One helper serves parameters and buffers; it
+# carries a second set, because a *tensor* can be shared too, between modules that are not.
 
 
 # %%
@@ -280,9 +281,9 @@ tied = LanguageModel()
 [name for name, _ in tied.named_parameters()], list(tied.state_dict())
 
 # %% [markdown]
-# A tied weight has one parameter and two names. `named_parameters` gives the first, which is right for an optimizer, and `state_dict`
-# gives both, which is right for a file: the reader may be a model that does not tie them. Code that matches the two lists by
-# name, as many a home-made weight loader does, breaks here.
+# A tied weight has one parameter and two names. `named_parameters` gives the first, which is right for an optimizer,
+# and `state_dict` gives both, which is right for a file: the reader may be a model that does not tie them. Code that
+# matches the two lists by name, as many a home-made weight loader does, breaks here.
 
 
 # %%
@@ -300,8 +301,8 @@ def _(torch):
 # %% [markdown]
 # ## From a path to a member
 #
-# The dotted names that the walks produce can be used in the other direction. `get_submodule` takes one step per dot, and so costs the
-# depth of the path and not the size of the model, as a search in `dict(model.named_modules())` would.
+# The dotted names that the walks produce can be used in the other direction. `get_submodule` takes one step per dot,
+# and so costs the depth of the path and not the size of the model, as a search in `dict(model.named_modules())` would.
 
 
 # %%
@@ -399,7 +400,8 @@ def _(torch):
 # %% [markdown]
 # ## Does `apply` recurse, and in which order?
 #
-# It does, and it is the second walk: it goes through `children()` and calls itself on each. Two things follow from this one line.
+# It does, and it is the second walk: it goes through `children()` and calls itself on each. Two things follow from this
+# one line.
 
 
 # %%
@@ -420,10 +422,10 @@ net.apply(lambda module: visited.append(type(module).__name__))
 visited
 
 # %% [markdown]
-# Children come *before* their parent, the reverse of `modules()`, so that a parent's initialiser has the last word over what its
-# children did. And the shared layer is visited **twice**: `children()` removes duplicates among one module's children, and no set
-# travels down with the recursion. For `fill_` that is harmless. A function that multiplies does so twice, and one that draws random
-# numbers advances the generator once more than the number of layers suggests.
+# Children come *before* their parent, the reverse of `modules()`, so that a parent's initialiser has the last word over
+# what its children did. And the shared layer is visited **twice**: `children()` removes duplicates among one module's
+# children, and no set travels down with the recursion. For `fill_` that is harmless. A function that multiplies does so
+# twice, and one that draws random numbers advances the generator once more than the number of layers suggests.
 
 # %%
 #| trace: torch.nn layers=calls title="apply: down first, then the function"
@@ -459,8 +461,8 @@ def init(module):
 net.apply(init).first.own.weight
 
 # %% [markdown]
-# `no_grad` is needed because `fill_` in place on a leaf that requires a gradient is refused (chapter 0). `nn.init` functions bring it
-# along.
+# `no_grad` is needed because `fill_` in place on a leaf that requires a gradient is refused (chapter 0). `nn.init`
+# functions bring it along.
 
 # %% [markdown]
 # ## What do `train()` and `eval()` switch?
@@ -488,9 +490,9 @@ class Module(Module):
 
 
 # %% [markdown]
-# Nothing in this class reads `training`. The modules that compute differently while training do: dropout draws a mask or passes its input
-# through, RReLU draws its slopes or takes their mean, BatchNorm normalises by the batch and updates its statistics or uses
-# them. The smallest of them:
+# Nothing in this class reads `training`. The modules that compute differently while training do: dropout draws a mask
+# or passes its input through, RReLU draws its slopes or takes their mean, BatchNorm normalises by the batch and updates
+# its statistics or uses them. The smallest of them:
 
 
 # %%
@@ -507,8 +509,9 @@ drop(torch.ones(6)), drop.eval()(torch.ones(6))
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** `eval()` is taken for "inference mode". It does not touch autograd: the graph is recorded and memory is
-# > used as before. `no_grad` does that, and leaves dropout on. Evaluation needs both, and neither implies the other.
+# > **Often told otherwise.** `eval()` is taken for "inference mode". It does not touch autograd: the graph is recorded
+# > and memory is used as before. `no_grad` does that, and leaves dropout on. Evaluation needs both, and neither implies
+# > the other.
 
 
 # %%
@@ -542,8 +545,9 @@ def _(torch):
 
 
 # %% [markdown]
-# The switch is flipped once, for what is registered *then*. A head attached after `model.eval()` is in training mode, like every new
-# module. And since `train()` calls each child's own `train`, a class can refuse; this is how a frozen layer stays frozen:
+# The switch is flipped once, for what is registered *then*. A head attached after `model.eval()` is in training mode,
+# like every new module. And since `train()` calls each child's own `train`, a class can refuse; this is how a frozen
+# layer stays frozen:
 
 
 # %%
@@ -629,9 +633,10 @@ net(torch.ones(3)).sum().backward()
 net.first.own.weight.grad, net.zero_grad(), net.first.own.weight.grad
 
 # %% [markdown]
-# `zero_grad` does not write zeros, by default, since 2.0: it drops the gradient tensors. The next backward then stores its result
-# instead of adding it to zeros, which saves one pass over memory, and the memory of the gradients is free in between. An optimizer
-# skips a parameter whose gradient is `None`; one whose gradient is zero is still moved, by momentum and by weight decay.
+# `zero_grad` does not write zeros, by default, since 2.0: it drops the gradient tensors. The next backward then stores
+# its result instead of adding it to zeros, which saves one pass over memory, and the memory of the gradients is free in
+# between. An optimizer skips a parameter whose gradient is `None`; one whose gradient is zero is still moved, by
+# momentum and by weight decay.
 
 
 # %%
@@ -650,18 +655,19 @@ def _(torch):
 # %% [markdown]
 # ## What does `.to()` do to the Parameter object?
 #
-# `tensor.to(device)` returns another tensor. `module.to(device)` returns the same module, so something must have changed inside.
-# The straightforward way is to put a new Parameter into the table. It breaks two lines that stand in many training scripts in this
-# order:
+# `tensor.to(device)` returns another tensor. `module.to(device)` returns the same module, so something must have
+# changed inside. The straightforward way is to put a new Parameter into the table. It breaks two lines that stand in
+# many training scripts in this order:
 #
 # ```python
 # optimizer = SGD(model.parameters(), lr=0.1)
 # model.to("cuda")
 # ```
 #
-# The optimizer holds references to the old Parameters, and would from now on update tensors that nobody computes with, without any
-# error. So the object must stay, and its *content* must change. That is `param.data = converted`: the tensor object lets go of its
-# storage, shape, dtype and device and takes those of another, and everyone who holds the object sees it.
+# The optimizer holds references to the old Parameters, and would from now on update tensors that nobody computes with,
+# without any error. So the object must stay, and its *content* must change. That is `param.data = converted`: the
+# tensor object lets go of its storage, shape, dtype and device and takes those of another, and everyone who holds the
+# object sees it.
 #
 # <figure>
 # <svg viewBox="0 0 720 208" role="img" aria-labelledby="todata-title todata-desc" style="max-width:100%;height:auto;font:14px sans-serif">
@@ -688,8 +694,8 @@ def _(torch):
 # <figcaption>Dashed: before. Bold: after <code>model.to("cuda")</code>.</figcaption>
 # </figure>
 #
-# Gradients move along, or a backward between `to` and `step` would add tensors of two devices. Buffers get the plain treatment: a new
-# tensor in the same place of the table. No optimizer holds them.
+# Gradients move along, or a backward between `to` and `step` would add tensors of two devices. Buffers get the plain
+# treatment: a new tensor in the same place of the table. No optimizer holds them.
 
 
 # %%
@@ -759,8 +765,9 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 # %% [markdown]
-# This is the third user of the second walk: children first, through `children()`. Watch one parameter being converted. The object
-# before and after the assignment to `.data` is one; the recorder describes it anew because its version and content have changed.
+# This is the third user of the second walk: children first, through `children()`. Watch one parameter being converted.
+# The object before and after the assignment to `.data` is one; the recorder describes it anew because its version and
+# content have changed.
 
 # %%
 #| trace: torch.nn layers=calls,lines values=summary title="model.double(): one parameter, one buffer"
@@ -788,13 +795,13 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** For years the documentation of `torch.optim` warned that the parameters of a model after `.cuda()` are
-# > *different objects*, and answers repeat it (pytorch/pytorch#69214). They have been the same objects since `_apply` assigns to
-# > `.data`. Making the optimizer after the move is still good practice: *state* that the optimizer has already allocated, such as
-# > momentum, does not move.
+# > **Often told otherwise.** For years the documentation of `torch.optim` warned that the parameters of a model after
+# > `.cuda()` are *different objects*, and answers repeat it (pytorch/pytorch#69214). They have been the same objects
+# > since `_apply` assigns to `.data`. Making the optimizer after the move is still good practice: *state* that the
+# > optimizer has already allocated, such as momentum, does not move.
 #
-# What `.data =` cuts are aliases. A view of the weight, or a `state_dict` taken before, keeps the old storage alive and no longer
-# follows the training.
+# What `.data =` cuts are aliases. A view of the weight, or a `state_dict` taken before, keeps the old storage alive and
+# no longer follows the training.
 
 
 # %%
@@ -813,11 +820,11 @@ def _(torch):
 
 
 # %% [markdown]
-# **Tied weights** survive for the same reason. The second visit finds the object already converted; `to` returns it as it is, and
-# nothing happens. There is one exception, and it is widely met: where the new content cannot live in the old object. A tensor on
-# the `meta` device has a shape and no storage, and is implemented by something else, so `_converted` makes a new Parameter; for each
-# visit its own. Frameworks that build large models on `meta` have a `tie_weights()` to call afterwards, for exactly this reason. A
-# shared *buffer* comes apart at any conversion.
+# **Tied weights** survive for the same reason. The second visit finds the object already converted; `to` returns it as
+# it is, and nothing happens. There is one exception, and it is widely met: where the new content cannot live in the old
+# object. A tensor on the `meta` device has a shape and no storage, and is implemented by something else, so
+# `_converted` makes a new Parameter; for each visit its own. Frameworks that build large models on `meta` have a
+# `tie_weights()` to call afterwards, for exactly this reason. A shared *buffer* comes apart at any conversion.
 
 
 # %%
@@ -840,8 +847,9 @@ def _(torch):
 # %% [markdown]
 # ## `to`, and its shorthands
 #
-# Everything that moves or casts is `_apply` with a different function. `to` parses the four forms of its arguments with the same
-# parser as `Tensor.to`, and adds two rules: a dtype must be one that can carry gradients, and it is not applied to integer tensors.
+# Everything that moves or casts is `_apply` with a different function. `to` parses the four forms of its arguments with
+# the same parser as `Tensor.to`, and adds two rules: a dtype must be one that can carry gradients, and it is not
+# applied to integer tensors.
 
 
 # %%
@@ -956,9 +964,9 @@ class Module(Module):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "`half()` converts the model to half precision." It converts its *floating-point* tensors. A counter of
-# > batches stays int64, or it would stop counting at 2048, where float16 runs out of integers. The one that converts everything
-# > is `type()`.
+# > **Often told otherwise.** "`half()` converts the model to half precision." It converts its *floating-point* tensors.
+# > A counter of batches stays int64, or it would stop counting at 2048, where float16 runs out of integers. The one
+# > that converts everything is `type()`.
 
 
 # %%
@@ -984,17 +992,18 @@ def _(torch):
 # %% [markdown]
 # ## Where do the tensors live during a forward?
 #
-# The move is done once. From then on no module is asked where anything is: an operator computes where its operands are and puts its
-# result there.
+# The move is done once. From then on no module is asked where anything is: an operator computes where its operands are
+# and puts its result there.
 #
 # > [!NOTE]
-# > **Often told otherwise.** "Tensors flow back and forth between CPU and GPU while the network runs." Nothing flows by itself. With
-# > parameters and input on one device, all intermediate results are made on it and stay on it, and the CPU's part is to *launch*
-# > the work; it does not even wait for it. A copy happens where the program asks for one: `.to()`, `.cpu()`, `.item()`, printing. If
-# > operands are on two devices the operator does not fetch one of them, it fails.
+# > **Often told otherwise.** "Tensors flow back and forth between CPU and GPU while the network runs." Nothing flows by
+# > itself. With parameters and input on one device, all intermediate results are made on it and stay on it, and the
+# > CPU's part is to *launch* the work; it does not even wait for it. A copy happens where the program asks for one:
+# > `.to()`, `.cpu()`, `.item()`, printing. If operands are on two devices the operator does not fetch one of them, it
+# > fails.
 #
-# No GPU is needed to see the rule. The `meta` device has no memory at all, so whatever a network computes on it certainly was never
-# elsewhere:
+# No GPU is needed to see the rule. The `meta` device has no memory at all, so whatever a network computes on it
+# certainly was never elsewhere:
 
 
 # %%
@@ -1021,13 +1030,13 @@ def _(torch):
 
 
 # %% [markdown]
-# How the launching works, what is asynchronous about it, and how a whole graph of kernels can be recorded and replayed on the GPU
-# without the CPU (CUDA graphs) belongs to the chapters on devices.
+# How the launching works, what is asynchronous about it, and how a whole graph of kernels can be recorded and replayed
+# on the GPU without the CPU (CUDA graphs) belongs to the chapters on devices.
 #
 # ## What `repr` shows
 #
-# The last walk is the one that everyone has seen. A module prints its class, what `extra_repr` says about it, and its children by name;
-# parameters are not shown.
+# The last walk is the one that everyone has seen. A module prints its class, what `extra_repr` says about it, and its
+# children by name; parameters are not shown.
 
 
 # %%
@@ -1070,23 +1079,26 @@ class Scale(Scale):
 Block(Scale(2))
 
 # %% [markdown]
-# The print-out shows what is *registered*, in order of registration. It is no record of what `forward` does: a layer may be used
-# twice, never, or in another order, and functions are not seen at all.
+# The print-out shows what is *registered*, in order of registration. It is no record of what `forward` does: a layer
+# may be used twice, never, or in another order, and functions are not seen at all.
 #
 # ## What upstream does more
 #
-# * `_apply` has a third way to replace a parameter, `torch.utils.swap_tensors`, which exchanges two tensor objects completely. It is
-#   used for tensor subclasses that wrap others, or always, if `torch.__future__.set_swap_module_params_on_conversion(True)`.
-# * `torch.__future__.set_overwrite_module_params_on_conversion(True)` selects the straightforward way, new Parameters; ours has
-#   this switch too.
-# * In C++, `torch::nn::Module::to` does the same walk, children first, and for each tensor the same assignment, there called `set_data`.
+# * `_apply` has a third way to replace a parameter, `torch.utils.swap_tensors`, which exchanges two tensor objects
+#   completely. It is used for tensor subclasses that wrap others, or always, if
+#   `torch.__future__.set_swap_module_params_on_conversion(True)`.
+# * `torch.__future__.set_overwrite_module_params_on_conversion(True)` selects the straightforward way, new Parameters;
+#   ours has this switch too.
+# * In C++, `torch::nn::Module::to` does the same walk, children first, and for each tensor the same assignment, there
+#   called `set_data`.
 #
 # ## Bugs you can now explain
 #
-# **“Buffers are moved to another device by copy and not in-place”** (pytorch/pytorch#43815, and again #80490). A module keeps its
-# tensors in a dictionary of its own and registers each as a buffer. After `.cuda()` the dictionary still holds the old ones. For
-# parameters the same construction works, which makes it look like a bug. The figure above has both halves. Converting buffers in
-# place has been tried (#36623), and given up when tests showed that existing code could tell the difference.
+# **“Buffers are moved to another device by copy and not in-place”** (pytorch/pytorch#43815, and again #80490). A module
+# keeps its tensors in a dictionary of its own and registers each as a buffer. After `.cuda()` the dictionary still
+# holds the old ones. For parameters the same construction works, which makes it look like a bug. The figure above has
+# both halves. Converting buffers in place has been tried (#36623), and given up when tests showed that existing code
+# could tell the difference.
 
 
 # %%
@@ -1106,15 +1118,16 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Wrong description of `apply`”** (pytorch/pytorch#37291; the question comes back in #2595 and #49888). The text said that the function is
-# applied to "every submodule (as returned by `.children()`) as well as self", and readers concluded that it stops at the direct children.
-# Both halves are right, read as recursion: every child is *applied*, not called.
+# **“Wrong description of `apply`”** (pytorch/pytorch#37291; the question comes back in #2595 and #49888). The text said
+# that the function is applied to "every submodule (as returned by `.children()`) as well as self", and readers
+# concluded that it stops at the direct children. Both halves are right, read as recursion: every child is *applied*,
+# not called.
 
 # %% [markdown]
 # ## Exercises
 #
-# **All names of a tied weight.** An exporter writes one file per parameter and a table of aliases. Write `aliases(model)`: a dictionary
-# from every *later* name of a shared parameter to its first name.
+# **All names of a tied weight.** An exporter writes one file per parameter and a table of aliases. Write
+# `aliases(model)`: a dictionary from every *later* name of a shared parameter to its first name.
 
 
 # %%
@@ -1138,9 +1151,9 @@ assert aliases(Net()) == {"second.shared.weight": "first.shared.weight"}
 assert aliases(Scale()) == {}
 
 # %% [markdown]
-# **Half precision, except there.** Write `half_except(model, kept)`: parameters and buffers become float16, except in modules whose
-# type is in the tuple `kept`, which keep theirs *bit for bit*. (`model.half()` followed by `.float()` on those modules is the popular
-# answer, and loses the low bits on the way.)
+# **Half precision, except there.** Write `half_except(model, kept)`: parameters and buffers become float16, except in
+# modules whose type is in the tuple `kept`, which keep theirs *bit for bit*. (`model.half()` followed by `.float()` on
+# those modules is the popular answer, and loses the low bits on the way.)
 
 
 # %%

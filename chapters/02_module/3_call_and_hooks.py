@@ -17,9 +17,9 @@
 # %% [markdown]
 # # One call of `model(x)`
 #
-# A model is called like a function, and a class defines `forward`. Something stands between the two. It is why profilers, quantisers,
-# distributed wrappers and interpretability tools can work without changing a model, and nearly every question about hooks is
-# answered by knowing the order in which it does things.
+# A model is called like a function, and a class defines `forward`. Something stands between the two. It is why
+# profilers, quantisers, distributed wrappers and interpretability tools can work without changing a model, and nearly
+# every question about hooks is answered by knowing the order in which it does things.
 
 # %%
 import copy
@@ -62,8 +62,8 @@ after_forward, len(seen)
 
 # %% [markdown]
 # Both calls computed the same; only one was observed. That a hook is missing is the mild case. A wrapper for data
-# parallelism synchronises gradients from hooks, a pruned or parametrised layer recomputes its weight in one: call `forward` directly and
-# the numbers are wrong.
+# parallelism synchronises gradients from hooks, a pruned or parametrised layer recomputes its weight in one: call
+# `forward` directly and the numbers are wrong.
 #
 # `forward` itself has no implementation. A class that forgets it is told so at the first call.
 
@@ -92,8 +92,9 @@ nn.Module()(x)
 # %% [markdown]
 # ## The fast path
 #
-# Most calls of most modules have no hook at all, and a network makes hundreds of calls per step. So the first thing is to find out, as
-# cheaply as Python allows, that there is nothing to do: eight dictionaries, four of the module and four global ones, all empty.
+# Most calls of most modules have no hook at all, and a network makes hundreds of calls per step. So the first thing is
+# to find out, as cheaply as Python allows, that there is nothing to do: eight dictionaries, four of the module and four
+# global ones, all empty.
 
 
 # %%
@@ -142,12 +143,13 @@ called = timeit.timeit(lambda: model(x), number=repeat) / repeat * 1e6
 f"forward {direct:.2f} µs, call {called:.2f} µs"
 
 # %% [markdown]
-# Two method names for one call look like one too many. `__call__` is found on the class and not on the object (Python looks up special
-# methods there), so it cannot be replaced for one module; `_compiled_call_impl` can, and `model.compile()` sets it. The rest is in
-# `_call_impl`, so that a compiler is given the call *with* its hooks.
+# Two method names for one call look like one too many. `__call__` is found on the class and not on the object (Python
+# looks up special methods there), so it cannot be replaced for one module; `_compiled_call_impl` can, and
+# `model.compile()` sets it. The rest is in `_call_impl`, so that a compiler is given the call *with* its hooks.
 #
-# The same rule of Python explains what can be patched on an instance. `self.forward` is an ordinary lookup, so a function assigned to
-# `model.forward` is used. It is also a trap: the assigned function has bound whatever model it closes over.
+# The same rule of Python explains what can be patched on an instance. `self.forward` is an ordinary lookup, so a
+# function assigned to `model.forward` is used. It is also a trap: the assigned function has bound whatever model it
+# closes over.
 
 
 # %%
@@ -177,8 +179,9 @@ def _(torch):
 # %% [markdown]
 # ## The slow path
 #
-# If any of the eight tables has an entry, the call becomes an object of its own. It has to remember four things that hooks may
-# replace or that an exception must not lose: arguments, keyword arguments, the result so far, and which hooks have run.
+# If any of the eight tables has an entry, the call becomes an object of its own. It has to remember four things that
+# hooks may replace or that an exception must not lose: arguments, keyword arguments, the result so far, and which hooks
+# have run.
 
 
 # %%
@@ -260,9 +263,9 @@ class _HookedCall(_HookedCall):
 
 
 # %% [markdown]
-# A pre-hook may replace the arguments. A single value is wrapped for it, so `return x / 255` works; to return *a tuple as the one
-# argument* it must be wrapped once more. Hooks are collected into a list before the first one runs, so that a hook may remove itself, or
-# register others, without disturbing this call.
+# A pre-hook may replace the arguments. A single value is wrapped for it, so `return x / 255` works; to return *a tuple
+# as the one argument* it must be wrapped once more. Hooks are collected into a list before the first one runs, so that
+# a hook may remove itself, or register others, without disturbing this call.
 
 
 # %%
@@ -363,9 +366,9 @@ halving.remove(), naming.remove()
 replaced
 
 # %% [markdown]
-# What a forward hook is given as `args` are the arguments *after* the pre-hooks. Keyword arguments are not among them. The first
-# hooks of PyTorch had no place for keyword arguments, their signature could not be changed, and so `with_kwargs=True` selects another
-# one.
+# What a forward hook is given as `args` are the arguments *after* the pre-hooks. Keyword arguments are not among them.
+# The first hooks of PyTorch had no place for keyword arguments, their signature could not be changed, and so
+# `with_kwargs=True` selects another one.
 
 
 # %%
@@ -393,8 +396,8 @@ def _(torch):
 
 
 # %% [markdown]
-# A hook is registered on one module or, through the functions of the same names in `torch.nn.modules.module`, on all modules there
-# are. The global kind turns eight lines into a tracer for any model that anybody wrote:
+# A hook is registered on one module or, through the functions of the same names in `torch.nn.modules.module`, on all
+# modules there are. The global kind turns eight lines into a tracer for any model that anybody wrote:
 
 
 # %%
@@ -431,9 +434,10 @@ print("\n".join(lines))
 # %% [markdown]
 # ### When `forward` raises
 #
-# `leave` above would not run if a layer raised, and `depth` would be wrong for the rest of the session. A hook registered with
-# `always_call=True` runs in that case too, with the result that there is, `None` if `forward` did not get to one. The exception
-# goes on its way; one that such a hook raises itself is turned into a warning, so that it does not hide the first.
+# `leave` above would not run if a layer raised, and `depth` would be wrong for the rest of the session. A hook
+# registered with `always_call=True` runs in that case too, with the result that there is, `None` if `forward` did not
+# get to one. The exception goes on its way; one that such a hook raises itself is turned into a warning, so that it
+# does not hide the first.
 
 
 # %%
@@ -457,9 +461,9 @@ def _(torch):
 # %% [markdown]
 # ## What did the first backward hooks get wrong?
 #
-# A hook on the *backward* of a module should see two things: the gradient that arrives at its output, and the gradients that it passes on
-# to its inputs. The first implementation, `register_backward_hook`, took what was there. The output tensor knows the node that made it,
-# nodes accept hooks, so the hook went onto that node.
+# A hook on the *backward* of a module should see two things: the gradient that arrives at its output, and the gradients
+# that it passes on to its inputs. The first implementation, `register_backward_hook`, took what was there. The output
+# tensor knows the node that made it, nodes accept hooks, so the hook went onto that node.
 
 
 # %%
@@ -558,17 +562,19 @@ with warnings.catch_warnings(record=True) as caught:
 counts, [str(w.message).split(".")[0] for w in caught]
 
 # %% [markdown]
-# Three inputs, two gradients. The node that made the result is the last addition, with the inputs `a + b` and `c`. Python evaluated
-# `a + b` first, its node lies deeper, and the hook never hears of it. What users took for the module's gradients were those of its
-# last operation, whatever that happened to be; change `forward` to `c + (a + b)` and the order changes with it.
+# Three inputs, two gradients. The node that made the result is the last addition, with the inputs `a + b` and `c`.
+# Python evaluated `a + b` first, its node lies deeper, and the hook never hears of it. What users took for the module's
+# gradients were those of its last operation, whatever that happened to be; change `forward` to `c + (a + b)` and the
+# order changes with it.
 #
-# The first thing to be done was to say so: `_what_a_non_full_hook_misses` compares the node with the module's inputs and finds out, at
-# call time, whether this module is one of those for which the hook is right.
+# The first thing to be done was to say so: `_what_a_non_full_hook_misses` compares the node with the module's inputs
+# and finds out, at call time, whether this module is one of those for which the hook is right.
 #
 # ## How do full backward hooks see both ends?
 #
-# What is needed is a node that belongs to the *module's boundary*, one on each side, whatever is computed in between. An identity
-# function has one. Pass all inputs through a single identity, all outputs through another, and hook those two nodes.
+# What is needed is a node that belongs to the *module's boundary*, one on each side, whatever is computed in between.
+# An identity function has one. Pass all inputs through a single identity, all outputs through another, and hook those
+# two nodes.
 #
 # ```mermaid
 # flowchart RL
@@ -612,8 +618,8 @@ class BackwardHookFunction(Function):
 
 
 # %% [markdown]
-# The function does nothing. `mark_non_differentiable` keeps integer tensors and those without gradients what they are; everything
-# that is returned comes out behind one node. The class that owns the two nodes:
+# The function does nothing. `mark_non_differentiable` keeps integer tensors and those without gradients what they are;
+# everything that is returned comes out behind one node. The class that owns the two nodes:
 
 
 # %%
@@ -686,8 +692,9 @@ def _spread(places: tuple[int, ...], gradients: tuple[Any, ...], size: int) -> t
 
 
 # %% [markdown]
-# In backward the order is reversed. The output's node is reached first; its gradients are kept (after the *pre*-hooks had a chance to
-# replace them). Then everything in between runs. When the input's node is reached, both sides are known.
+# In backward the order is reversed. The output's node is reached first; its gradients are kept (after the *pre*-hooks
+# had a chance to replace them). Then everything in between runs. When the input's node is reached, both sides are
+# known.
 
 
 # %%
@@ -864,9 +871,9 @@ def _(torch):
 
 
 # %% [markdown]
-# *They are views.* The identity returns its input, so what `forward` receives is a view of what the caller passed, and what the caller
-# receives is a view of what `forward` returned. Changing such a view in place would have to route gradients around the node that is to
-# see them, and autograd refuses.
+# *They are views.* The identity returns its input, so what `forward` receives is a view of what the caller passed, and
+# what the caller receives is a view of what `forward` returned. Changing such a view in place would have to route
+# gradients around the node that is to see them, and autograd refuses.
 
 
 # %%
@@ -889,9 +896,9 @@ def _(torch):
 
 
 # %% [markdown]
-# *Only tensors at the top level are seen.* The two functions look at the positional arguments and at the result, or its elements if it is a tuple. A
-# tensor in a list, in a dictionary or passed by keyword goes past the boundary: its gradient flows as always, and the hook gets `None` in
-# that place, or is not called at all.
+# *Only tensors at the top level are seen.* The two functions look at the positional arguments and at the result, or its
+# elements if it is a tuple. A tensor in a list, in a dictionary or passed by keyword goes past the boundary: its
+# gradient flows as always, and the hook gets `None` in that place, or is not called at all.
 
 
 # %%
@@ -918,9 +925,9 @@ def _(torch):
 
 
 # %% [markdown]
-# *Without a gradient there is no node.* The first layer of a network gets data, which requires no gradient. `_behind_one_node` then
-# leaves the inputs alone, the input's node will never be reached, and the hooks run at the output instead, with `None` for
-# all inputs and a warning.
+# *Without a gradient there is no node.* The first layer of a network gets data, which requires no gradient.
+# `_behind_one_node` then leaves the inputs alone, the input's node will never be reached, and the hooks run at the
+# output instead, with `None` for all inputs and a warning.
 
 
 # %%
@@ -949,8 +956,8 @@ def _(torch):
 # %% [markdown]
 # ## One call, with every hook
 #
-# Here is a module with a hook of each kind, global and its own, that only writes down its name. The list that comes out is the order,
-# and the next cell holds PyTorch to the same list.
+# Here is a module with a hook of each kind, global and its own, that only writes down its name. The list that comes out
+# is the order, and the next cell holds PyTorch to the same list.
 
 
 # %%
@@ -1046,9 +1053,9 @@ def _(torch):
 
 
 # %% [markdown]
-# The last entry is worth keeping in mind. When the full backward hook of a layer runs, the layer's own parameters usually have their
-# gradients: the engine takes `AccumulateGrad` nodes before all others (chapter 0), and the input's node comes after everything in the
-# layer. "Usually", because a parameter that is used elsewhere too is not finished.
+# The last entry is worth keeping in mind. When the full backward hook of a layer runs, the layer's own parameters
+# usually have their gradients: the engine takes `AccumulateGrad` nodes before all others (chapter 0), and the input's
+# node comes after everything in the layer. "Usually", because a parameter that is used elsewhere too is not finished.
 #
 # The same as a trace. Step over the two `BackwardHookFunction`s in forward, then into their nodes in backward.
 
@@ -1063,8 +1070,9 @@ for handle in handles:
 # %% [markdown]
 # ## Compiling a call
 #
-# The entry at the very top of the walk. `torch.compile` is given the bound `_call_impl`, so what it compiles includes the hooks that exist
-# at that time. readtorch has no compiler; its `torch.compile` gives back what it is given, so that scripts run.
+# The entry at the very top of the walk. `torch.compile` is given the bound `_call_impl`, so what it compiles includes
+# the hooks that exist at that time. readtorch has no compiler; its `torch.compile` gives back what it is given, so that
+# scripts run.
 
 
 # %%
@@ -1091,12 +1099,15 @@ class Module(Module):
 # %% [markdown]
 # ## What upstream does more
 #
-# * `_call_impl` asks whether TorchScript is tracing, and if so goes through `_slow_forward`, which tells the tracer the names of the
-#   modules it enters. And it asks whether a compiler is reading it, and then leaves out the handling of exceptions.
-# * Upstream writes the slow path as one function with a nested one, for the compiler's sake; the order is the one above.
+# * `_call_impl` asks whether TorchScript is tracing, and if so goes through `_slow_forward`, which tells the tracer the
+#   names of the modules it enters. And it asks whether a compiler is reading it, and then leaves out the handling of
+#   exceptions.
+# * Upstream writes the slow path as one function with a nested one, for the compiler's sake; the order is the one
+#   above.
 # * `torch.utils.hooks` also warns when a tensor with hooks is pickled.
-# * One thing ours does and upstream 2.13 does not: a *global* hook with both `with_kwargs` and `always_call` is handed the keyword arguments
-#   after an exception too. Upstream calls it without them; it fails for lack of an argument, and the failure becomes a warning.
+# * One thing ours does and upstream 2.13 does not: a *global* hook with both `with_kwargs` and `always_call` is handed
+#   the keyword arguments after an exception too. Upstream calls it without them; it fails for lack of an argument, and
+#   the failure becomes a warning.
 
 
 # %%
@@ -1127,10 +1138,10 @@ def _(torch):
 # %% [markdown]
 # ## Bugs you can now explain
 #
-# **“Problem with backward hook function”** (pytorch/pytorch#598, of January 2017, closed by the full hooks in 1.8). "If I define a Module
-# that takes 3 inputs, the grad_input has to be of size 3, right?" It had size 2; the example is the `Sum3` above. The same
-# cause stands behind #7040, #12331 and #16276, where `nn.Linear` reported its bias first: its last operation was `addmm`, whose
-# first argument is the bias.
+# **“Problem with backward hook function”** (pytorch/pytorch#598, of January 2017, closed by the full hooks in 1.8). "If
+# I define a Module that takes 3 inputs, the grad_input has to be of size 3, right?" It had size 2; the example is the
+# `Sum3` above. The same cause stands behind #7040, #12331 and #16276, where `nn.Linear` reported its bias first: its
+# last operation was `addmm`, whose first argument is the bias.
 
 
 # %%
@@ -1153,10 +1164,11 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Inplace ReLU incompatible with backward hook”** (pytorch/pytorch#61519, pytorch/vision#4164, and most libraries for saliency maps). `nn.ReLU(inplace=True)`
-# with a full backward hook, or directly after a layer that has one, raises "Output 0 of BackwardHookFunctionBackward is a view and is being modified
-# inplace". Nothing is wrong with the ReLU: its input is the view that the boundary made. The ways out are `inplace=False`, or a
-# forward hook that registers a hook on the *tensor*, which needs no boundary.
+# **“Inplace ReLU incompatible with backward hook”** (pytorch/pytorch#61519, pytorch/vision#4164, and most libraries for
+# saliency maps). `nn.ReLU(inplace=True)` with a full backward hook, or directly after a layer that has one, raises
+# "Output 0 of BackwardHookFunctionBackward is a view and is being modified inplace". Nothing is wrong with the ReLU:
+# its input is the view that the boundary made. The ways out are `inplace=False`, or a forward hook that registers a
+# hook on the *tensor*, which needs no boundary.
 
 
 # %%
@@ -1175,12 +1187,12 @@ def _(torch):
 
 
 # %% [markdown]
-# **“register_full_backward_hook does not consistently fire”** (pytorch/pytorch#56380). Hooks on two layers, one report: the first layer's is missing. The
-# first layer has the data as its input, and data requires no gradient. In 1.8 the hook did not run at all in this case; today it runs at the
-# output and warns (the claim stands above).
+# **“register_full_backward_hook does not consistently fire”** (pytorch/pytorch#56380). Hooks on two layers, one report:
+# the first layer's is missing. The first layer has the data as its input, and data requires no gradient. In 1.8 the
+# hook did not run at all in this case; today it runs at the output and warns (the claim stands above).
 #
-# **“forward_hook doesn't work with nn.ReLU(inplace=True)”** (pytorch/pytorch#95617). The hook's `args` already hold the result. They are
-# references, not copies; by the time the hook runs, `forward` has overwritten them.
+# **“forward_hook doesn't work with nn.ReLU(inplace=True)”** (pytorch/pytorch#95617). The hook's `args` already hold the
+# result. They are references, not copies; by the time the hook runs, `forward` has overwritten them.
 
 
 # %%
@@ -1199,13 +1211,13 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Module full backward hook does not work (perhaps because input does not require grad)”** (pytorch/pytorch#117925). The guess in the title
-# is not the reason. The script called `model.forward(x)`.
+# **“Module full backward hook does not work (perhaps because input does not require grad)”** (pytorch/pytorch#117925).
+# The guess in the title is not the reason. The script called `model.forward(x)`.
 #
 # ## Exercises
 #
-# **Outputs of a layer.** Write `recorded(model, path)`, a context manager that gives a list to which every output of the submodule at
-# `path` is appended while the block runs. The hook must be gone afterwards, also if the block raises.
+# **Outputs of a layer.** Write `recorded(model, path)`, a context manager that gives a list to which every output of
+# the submodule at `path` is appended while the block runs. The hook must be gone afterwards, also if the block raises.
 
 # %%
 #| exercise: recorded
@@ -1244,9 +1256,9 @@ except KeyError:
 assert not network.get_submodule("0")._forward_hooks
 
 # %% [markdown]
-# **Who made the first NaN?** Write `guard(model)`: after it, a forward pass that produces a value that is not finite raises
-# `FloatingPointError` whose text is the dotted name of the *innermost* module that produced it first. It returns the handles. (The walk
-# of part 2 gives the names; the order of forward hooks does the rest.)
+# **Who made the first NaN?** Write `guard(model)`: after it, a forward pass that produces a value that is not finite
+# raises `FloatingPointError` whose text is the dotted name of the *innermost* module that produced it first. It returns
+# the handles. (The walk of part 2 gives the names; the order of forward hooks does the rest.)
 
 
 # %%
@@ -1283,9 +1295,9 @@ for handle in handles:
 network(torch.ones(3))
 
 # %% [markdown]
-# **Reverse the gradient.** Domain-adversarial training puts a module between a feature extractor and a domain classifier that is the
-# identity forward and multiplies the gradient by −λ backward. Write `reverse(module, strength)`: the existing `module` gets
-# this behaviour through one hook, without a change to its forward.
+# **Reverse the gradient.** Domain-adversarial training puts a module between a feature extractor and a domain
+# classifier that is the identity forward and multiplies the gradient by −λ backward. Write `reverse(module, strength)`:
+# the existing `module` gets this behaviour through one hook, without a change to its forward.
 
 
 # %%

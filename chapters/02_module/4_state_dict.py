@@ -17,9 +17,10 @@
 # %% [markdown]
 # # `state_dict`, and the way back
 #
-# A trained model has to outlive the process, and usually the code that made it. This part builds the form in which PyTorch lets it:
-# a flat dictionary from dotted names to tensors, and the much longer code that puts such a dictionary back into a model and says
-# precisely what does not fit. (Writing the dictionary to a file is a subject of its own, at the end of the chapter.)
+# A trained model has to outlive the process, and usually the code that made it. This part builds the form in which
+# PyTorch lets it: a flat dictionary from dotted names to tensors, and the much longer code that puts such a dictionary
+# back into a model and says precisely what does not fit. (Writing the dictionary to a file is a subject of its own, at
+# the end of the chapter.)
 
 # %%
 import copy
@@ -70,9 +71,9 @@ frozen = pickle.dumps(net)
 pickle.loads(frozen)(torch.ones(3))
 
 # %% [markdown]
-# Until someone edits the class. A pickle does not hold the class. It holds its *name*, `__main__.Scale`, and the object's `__dict__`;
-# the reader imports whatever has that name by then, makes an empty instance without calling `__init__`, and fills in the old
-# attributes. Rename a parameter and load again:
+# Until someone edits the class. A pickle does not hold the class. It holds its *name*, `__main__.Scale`, and the
+# object's `__dict__`; the reader imports whatever has that name by then, makes an empty instance without calling
+# `__init__`, and fills in the old attributes. Rename a parameter and load again:
 
 
 # %% tags=["raises-exception"]
@@ -89,13 +90,13 @@ pickle.loads(frozen)(torch.ones(3))
 
 # %% [markdown]
 # The object has the new `forward` and the old tables. Move the file instead, and the import fails; delete it, and the
-# weights cannot be read at all. (And whoever can write the file decides what is imported and called: unpickling runs code. `torch.load` has
-# refused whole objects by default since 2.6.)
+# weights cannot be read at all. (And whoever can write the file decides what is imported and called: unpickling runs
+# code. `torch.load` has refused whole objects by default since 2.6.)
 #
 # > [!NOTE]
-# > **Often told otherwise.** "Saving the model saves the structure, the computation graph, too." There is no graph in it. What is pickled is
-# > a reference to a class and the values of attributes; the structure is in the Python source, which is *not* saved. Formats that do hold a
-# > graph are TorchScript and `torch.export`.
+# > **Often told otherwise.** "Saving the model saves the structure, the computation graph, too." There is no graph in
+# > it. What is pickled is a reference to a class and the values of attributes; the structure is in the Python source,
+# > which is *not* saved. Formats that do hold a graph are TorchScript and `torch.export`.
 
 
 # %%
@@ -142,8 +143,8 @@ class Scale(nn.Module):
 # %% [markdown]
 # ## What is in a `state_dict`?
 #
-# The alternative is to save what cannot be recomputed and nothing else: the tensors, by name. Each module contributes its own
-# parameters, then its persistent buffers, then asks its children, who do the same under a longer prefix.
+# The alternative is to save what cannot be recomputed and nothing else: the tensors, by name. Each module contributes
+# its own parameters, then its persistent buffers, then asks its children, who do the same under a longer prefix.
 
 
 # %%
@@ -238,17 +239,17 @@ net = Net()
 list(net.state_dict())
 
 # %% [markdown]
-# Note who does what. `_save_to_state_dict` concerns one module, and classes override it that store their state in another form (quantised
-# layers do). `state_dict` is the recursion; it calls each child's `state_dict`, so a wrapper can override that and change names for
-# everything below it. Step in and look at the prefix.
+# Note who does what. `_save_to_state_dict` concerns one module, and classes override it that store their state in
+# another form (quantised layers do). `state_dict` is the recursion; it calls each child's `state_dict`, so a wrapper
+# can override that and change names for everything below it. Step in and look at the prefix.
 
 # %%
 #| trace: torch.nn layers=calls,lines values=summary title="state_dict: one prefix longer on each level"
 saved = net.state_dict()
 
 # %% [markdown]
-# The values are the model's own tensors, detached: new tensor objects without history over *the same storage*. Nothing is copied, so
-# `state_dict()` is cheap however large the model, and what it returns goes on changing with the model.
+# The values are the model's own tensors, detached: new tensor objects without history over *the same storage*. Nothing
+# is copied, so `state_dict()` is cheap however large the model, and what it returns goes on changing with the model.
 
 # %%
 before = saved["bias"].clone()
@@ -269,8 +270,9 @@ def _(torch):
 
 
 # %% [markdown]
-# The dictionary is an `OrderedDict` with an attribute stuck onto it. `_metadata` holds, by module path, the version of the class that
-# wrote the entries. It is the most easily lost piece of a checkpoint: every way of copying that makes a *new* dictionary drops it.
+# The dictionary is an `OrderedDict` with an attribute stuck onto it. `_metadata` holds, by module path, the version of
+# the class that wrote the entries. It is the most easily lost piece of a checkpoint: every way of copying that makes a
+# *new* dictionary drops it.
 
 
 # %%
@@ -303,8 +305,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Pre- and post-hooks see the collection of each module's state. Libraries that shard parameters gather them in the one and rename
-# or drop entries in the other. The post-hook exists twice, for a reason told under the bugs.
+# Pre- and post-hooks see the collection of each module's state. Libraries that shard parameters gather them in the one
+# and rename or drop entries in the other. The post-hook exists twice, for a reason told under the bugs.
 
 
 # %%
@@ -353,14 +355,14 @@ load(target, saved)
 saved["first.calls"], target.first.calls
 
 # %% [markdown]
-# It is wrong in five ways, of which one shows: buffers are left out, the counter is not the saved one. Keys that
-# no parameter has are ignored, so a typo loads nothing and says nothing. A shape that does not fit is accepted, and fails in some later
-# forward. The model now *shares* its memory with the dictionary. And a float64 checkpoint on the GPU would make this a float64
-# model on the GPU, whatever the user had asked for before.
+# It is wrong in five ways, of which one shows: buffers are left out, the counter is not the saved one. Keys that no
+# parameter has are ignored, so a typo loads nothing and says nothing. A shape that does not fit is accepted, and fails
+# in some later forward. The model now *shares* its memory with the dictionary. And a float64 checkpoint on the GPU
+# would make this a float64 model on the GPU, whatever the user had asked for before.
 #
-# PyTorch's answer to the last two is to copy the *elements* into the tensors that are there. These keep their identity (an optimizer
-# may hold them), their dtype and their device. To the first three the answer is to compare two sets of names in both directions and to
-# report everything at once.
+# PyTorch's answer to the last two is to copy the *elements* into the tensors that are there. These keep their identity
+# (an optimizer may hold them), their dtype and their device. To the first three the answer is to compare two sets of
+# names in both directions and to report everything at once.
 
 
 # %%
@@ -417,8 +419,8 @@ def _key_errors(report: _IncompatibleKeys) -> Iterator[str]:
 
 
 # %% [markdown]
-# `_load_below` is the recursion, in the manner of `state_dict`: each module is asked to load what is its own. The part of the dictionary
-# below each child is found by one pass over the keys.
+# `_load_below` is the recursion, in the manner of `state_dict`: each module is asked to load what is its own. The part
+# of the dictionary below each child is found by one pass over the keys.
 
 
 # %%
@@ -484,8 +486,8 @@ def _by_child(state_dict: dict[str, Any], prefix: str) -> tuple[list[str], dict[
 
 
 # %% [markdown]
-# And the work, for one module. It never raises for a fault in the checkpoint. It appends to three lists that belong to the call at the
-# root, so that a hundred faults are one message.
+# And the work, for one module. It never raises for a fault in the checkpoint. It appends to three lists that belong to
+# the call at the root, so that a hundred faults are one message.
 
 
 # %%
@@ -616,8 +618,9 @@ class Other(nn.Module):
 Other().load_state_dict(net.state_dict())
 
 # %% [markdown]
-# Read the message from the bottom. *Size mismatch*: a name that both know, with different shapes. *Unexpected*: the checkpoint knows a
-# name, the model does not. *Missing*: the reverse. `strict=False` silences the two about names, and returns them:
+# Read the message from the bottom. *Size mismatch*: a name that both know, with different shapes. *Unexpected*: the
+# checkpoint knows a name, the model does not. *Missing*: the reverse. `strict=False` silences the two about names, and
+# returns them:
 
 
 # %%
@@ -692,14 +695,16 @@ def _(torch):
 
 
 # %% [markdown]
-# Why is the shape compared at all, if `copy_` is going to check it? Because `copy_` broadcasts. In 0.4 the comparison was missing in one place,
-# and a layer with one output channel loaded into one with 32, as 32 copies (pytorch/pytorch#8282).
+# Why is the shape compared at all, if `copy_` is going to check it? Because `copy_` broadcasts. In 0.4 the comparison
+# was missing in one place, and a layer with one output channel loaded into one with 32, as 32 copies
+# (pytorch/pytorch#8282).
 #
 # ### `assign=True`: the checkpoint's tensors themselves
 #
-# Copying needs both models in memory, and a model on `meta` has no memory to copy into. With `assign=True` each tensor of the checkpoint
-# *takes the place* of the module's. dtype and device are then the checkpoint's; only `requires_grad` is kept. What the in-place copy
-# preserved is lost: an optimizer made before holds tensors that no longer belong to the model, and a tied weight is assigned twice.
+# Copying needs both models in memory, and a model on `meta` has no memory to copy into. With `assign=True` each tensor
+# of the checkpoint *takes the place* of the module's. dtype and device are then the checkpoint's; only `requires_grad`
+# is kept. What the in-place copy preserved is lost: an optimizer made before holds tensors that no longer belong to the
+# model, and a tied weight is assigned twice.
 
 
 # %%
@@ -720,9 +725,9 @@ def _(torch):
 # ## How does an old checkpoint load into new code?
 #
 # > [!NOTE]
-# > **Often told otherwise.** "When loading from a checkpoint, compatibility is handled automatically." Nothing is. There is a *place* for it:
-# > a class that changes the layout of its state raises its `_version`, and overrides `_load_from_state_dict` to bring entries of older
-# > versions into the new form before the copying starts.
+# > **Often told otherwise.** "When loading from a checkpoint, compatibility is handled automatically." Nothing is.
+# > There is a *place* for it: a class that changes the layout of its state raises its `_version`, and overrides
+# > `_load_from_state_dict` to bring entries of older versions into the new form before the copying starts.
 #
 # Say that `Scale` used to call its weight `gamma`, and that version 2 also counts its calls.
 
@@ -760,12 +765,13 @@ new = Holder(Scale2())
 new.load_state_dict(old), new.inner.weight
 
 # %% [markdown]
-# Three details of the machinery make this possible. `state_dict` is a private copy, so it may be edited. The edit happens before the
-# names are compared, so the renamed key is neither missing nor unexpected. And the version is looked up *by path*, so that two modules
-# of one model may have been written by different versions.
+# Three details of the machinery make this possible. `state_dict` is a private copy, so it may be edited. The edit
+# happens before the names are compared, so the renamed key is neither missing nor unexpected. And the version is looked
+# up *by path*, so that two modules of one model may have been written by different versions.
 #
-# "Version missing" has to mean "old", as above, since a plain dictionary has none. The price is that a new checkpoint that went through
-# `dict(…)` is treated as an old one. BatchNorm, whose version 2 added `num_batches_tracked`, shows both sides:
+# "Version missing" has to mean "old", as above, since a plain dictionary has none. The price is that a new checkpoint
+# that went through `dict(…)` is treated as an old one. BatchNorm, whose version 2 added `num_batches_tracked`, shows
+# both sides:
 
 
 # %%
@@ -789,8 +795,8 @@ def _(torch):
 
 
 # %% [markdown]
-# For code that does not own the class there are hooks: before a module loads, with the same arguments that `_load_from_state_dict` gets,
-# and after it and everything below it has loaded, with the two lists of names.
+# For code that does not own the class there are hooks: before a module loads, with the same arguments that
+# `_load_from_state_dict` gets, and after it and everything below it has loaded, with the two lists of names.
 
 
 # %%
@@ -841,9 +847,9 @@ def _(torch):
 # %% [markdown]
 # ## State that is no tensor
 #
-# A tokenizer's vocabulary, a schedule's position: `get_extra_state` may return anything that can be pickled, and it travels under the key
-# `_extra_state`. The base class defines both methods and only ever compares *identity*: a subclass has extra state if its method is not
-# `Module`'s.
+# A tokenizer's vocabulary, a schedule's position: `get_extra_state` may return anything that can be pickled, and it
+# travels under the key `_extra_state`. The base class defines both methods and only ever compares *identity*: a
+# subclass has extra state if its method is not `Module`'s.
 
 
 # %%
@@ -881,8 +887,8 @@ def _(torch):
 # %% [markdown]
 # ## Copies in memory
 #
-# `copy.deepcopy` and `pickle` go through the same pair of methods. Upstream had to learn to read its own old pickles, which lack the
-# tables that were added since; with the list of tables at hand that is one loop.
+# `copy.deepcopy` and `pickle` go through the same pair of methods. Upstream had to learn to read its own old pickles,
+# which lack the tables that were added since; with the list of tables at hand that is one loop.
 
 
 # %%
@@ -905,8 +911,8 @@ class Module(Module):
 
 
 # %% [markdown]
-# What a deep copy takes along: parameters (as leaves, shared among themselves as before), buffers, plain attributes, and hooks. What it
-# leaves behind: gradients. Hooks that were registered with their module get the *copy* as module.
+# What a deep copy takes along: parameters (as leaves, shared among themselves as before), buffers, plain attributes,
+# and hooks. What it leaves behind: gradients. Hooks that were registered with their module get the *copy* as module.
 
 # %%
 original = Scale()
@@ -938,8 +944,9 @@ def _(torch):
 
 
 # %% [markdown]
-# A third kind of copy is made on every forward of `DataParallel`: a *replica* per device, shallow, whose parameters are computed from the
-# original's and are therefore no leaves and not in any table. It belongs to chapter 6; the method is here because `Module` defines it.
+# A third kind of copy is made on every forward of `DataParallel`: a *replica* per device, shallow, whose parameters are
+# computed from the original's and are therefore no leaves and not in any table. It belongs to chapter 6; the method is
+# here because `Module` defines it.
 
 
 # %%
@@ -959,11 +966,13 @@ class Module(Module):
 # %% [markdown]
 # ## What upstream does more
 #
-# * With `torch.__future__.set_swap_module_params_on_conversion(True)`, loading builds the new tensor with `Tensor.module_load` and swaps it with
-#   the old object: identity is kept *and* dtype and device may change.
-# * One thing ours does and 2.13 does not: with `assign=True` the flag is put into a *copy* of the metadata (first bug below).
-# * `Module` has no method `save`. In Python one writes `torch.save(model.state_dict(), file)`. In C++ there is a method,
-#   `torch::nn::Module::save(OutputArchive&)`, and its file is a TorchScript archive, not what `torch.save` writes.
+# * With `torch.__future__.set_swap_module_params_on_conversion(True)`, loading builds the new tensor with
+#   `Tensor.module_load` and swaps it with the old object: identity is kept *and* dtype and device may change.
+# * One thing ours does and 2.13 does not: with `assign=True` the flag is put into a *copy* of the metadata (first bug
+#   below).
+# * `Module` has no method `save`. In Python one writes `torch.save(model.state_dict(), file)`. In C++ there is a
+#   method, `torch::nn::Module::save(OutputArchive&)`, and its file is a TorchScript archive, not what `torch.save`
+#   writes.
 
 
 # %%
@@ -975,10 +984,11 @@ def _(torch):
 # %% [markdown]
 # ## Bugs you can now explain
 #
-# **“load_state_dict(assign=True) mutates the caller's state_dict._metadata”** (pytorch/pytorch#188166, open in 2.13). Load a checkpoint into one model with
-# `assign=True` and into a second one without: the second one *also* takes over the tensors, and the two models share their weights from then
-# on. The flag travels to `_load_from_state_dict` inside `local_metadata`, which is the dictionary that hangs on the caller's checkpoint, and stays there,
-# even in a file. `_load_below` makes a copy and removes what it finds.
+# **“load_state_dict(assign=True) mutates the caller's state_dict._metadata”** (pytorch/pytorch#188166, open in 2.13).
+# Load a checkpoint into one model with `assign=True` and into a second one without: the second one *also* takes over
+# the tensors, and the two models share their weights from then on. The flag travels to `_load_from_state_dict` inside
+# `local_metadata`, which is the dictionary that hangs on the caller's checkpoint, and stays there, even in a file.
+# `_load_below` makes a copy and removes what it finds.
 
 
 # %%
@@ -1000,9 +1010,10 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Add ability to return a copy to Module's state_dict member function.”** (pytorch/pytorch#34765.) `best = model.state_dict()` in the epoch with the best loss,
-# and at the end `best` holds the last epoch. The aliases above. `copy.deepcopy(model.state_dict())` keeps the values and, as the table above
-# shows, the metadata; `{k: v.clone() …}` loses it. (PyTorch's own transfer-learning tutorial had this bug: pytorch/tutorials#188.)
+# **“Add ability to return a copy to Module's state_dict member function.”** (pytorch/pytorch#34765.) `best =
+# model.state_dict()` in the epoch with the best loss, and at the end `best` holds the last epoch. The aliases above.
+# `copy.deepcopy(model.state_dict())` keeps the values and, as the table above shows, the metadata; `{k: v.clone() …}`
+# loses it. (PyTorch's own transfer-learning tutorial had this bug: pytorch/tutorials#188.)
 
 
 # %%
@@ -1020,12 +1031,14 @@ def _(torch):
 
 
 # %% [markdown]
-# **“loading state dict with mismatching shapes error”** (pytorch/pytorch#154597; asked for as a feature in #40859). `strict=False` and still "size mismatch".
-# `strict` is about *names*; the errors about shapes are in another list, which is raised in either case. Skipping them would mean that the copy in
-# place has nowhere to go. The exercise below does what people want.
+# **“loading state dict with mismatching shapes error”** (pytorch/pytorch#154597; asked for as a feature in #40859).
+# `strict=False` and still "size mismatch". `strict` is about *names*; the errors about shapes are in another list,
+# which is raised in either case. Skipping them would mean that the copy in place has nowhere to go. The exercise below
+# does what people want.
 #
-# **“`load_state_dict()` fails to handle unexpected keys whose prefix matches a valid key”** (pytorch/pytorch#123510). A checkpoint with `fc1.weight` and
-# `fc1.weight.bad_key` loaded without complaint: a key was judged by its first step only. `_unknown_keys` looks at whether there is a second one.
+# **“`load_state_dict()` fails to handle unexpected keys whose prefix matches a valid key”** (pytorch/pytorch#123510). A
+# checkpoint with `fc1.weight` and `fc1.weight.bad_key` loaded without complaint: a key was judged by its first step
+# only. `_unknown_keys` looks at whether there is a second one.
 
 
 # %%
@@ -1039,9 +1052,10 @@ def _(torch):
 
 
 # %% [markdown]
-# **“_register_state_dict_hook docstring is not accurate?”** (pytorch/pytorch#117437). The private post-hook may return a new dictionary. On the module where
-# `state_dict()` was called that works; on a child it has no effect, since the parent goes on with its own `destination`. It could not be
-# repaired without changing results for those who rely on it, so there is a second, public hook that must return `None`.
+# **“_register_state_dict_hook docstring is not accurate?”** (pytorch/pytorch#117437). The private post-hook may return
+# a new dictionary. On the module where `state_dict()` was called that works; on a child it has no effect, since the
+# parent goes on with its own `destination`. It could not be repaired without changing results for those who rely on it,
+# so there is a second, public hook that must return `None`.
 
 
 # %%
@@ -1064,8 +1078,9 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Problem about using "deepcopy(model)"”** (pytorch/pytorch#54580). A model keeps an activation (`self.last = x`) and cannot be copied any more. A deep copy of a tensor
-# with history would have to copy the history, to which other tensors belong; so it is refused. Keep `x.detach()`.
+# **“Problem about using "deepcopy(model)"”** (pytorch/pytorch#54580). A model keeps an activation (`self.last = x`) and
+# cannot be copied any more. A deep copy of a tensor with history would have to copy the history, to which other tensors
+# belong; so it is refused. Keep `x.detach()`.
 
 
 # %%
@@ -1090,8 +1105,9 @@ def _(torch):
 # %% [markdown]
 # ## Exercises
 #
-# **What fits.** Write `load_fitting(model, state)`: load every entry of `state` whose name exists in the model with the same shape, leave the rest of the
-# model alone, and return the names that were skipped, in the order of `state`. Versions must still reach the modules.
+# **What fits.** Write `load_fitting(model, state)`: load every entry of `state` whose name exists in the model with the
+# same shape, leave the rest of the model alone, and return the names that were skipped, in the order of `state`.
+# Versions must still reach the modules.
 
 
 # %%
@@ -1137,7 +1153,8 @@ load_fitting(Holder(Asks()), Holder(Asks()).state_dict())
 assert versions == [4]
 
 # %% [markdown]
-# **A split layer.** Version 1 of `Pair` had one weight of width 6; version 2 has `left` and `right` of width 3 each. Write the loading of old checkpoints.
+# **A split layer.** Version 1 of `Pair` had one weight of width 6; version 2 has `left` and `right` of width 3 each.
+# Write the loading of old checkpoints.
 
 
 # %%

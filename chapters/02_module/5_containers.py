@@ -17,9 +17,10 @@
 # %% [markdown]
 # # Lists, dictionaries and sequences of modules
 #
-# Registration happens when an attribute of a module is assigned (part 1), so a Python list of layers is invisible. The containers of this part are
-# the way out, and they add no new mechanism: each is a module whose children, or parameters, stand in the ordinary tables under names that
-# look like indices or keys. That is why they are short, and it is the source of everything about them that surprises.
+# Registration happens when an attribute of a module is assigned (part 1), so a Python list of layers is invisible. The
+# containers of this part are the way out, and they add no new mechanism: each is a module whose children, or
+# parameters, stand in the ordinary tables under names that look like indices or keys. That is why they are short, and
+# it is the source of everything about them that surprises.
 
 # %%
 from collections import OrderedDict
@@ -122,8 +123,8 @@ chain = nn.Sequential(Scale(2), Scale(3))
 chain, chain(torch.ones(2)), list(chain.state_dict())
 
 # %% [markdown]
-# The names are strings because the table's names are. `chain[0]` is therefore a *position*, looked up in the order of the table, and
-# `getattr(chain, "0")` is the name; with given names the two part ways.
+# The names are strings because the table's names are. `chain[0]` is therefore a *position*, looked up in the order of
+# the table, and `getattr(chain, "0")` is the name; with given names the two part ways.
 
 
 # %%
@@ -188,8 +189,8 @@ named = nn.Sequential(OrderedDict(embed=Scale(2), mix=Scale(3), out=Scale(4)))
 named[1], named.mix is named[1], named[1:]
 
 # %% [markdown]
-# Slices keep names. Deletion does not: `del` numbers what is left from "0", and names that an `OrderedDict` had given are gone. So are the
-# keys that a checkpoint was saved under.
+# Slices keep names. Deletion does not: `del` numbers what is left from "0", and names that an `OrderedDict` had given
+# are gone. So are the keys that a checkpoint was saved under.
 
 
 # %%
@@ -210,8 +211,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Growing is by name, too. `append` uses the number of entries as the next name; `insert` moves each later entry up by one name, which
-# takes for granted that the names are numbers.
+# Growing is by name, too. `append` uses the number of entries as the next name; `insert` moves each later entry up by
+# one name, which takes for granted that the names are numbers.
 
 
 # %%
@@ -266,9 +267,9 @@ def _(torch):
 
 
 # %% [markdown]
-# `+` joins and `*` repeats. Both share modules; nothing is copied. `nn.Sequential(block) * 12` is a network of twelve steps with the weights
-# of *one* block, as is `ModuleList([block] * 12)`. Sometimes that is the idea (ALBERT ties its layers so). More often a list
-# comprehension was meant.
+# `+` joins and `*` repeats. Both share modules; nothing is copied. `nn.Sequential(block) * 12` is a network of twelve
+# steps with the weights of *one* block, as is `ModuleList([block] * 12)`. Sometimes that is the idea (ALBERT ties its
+# layers so). More often a list comprehension was meant.
 
 
 # %%
@@ -454,9 +455,9 @@ def _runs(texts: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 # %% [markdown]
-# One method of the list is not like a list's. `insert` does not count from the end, and what it does with a negative index is worse than
-# refusing it. `_make_room` starts moving entries up from the last one, walks down past the first, and fails when there is no "-1".
-# By then everything has been moved.
+# One method of the list is not like a list's. `insert` does not count from the end, and what it does with a negative
+# index is worse than refusing it. `_make_room` starts moving entries up from the last one, walks down past the first,
+# and fails when there is no "-1". By then everything has been moved.
 
 
 # %%
@@ -477,7 +478,8 @@ def _(torch):
 # %% [markdown]
 # ## `ModuleDict`
 #
-# Keys are names of children, with all that part 1 said about names: no dots, not empty, and nothing that the class itself has.
+# Keys are names of children, with all that part 1 said about names: no dots, not empty, and nothing that the class
+# itself has.
 
 
 # %%
@@ -592,9 +594,9 @@ def _(torch):
 # %% [markdown]
 # ## Parameters without a layer
 #
-# `ParameterList` and `ParameterDict` hold *any* values. A tensor that is put in becomes a Parameter; other values become plain attributes, which are
-# neither saved nor moved. Since a plain attribute leaves no trace in the tables, the list has to count for itself, and the dictionary to remember
-# its keys.
+# `ParameterList` and `ParameterDict` hold *any* values. A tensor that is put in becomes a Parameter; other values
+# become plain attributes, which are neither saved nor moved. Since a plain attribute leaves no trace in the tables, the
+# list has to count for itself, and the dictionary to remember its keys.
 
 
 # %%
@@ -823,9 +825,9 @@ class ParameterDict(ParameterDict):
 
 
 # %% [markdown]
-# The two dictionaries disagree about order. `ParameterDict` *sorts* the keys of a plain `dict`, as everything here did when Python's dictionaries had no
-# order of their own; `ModuleDict` stopped, and takes it as it comes. The order is the order of `parameters()`, by whose position
-# optimizers store their state.
+# The two dictionaries disagree about order. `ParameterDict` *sorts* the keys of a plain `dict`, as everything here did
+# when Python's dictionaries had no order of their own; `ModuleDict` stopped, and takes it as it comes. The order is the
+# order of `parameters()`, by whose position optimizers store their state.
 
 
 # %%
@@ -874,7 +876,8 @@ class Container(Module):
 
 
 # %% [markdown]
-# What a program sees of all this is two short files of names, and an entry in the table by which `readtorch` finds its sub-packages.
+# What a program sees of all this is two short files of names, and an entry in the table by which `readtorch` finds its
+# sub-packages.
 
 # %%
 #| into: nn/modules/__init__.py
@@ -915,18 +918,20 @@ _MODULES += ["__future__", "nn"]
 # %% [markdown]
 # ## What upstream does more
 #
-# Methods such as `__len__` and `__iter__` carry a decorator that tells TorchScript to use the Python version, and the signatures are overloaded
-# for type checkers. `ParameterList` and `ParameterDict` once warned that their replicas are empty under `DataParallel`
-# (pytorch/pytorch#36035); chapter 6 shows why.
+# Methods such as `__len__` and `__iter__` carry a decorator that tells TorchScript to use the Python version, and the
+# signatures are overloaded for type checkers. `ParameterList` and `ParameterDict` once warned that their replicas are
+# empty under `DataParallel` (pytorch/pytorch#36035); chapter 6 shows why.
 #
 # ## Bugs you can now explain
 #
-# **“Module: parameters are not included if the module is initialized in a list”** (pytorch/pytorch#715, of February 2017; #666, #1053 and #38639 ask the same, and
-# #59925 from 2021 asks for a warning). The answer has always been `ModuleList`. The silent failure has one tell: `print(model)` does not show the layers.
+# **“Module: parameters are not included if the module is initialized in a list”** (pytorch/pytorch#715, of February
+# 2017; issues 666, 1053 and 38639 ask the same, and 59925, from 2021, asks for a warning). The answer has always been
+# `ModuleList`. The silent failure has one tell: `print(model)` does not show the layers.
 #
-# **“Allow `nn.Sequential` to take a normal dict (along with OrderedDict)”** (pytorch/pytorch#72815, open again as #84751). `nn.Sequential({"a": layer})` complains that
-# `dict is not a Module subclass`: anything but a single `OrderedDict` is taken for a module. The request was declined on the ground that for a chain the order is
-# the meaning, and a `dict` does not promise that its author thought of it.
+# **“Allow `nn.Sequential` to take a normal dict (along with OrderedDict)”** (pytorch/pytorch#72815, open again as
+# 84751). `nn.Sequential({"a": layer})` complains that `dict is not a Module subclass`: anything but a single
+# `OrderedDict` is taken for a module. The request was declined on the ground that for a chain the order is the meaning,
+# and a `dict` does not promise that its author thought of it.
 
 
 # %%
@@ -942,8 +947,9 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Why nn.Sequential can't handle multiple input?”** (pytorch/pytorch#19808, #3349.) `forward` takes one argument and passes on one result. A layer that returns a tuple
-# hands a tuple, as one argument, to the next. Spreading it would make it impossible to pass a tuple on purpose.
+# **“Why nn.Sequential can't handle multiple input?”** (pytorch/pytorch#19808, #3349.) `forward` takes one argument and
+# passes on one result. A layer that returns a tuple hands a tuple, as one argument, to the next. Spreading it would
+# make it impossible to pass a tuple on purpose.
 
 
 # %%
@@ -970,13 +976,14 @@ def _(torch):
 
 
 # %% [markdown]
-# **“python Sequential allows duplicate names”** (pytorch/pytorch#19463). Two layers called "A", and the first is gone without a word. It was lost before `Sequential` was
-# called: `OrderedDict([("A", x), ("A", y)])` has one entry. In C++ the same is an error, because there the container sees the pairs.
+# **“python Sequential allows duplicate names”** (pytorch/pytorch#19463). Two layers called "A", and the first is gone
+# without a word. It was lost before `Sequential` was called: `OrderedDict([("A", x), ("A", y)])` has one entry. In C++
+# the same is an error, because there the container sees the pairs.
 #
 # ## Exercises
 #
-# **Independent copies.** Write `repeat(module, times)`: a Sequential of `times` modules that start out equal to `module` and are trained separately.
-# The first may be `module` itself.
+# **Independent copies.** Write `repeat(module, times)`: a Sequential of `times` modules that start out equal to
+# `module` and are trained separately. The first may be `module` itself.
 
 
 # %%
@@ -1004,8 +1011,9 @@ with torch.no_grad():
 assert three[0].weight.tolist() == [2.0, 2.0] and three[2].weight.tolist() == [2.0, 2.0]
 
 # %% [markdown]
-# **Cut without renaming.** Write `without(sequential, index)`: a new Sequential that shares all modules but the one at `index` and keeps *their names*, so that
-# the old checkpoint, less that module's keys, still loads. (Mind a module that occurs twice.)
+# **Cut without renaming.** Write `without(sequential, index)`: a new Sequential that shares all modules but the one at
+# `index` and keeps *their names*, so that the old checkpoint, less that module's keys, still loads. (Mind a module that
+# occurs twice.)
 
 
 # %%

@@ -17,9 +17,10 @@
 # %% [markdown]
 # # A network that reads digits
 #
-# Everything of this chapter at work once: modules inside modules, parameters found and updated, buffers that travel, a hook that looks inside, a
-# mode that is switched, and a `state_dict` that carries the result into a fresh model. The data is real: 1,797 handwritten digits, 8 × 8 pixels each, written by 13 people
-# (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, CC BY 4.0; see `data/README.md`).
+# Everything of this chapter at work once: modules inside modules, parameters found and updated, buffers that travel, a
+# hook that looks inside, a mode that is switched, and a `state_dict` that carries the result into a fresh model. The
+# data is real: 1,797 handwritten digits, 8 × 8 pixels each, written by 13 people (E. Alpaydin and C. Kaynak, UCI
+# Machine Learning Repository, CC BY 4.0; see `data/README.md`).
 #
 # There is no optimizer yet. The update is four lines, written out.
 
@@ -59,8 +60,9 @@ figure.tight_layout()
 # %% [markdown]
 # ## The layers
 #
-# Appendix A2 has layers like these with all their options. Here each is only what the chapter has told: parameters that are assigned, and a `forward`. The
-# initial weights are uniform with a variance that keeps the variance of the activations behind a ReLU: a bound of √(6 / fan-in) (He et al., 2015).
+# Appendix A2 has layers like these with all their options. Here each is only what the chapter has told: parameters that
+# are assigned, and a `forward`. The initial weights are uniform with a variance that keeps the variance of the
+# activations behind a ReLU: a bound of √(6 / fan-in) (He et al., 2015).
 
 
 # %%
@@ -107,8 +109,9 @@ class Shrink(nn.Module):
 
 
 # %% [markdown]
-# Pixels are counts from 0 to 16. Bringing them to mean 0 and deviation 1 is part of the model and not of the training script: whoever loads the model must
-# get *its* numbers along, and must not train them. Two buffers, then, and persistent ones.
+# Pixels are counts from 0 to 16. Bringing them to mean 0 and deviation 1 is part of the model and not of the training
+# script: whoever loads the model must get *its* numbers along, and must not train them. Two buffers, then, and
+# persistent ones.
 
 
 # %%
@@ -127,8 +130,9 @@ class Standardise(nn.Module):
 
 
 # %% [markdown]
-# And one module that differs between training and evaluation. Dropout sets some activations to zero while training, so that no digit is recognised by a
-# single one, and scales the others up, so that their sum stays what evaluation will see.
+# And one module that differs between training and evaluation. Dropout sets some activations to zero while training, so
+# that no digit is recognised by a single one, and scales the others up, so that their sum stays what evaluation will
+# see.
 
 
 # %%
@@ -189,9 +193,9 @@ shapes
 # %% [markdown]
 # ## One step
 #
-# The loss is the mean of −log p of the right digit. `step` runs forward and backward and moves every parameter against its gradient, with momentum: a
-# running mean of gradients, kept in a dictionary by parameter. The update itself must not be recorded, or the graph of step 2 would reach back into
-# step 1; that is what `no_grad` is for.
+# The loss is the mean of −log p of the right digit. `step` runs forward and backward and moves every parameter against
+# its gradient, with momentum: a running mean of gradients, kept in a dictionary by parameter. The update itself must
+# not be recorded, or the graph of step 2 would reach back into step 1; that is what `no_grad` is for.
 
 
 # %%
@@ -216,7 +220,8 @@ def step(batch, rate, momentum=0.9):
 
 
 # %% [markdown]
-# One whole step, recorded: modules and operators on the way down, the nodes of the graph on the way back, then the update, operator by operator.
+# One whole step, recorded: modules and operators on the way down, the nodes of the graph on the way back, then the
+# update, operator by operator.
 
 # %%
 #| trace: torch.nn layers=calls,ops,autograd values=summary title="one training step on eight digits"
@@ -268,7 +273,8 @@ right.set_ylabel("test accuracy", color="tab:orange")
 figure.tight_layout()
 
 # %% [markdown]
-# Which digits are taken for which? Rows are what was written, columns what was read; the diagonal is left out of the colour.
+# Which digits are taken for which? Rows are what was written, columns what was read; the diagonal is left out of the
+# colour.
 
 # %%
 model.eval()
@@ -299,8 +305,8 @@ figure.tight_layout()
 # %% [markdown]
 # ## Into a fresh model
 #
-# The state goes through bytes, as it would through a file, and into a model that was initialised differently. Weights *and* the two buffers arrive; the mode does
-# not, which is why `accuracy` sets it.
+# The state goes through bytes, as it would through a file, and into a model that was initialised differently. Weights
+# *and* the two buffers arrive; the mode does not, which is why `accuracy` sets it.
 
 # %%
 stored = pickle.dumps(model.state_dict())
@@ -327,8 +333,9 @@ bare.load_state_dict(weights_only, strict=False).missing_keys, f"{accuracy(bare,
 # %% [markdown]
 # ## The same network on PyTorch
 #
-# Is a readtorch that trains this well a PyTorch, or only something like it? This claim trains a smaller version with the same seed on both. The generators are equal
-# bit for bit (chapter 0), so both start from the same weights and see the same batches.
+# Is a readtorch that trains this well a PyTorch, or only something like it? This claim trains a smaller version with
+# the same seed on both. The generators are equal bit for bit (chapter 0), so both start from the same weights and see
+# the same batches.
 
 
 # %%
@@ -379,9 +386,10 @@ def _(torch):
 # %% [markdown]
 # ## Exercise
 #
-# **Average the weights.** The mean of the weights of the last few epochs often reads better than any one of them (chapter 4 returns to it). Write
-# `average(states)`: the mean of several `state_dict`s of one model, entry by entry, as a dictionary that `load_state_dict` takes. Integer entries, such as counters, cannot be
-# averaged; take the last one. Do not change the given dictionaries.
+# **Average the weights.** The mean of the weights of the last few epochs often reads better than any one of them
+# (chapter 4 returns to it). Write `average(states)`: the mean of several `state_dict`s of one model, entry by entry, as
+# a dictionary that `load_state_dict` takes. Integer entries, such as counters, cannot be averaged; take the last one.
+# Do not change the given dictionaries.
 
 
 # %%
