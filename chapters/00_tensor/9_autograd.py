@@ -200,6 +200,10 @@ class Variable(metaclass=_VariableMeta):
 # A mode is an object that is a context manager and a decorator at once.
 
 # %%
+#| into: utils/__init__.py
+"""What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
+
+# %%
 #| into: utils/_contextlib.py
 #| imports
 from __future__ import annotations

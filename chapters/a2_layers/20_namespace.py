@@ -65,7 +65,7 @@ from readtorch.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from readtorch.nn.modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from readtorch.nn.modules.flatten import Flatten, Unflatten
 from readtorch.nn.modules.fold import Fold, Unfold
-from readtorch.nn.modules.linear import Bilinear, Identity, Linear, NonDynamicallyQuantizableLinear
+from readtorch.nn.modules.linear import Bilinear, Identity, Linear
 from readtorch.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -209,7 +209,6 @@ __all__ += [
     "MultiMarginLoss",
     "NLLLoss",
     "NLLLoss2d",
-    "NonDynamicallyQuantizableLinear",
     "PReLU",
     "PairwiseDistance",
     "PixelShuffle",
