@@ -263,7 +263,7 @@ derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_
 # %%
 #| into: aten/native/embedding_bag.py
 #| upstream: aten/src/ATen/native/EmbeddingBag.cpp#at::native::embedding_bag
-@composite("_embedding_bag_reduced", variants="")
+@composite("_embedding_bag_reduced", module="nn")
 def _embedding_bag_reduced(
     at: Any,
     weight: Array,

@@ -43,6 +43,7 @@ from readtorch.nn.modules.activation import (
     LogSigmoid,
     LogSoftmax,
     Mish,
+    MultiheadAttention,
     PReLU,
     RReLU,
     ReLU,
@@ -59,13 +60,28 @@ from readtorch.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from readtorch.nn.modules.batchnorm import LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d
 from readtorch.nn.modules.channelshuffle import ChannelShuffle
-from readtorch.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from readtorch.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+)
 from readtorch.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from readtorch.nn.modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from readtorch.nn.modules.flatten import Flatten, Unflatten
 from readtorch.nn.modules.fold import Fold, Unfold
-from readtorch.nn.modules.linear import Bilinear, Identity, Linear
+from readtorch.nn.modules.instancenorm import LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d
+from readtorch.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
 from readtorch.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -129,7 +145,15 @@ from readtorch.nn.modules.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from readtorch.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from readtorch.nn.modules.sparse import Embedding, EmbeddingBag
+from readtorch.nn.modules.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from readtorch.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ += [
@@ -137,6 +161,9 @@ __all__ += [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -178,6 +205,7 @@ __all__ += [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GaussianNLLLoss",
     "Hardshrink",
     "Hardsigmoid",
@@ -191,6 +219,20 @@ __all__ += [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
@@ -207,6 +249,7 @@ __all__ += [
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
     "PReLU",
@@ -214,6 +257,9 @@ __all__ += [
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -236,6 +282,11 @@ __all__ += [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
@@ -247,3 +298,27 @@ __all__ += [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+
+# %%
+#| into: nn/utils/__init__.py
+from readtorch.nn.utils import rnn as rnn
+from readtorch.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
+from readtorch.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
+from readtorch.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_
+from readtorch.nn.utils.clip_grad import clip_grads_with_norm_ as clip_grads_with_norm_
+from readtorch.nn.utils.clip_grad import get_total_norm as get_total_norm
+from readtorch.nn.utils.convert_parameters import parameters_to_vector as parameters_to_vector
+from readtorch.nn.utils.convert_parameters import vector_to_parameters as vector_to_parameters
+from readtorch.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
+from readtorch.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
+from readtorch.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
+from readtorch.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
+from readtorch.nn.utils.init import skip_init as skip_init
+from readtorch.nn.utils.spectral_norm import remove_spectral_norm as remove_spectral_norm
+from readtorch.nn.utils.spectral_norm import spectral_norm as spectral_norm
+from readtorch.nn.utils.weight_norm import remove_weight_norm as remove_weight_norm
+from readtorch.nn.utils.weight_norm import weight_norm as weight_norm
+
+# %%
+#| into: nn/__init__.py
+from readtorch.nn import utils as utils

@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/5_containers.py, chapters/03_norm.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/, chapters/03_norm.py, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from readtorch.nn import modules as modules
 from readtorch.nn import parameter as parameter
@@ -10,3 +10,5 @@ from readtorch.nn.parameter import UninitializedParameter as UninitializedParame
 
 from readtorch.nn import functional as functional
 from readtorch.nn import init as init
+
+from readtorch.nn import utils as utils

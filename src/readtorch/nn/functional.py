@@ -1187,3 +1187,246 @@ def fold(
 ) -> Tensor:
     """Columns `(N, C · kernel, places)` added up to `(N, C, *output_size)`."""
     return _nn.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
+
+
+scaled_dot_product_attention = _nn.scaled_dot_product_attention
+
+
+def _mha_shape_check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    num_heads: int,
+) -> bool:
+    """Is the query batched? Raises AssertionError where ranks do not fit."""
+    rank = query.dim()
+    if rank not in (2, 3):
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
+    word = "batched (3-D)" if rank == 3 else "unbatched (2-D)"
+    if key.dim() != rank or value.dim() != rank:
+        raise AssertionError(
+            f"For {word} `query`, expected `key` and `value` to be {rank}-D "
+            f"but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
+    if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
+        raise AssertionError(
+            f"For {word} `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D "
+            f"but found {key_padding_mask.dim()}-D tensor instead"
+        )
+    if attn_mask is not None and attn_mask.dim() not in (2, 3):
+        raise AssertionError(
+            f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+        )
+    if rank == 2 and attn_mask is not None and attn_mask.dim() == 3:
+        expected = (num_heads, query.shape[0], key.shape[0])
+        if tuple(attn_mask.shape) != expected:
+            raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {tuple(attn_mask.shape)}")
+    return rank == 3
+
+
+def _canonical_mask(
+    mask: Tensor | None,
+    mask_name: str,
+    other_type: Any,
+    other_name: str,
+    target_type: Any,
+    check_other: bool = True,
+) -> Tensor | None:
+    if mask is None:
+        return None
+    floating = torch.is_floating_point(mask)
+    if mask.dtype != torch.bool and not floating:
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=2,
+        )
+    if floating:
+        return mask
+    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+
+
+def _none_or_dtype(input: Tensor | None) -> Any:
+    return None if input is None else input.dtype
+
+
+def _in_projection_packed(q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, ...]:
+    """Project by the three blocks of one matrix; in a single product for what is the same tensor."""
+    size = q.size(-1)
+    if k is v and q is k:
+        return tuple(part.contiguous() for part in linear(q, w, b).split(size, -1))
+    parts = w.chunk(3)
+    biases = (None, None, None) if b is None else b.chunk(3)
+    return tuple(linear(x, weight, bias) for x, weight, bias in zip((q, k, v), parts, biases, strict=True))
+
+
+def _in_projection(
+    q: Tensor, k: Tensor, v: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
+    size = q.size(-1)
+    names = ("query", "key", "value")
+    for name, x, weight, bias in zip(names, (q, k, v), weights, biases, strict=True):
+        expected = (size, x.size(-1))
+        if tuple(weight.shape) != expected:
+            raise AssertionError(f"expecting {name} weights shape of {expected}, but got {tuple(weight.shape)}")
+        if bias is not None and tuple(bias.shape) != (size,):
+            raise AssertionError(f"expecting {name} bias shape of {(size,)}, but got {tuple(bias.shape)}")
+    return tuple(linear(x, weight, bias) for x, weight, bias in zip((q, k, v), weights, biases, strict=True))
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of `query (T, N, E)` to `key` and `value (S, N, ·)` in `num_heads` heads; arguments as `nn.MultiheadAttention`.
+
+    Returns the output `(T, N, E)` and, with `need_weights`, the weights `(N, T, S)`, per head unless averaged.
+    """
+    batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    length, n, size = query.shape
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
+    key_padding_mask = _canonical_mask(
+        key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
+    )
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None  # the hint alone says it all
+    else:
+        is_causal = False
+        attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, check_other=False)
+    attn_mask = _per_head_mask(attn_mask, (length, key.shape[0]), n * num_heads)
+    if use_separate_proj_weight:
+        separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+        if any(weight is None for weight in separate):
+            raise AssertionError("use_separate_proj_weight is True but one of the three weights is None")
+        biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+        q, k, v = _in_projection(query, key, value, separate, biases)  # type: ignore[arg-type]
+    else:
+        if in_proj_weight is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
+    k, v, attn_mask, key_padding_mask = _with_bias(k, v, bias_k, bias_v, n, attn_mask, key_padding_mask)
+    q, k, v = (_by_head(x, n * num_heads) for x in (q, k, v))
+    k, v = (own if given is None else given for own, given in ((k, static_k), (v, static_v)))
+    if add_zero_attn:
+        k, v = (torch.cat([x, torch.zeros_like(x[:, :1])], dim=1) for x in (k, v))
+        attn_mask = None if attn_mask is None else pad(attn_mask, (0, 1))
+        key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, 1))
+    attn_mask = _with_padding(attn_mask, key_padding_mask, n, num_heads, k.size(1))
+    dropout_p = dropout_p if training else 0.0
+    heads, weights = _attend(q, k, v, attn_mask, dropout_p, is_causal, need_weights, num_heads)
+    output = linear(heads.transpose(0, 1).reshape(length * n, size), out_proj_weight, out_proj_bias)
+    output = output.view(length, n, output.size(1))
+    if weights is not None:
+        weights = weights.view(n, num_heads, length, -1)
+        weights = weights.mean(dim=1) if average_attn_weights else weights
+    if batched:
+        return output, weights
+    return output.squeeze(1), None if weights is None else weights.squeeze(0)
+
+
+def _check_sizes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_heads: int, separate: bool) -> None:
+    size = query.size(-1)
+    if size != embed_dim:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {size}")
+    if size % num_heads:
+        raise AssertionError(f"embed_dim {size} not divisible by num_heads {num_heads}")
+    if separate and key.shape[:2] != value.shape[:2]:
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+    if not separate and key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+def _per_head_mask(mask: Tensor | None, size: tuple[int, int], heads: int) -> Tensor | None:
+    """The mask as `(1 or heads, T, S)`."""
+    if mask is None:
+        return None
+    expected = size if mask.dim() == 2 else (heads, *size)
+    if tuple(mask.shape) != expected:
+        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {expected}.")
+    return mask.unsqueeze(0) if mask.dim() == 2 else mask
+
+
+def _with_bias(
+    k: Tensor,
+    v: Tensor,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    n: int,
+    attn_mask: Tensor | None,
+    padding_mask: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """One more key and value, learned and the same for every sequence."""
+    if bias_k is None and bias_v is None:
+        return k, v, attn_mask, padding_mask
+    if bias_k is None or bias_v is None:
+        raise AssertionError("bias_k and bias_v must both be given or both be None")
+    k, v = torch.cat([k, bias_k.repeat(1, n, 1)]), torch.cat([v, bias_v.repeat(1, n, 1)])
+    attn_mask, padding_mask = (None if mask is None else pad(mask, (0, 1)) for mask in (attn_mask, padding_mask))
+    return k, v, attn_mask, padding_mask
+
+
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    """`(T, N, E)` as `(N · heads, T, E / heads)`."""
+    return x.reshape(x.shape[0], heads, -1).transpose(0, 1)
+
+
+def _with_padding(mask: Tensor | None, padding: Tensor | None, n: int, num_heads: int, length: int) -> Tensor | None:
+    if padding is None:
+        return mask
+    if tuple(padding.shape) != (n, length):
+        raise AssertionError(f"Expected key_padded_mask of shape {(n, length)}, but got {tuple(padding.shape)}")
+    padding = padding.view(n, 1, 1, length).expand(-1, num_heads, -1, -1).reshape(n * num_heads, 1, length)
+    return padding if mask is None else mask + padding
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    need_weights: bool,
+    num_heads: int,
+) -> tuple[Tensor, Tensor | None]:
+    if not need_weights:
+        return scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal), None
+    scores = torch.bmm(q * math.sqrt(1.0 / q.size(-1)), k.transpose(-2, -1))
+    weights = softmax(scores if mask is None else scores + mask, dim=-1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, p=dropout_p)
+    return torch.bmm(weights, v), weights

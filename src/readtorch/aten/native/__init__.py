@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 """The kernels, a module per upstream file (twin of `aten/src/ATen/native/`). Importing this package fills the table."""
 
 from readtorch.aten.native import binary_ops as binary_ops
@@ -57,3 +57,7 @@ from readtorch.aten.native import up_sample as up_sample
 from readtorch.aten.native import im2_col as im2_col
 
 from readtorch.aten.native import rnn as rnn
+
+from readtorch.aten.native.transformers import attention as attention
+
+from readtorch.aten.native import weight_norm as weight_norm

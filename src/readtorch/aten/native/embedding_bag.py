@@ -54,7 +54,7 @@ def _segment_max_backward(dy: Array, winners: Array, bag: Array) -> Array:
 derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_backward(grads[0], winners, bag))
 
 
-@composite("_embedding_bag_reduced", variants="")
+@composite("_embedding_bag_reduced", module="nn")
 def _embedding_bag_reduced(
     at: Any,
     weight: Array,

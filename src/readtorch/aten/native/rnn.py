@@ -398,6 +398,35 @@ def run_layers(
     return data, tuple(at.stack(kind, 0) for kind in zip(*last, strict=True))
 
 
+@composite("_recurrent", module="nn", autocast="low")
+def _recurrent(
+    at: Any,
+    input: Array,
+    states: Sequence[Array],
+    params: Sequence[Array],
+    mode: str,
+    has_biases: bool,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    batch_sizes: Sequence[int] | None,
+    projected: bool,
+) -> Any:
+    """What `nn.RNN`, `nn.LSTM` and `nn.GRU` call: (output, last states...) of a batch, or of packed data with its sizes."""
+    rest = has_biases, dropout, train, bidirectional
+    if batch_sizes is not None:
+        output, last = run_layers(at, mode, input, states, params, *rest, batch_sizes, projected)
+        return (output, *last)
+    x = at.transpose(input, 0, 1) if batch_first else input
+    steps, n, features = x.shape
+    output, last = run_layers(
+        at, mode, at.reshape(x, (steps * n, features)), states, params, *rest, [n] * steps, projected
+    )
+    output = at.reshape(output, (steps, n, -1))
+    return (at.transpose(output, 0, 1) if batch_first else output, *last)
+
+
 def _projected_lstm(
     at: Any, data: Any, states: tuple[Any, ...], weights: tuple[Any, ...], sizes: Sequence[int], reverse: bool
 ) -> tuple[Any, tuple[Any, ...]]:

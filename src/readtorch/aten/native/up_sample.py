@@ -76,7 +76,7 @@ def _along(x: Array, axis: int, matrix: Array) -> Array:
     return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
 
 
-@register("_resample", variants="", node="Upsample")
+@register("_resample", module="nn", node="Upsample")
 def _resample(
     self: Array,
     output_size: Sequence[int],

@@ -52,6 +52,7 @@ from readtorch.nn.modules.activation import (
     LogSigmoid,
     LogSoftmax,
     Mish,
+    MultiheadAttention,
     PReLU,
     RReLU,
     ReLU,
@@ -68,13 +69,28 @@ from readtorch.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from readtorch.nn.modules.batchnorm import LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d
 from readtorch.nn.modules.channelshuffle import ChannelShuffle
-from readtorch.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from readtorch.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+)
 from readtorch.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from readtorch.nn.modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from readtorch.nn.modules.flatten import Flatten, Unflatten
 from readtorch.nn.modules.fold import Fold, Unfold
-from readtorch.nn.modules.linear import Bilinear, Identity, Linear
+from readtorch.nn.modules.instancenorm import LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d
+from readtorch.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
 from readtorch.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -138,7 +154,15 @@ from readtorch.nn.modules.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from readtorch.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from readtorch.nn.modules.sparse import Embedding, EmbeddingBag
+from readtorch.nn.modules.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from readtorch.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ += [
@@ -146,6 +170,9 @@ __all__ += [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -187,6 +214,7 @@ __all__ += [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GaussianNLLLoss",
     "Hardshrink",
     "Hardsigmoid",
@@ -200,6 +228,20 @@ __all__ += [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
@@ -216,6 +258,7 @@ __all__ += [
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
     "PReLU",
@@ -223,6 +266,9 @@ __all__ += [
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -245,6 +291,11 @@ __all__ += [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",

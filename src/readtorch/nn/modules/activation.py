@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/04_activation.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import readtorch as torch
 from readtorch._tensor import Tensor
 from readtorch.nn import functional as F
 from readtorch.nn import init
+from readtorch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter
 
@@ -413,3 +414,137 @@ class Softmax2d(Module):
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return F.softmax(input, -3, _stacklevel=5)
+
+
+class MultiheadAttention(Module):
+    """Attention in `num_heads` heads of `embed_dim / num_heads` features each (Vaswani et al. 2017).
+
+    Inputs are `(T, N, E)`, `(N, T, E)` with `batch_first`, or `(T, E)`. `kdim` and `vdim` are the features of keys and values
+    where they differ. Masks: True, or minus infinity, hides. Raises AssertionError if the heads do not divide the features.
+    """
+
+    in_proj_weight: Tensor | None
+    in_proj_bias: Tensor | None
+    bias_k: Tensor | None
+    bias_v: Tensor | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim * num_heads != embed_dim:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+
+        def parameter(*shape: int) -> Parameter:
+            return Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        same = self._qkv_same_embed_dim
+        for name, size in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+            self.register_parameter(f"{name}_proj_weight", None if same else parameter(embed_dim, size))
+        self.register_parameter("in_proj_weight", parameter(3 * embed_dim, embed_dim) if same else None)
+        self.register_parameter("in_proj_bias", parameter(3 * embed_dim) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        for name in ("bias_k", "bias_v"):
+            if add_bias_kv:
+                setattr(self, name, parameter(1, 1, embed_dim))
+            else:
+                setattr(self, name, None)
+        self.add_zero_attn = add_zero_attn
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        weights = (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        for weight in weights:
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.constant_(self.in_proj_bias, 0.0)
+            init.constant_(self.out_proj.bias, 0.0)  # type: ignore[arg-type]
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.setdefault("_qkv_same_embed_dim", True)
+        super().__setstate__(state)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        turned = self.batch_first and query.dim() == 3
+        if turned:
+            time_first = {id(x): x.transpose(1, 0) for x in (query, key, value)}  # what is one tensor stays one
+            query, key, value = (time_first[id(x)] for x in (query, key, value))
+        separate = {}
+        if not self._qkv_same_embed_dim:
+            separate = {f"{name}_proj_weight": getattr(self, f"{name}_proj_weight") for name in "qkv"}
+        output, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            **separate,
+        )
+        return (output.transpose(1, 0) if turned else output), weights
+
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks as one `(N, heads, T, T)`, and which there were: 1 padding alone, 2 with attention mask."""
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        n, length, _ = query.shape
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(n, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(n, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(n, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2

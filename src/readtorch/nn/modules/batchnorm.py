@@ -1,4 +1,4 @@
-# Tangled from chapters/03_norm.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/03_norm.py, chapters/a2_layers/11_lazy.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn import init
+from readtorch.nn.modules.lazy import LazyModuleMixin
 from readtorch.nn.modules.module import Module
-from readtorch.nn.parameter import Parameter
+from readtorch.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
 
 class _NormBase(Module):
@@ -204,3 +205,59 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return converted
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = torch.tensor(0, dtype=torch.long, device=device)
+
+    def reset_parameters(self) -> None:
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self: Any, input: Tensor) -> None:
+        if not self.has_uninitialized_params():
+            return
+        self.num_features = input.shape[1]
+        for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
+            if tensor is not None:
+                tensor.materialize((self.num_features,))
+        self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+    """A `BatchNorm1d` whose `num_features` come with the first input."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+    """A `BatchNorm2d` whose `num_features` come with the first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+    """A `BatchNorm3d` whose `num_features` come with the first input."""
+
+    cls_to_become = BatchNorm3d

@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/03_conv.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn import init
+from readtorch.nn.modules.lazy import LazyModuleMixin
 from readtorch.nn.modules.module import Module
 from readtorch.nn.modules.utils import _ntuple, _reverse_repeat_tuple
-from readtorch.nn.parameter import Parameter
+from readtorch.nn.parameter import Parameter, UninitializedParameter
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -326,3 +327,115 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     def _convolve(self, *args: Any) -> Tensor:
         return F.conv_transpose3d(*args)
+
+
+class _LazyConvXdMixin(LazyModuleMixin):
+    _dimensions: ClassVar[int]
+
+    def _forget_parameters(self: Any, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self: Any) -> None:
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self: Any, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._get_in_channels(input)
+        if self.in_channels % self.groups:
+            raise ValueError("in_channels must be divisible by groups")
+        if self.transposed:
+            shape = (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
+        else:
+            shape = (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
+        self.weight.materialize(shape)
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+    def _get_in_channels(self, input: Tensor) -> int:
+        dims = self._dimensions
+        if input.dim() not in (dims + 1, dims + 2):
+            raise RuntimeError(
+                f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {type(self).__name__}, "
+                f"but got input of size: {input.shape}"
+            )
+        return input.shape[-dims - 1]
+
+
+class _LazyConvNd(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._forget_parameters(out_channels, bias, device, dtype)
+
+
+class _LazyConvTransposeNd(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | Sequence[int] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        args = (kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype)
+        super().__init__(0, 0, *args)
+        self._forget_parameters(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConvNd, Conv1d):  # type: ignore[misc]
+    """A `Conv1d` whose `in_channels` come with the first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConvNd, Conv2d):  # type: ignore[misc]
+    """A `Conv2d` whose `in_channels` come with the first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConvNd, Conv3d):  # type: ignore[misc]
+    """A `Conv3d` whose `in_channels` come with the first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTransposeNd, ConvTranspose1d):  # type: ignore[misc]
+    """A `ConvTranspose1d` whose `in_channels` come with the first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):  # type: ignore[misc]
+    """A `ConvTranspose2d` whose `in_channels` come with the first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):  # type: ignore[misc]
+    """A `ConvTranspose3d` whose `in_channels` come with the first input."""
+
+    cls_to_become = ConvTranspose3d

@@ -1,4 +1,4 @@
-# Tangled from chapters/03_norm.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/03_norm.py, chapters/a2_layers/11_lazy.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from readtorch._tensor import Tensor
 from readtorch.nn import functional as F
-from readtorch.nn.modules.batchnorm import _NormBase
+from readtorch.nn.modules.batchnorm import _LazyNormBase, _NormBase
 
 
 class _InstanceNorm(_NormBase):
@@ -110,3 +110,21 @@ class InstanceNorm3d(_InstanceNorm):
     """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`."""
 
     _unbatched = 4
+
+
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+    """An `InstanceNorm1d` whose `num_features` come with the first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+    """An `InstanceNorm2d` whose `num_features` come with the first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+    """An `InstanceNorm3d` whose `num_features` come with the first input."""
+
+    cls_to_become = InstanceNorm3d

@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/02_linear.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import readtorch as torch
 from readtorch._tensor import Tensor
 from readtorch.nn import functional as F
 from readtorch.nn import init
+from readtorch.nn.modules.lazy import LazyModuleMixin
 from readtorch.nn.modules.module import Module
-from readtorch.nn.parameter import Parameter
+from readtorch.nn.parameter import Parameter, UninitializedParameter
 
 
 class Identity(Module):
@@ -109,3 +110,41 @@ class Bilinear(Module):
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}"
         )
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """A `Linear` whose `in_features` is the last size of the first input."""
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(0, 0, False)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+        if self.has_uninitialized_params():
+            with torch.no_grad():
+                self.in_features = input.shape[-1]
+                _materialize(self.weight, self.out_features, self.in_features)
+                _materialize(self.bias, self.out_features)
+                self.reset_parameters()
+        if self.in_features == 0:
+            # the parameters came from a checkpoint
+            if input.shape[-1] != self.weight.shape[-1]:
+                raise AssertionError(
+                    f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from "
+                    f"self.weight: {self.weight.shape[-1]}"
+                )
+            self.in_features = input.shape[-1]
+
+
+def _materialize(parameter: Any, *shape: int) -> None:
+    if parameter is not None:
+        parameter.materialize(shape)

@@ -1,0 +1,110 @@
+# Tangled from chapters/a2_layers/12_utils.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import readtorch as torch
+from readtorch._tensor import Tensor
+from readtorch.autograd.grad_mode import no_grad
+from readtorch.nn import functional as F
+from readtorch.nn.modules.module import Module
+from readtorch.nn.parameter import Parameter
+
+ModuleT = TypeVar("ModuleT", bound=Module)
+
+
+class SpectralNorm:
+    """The hook that computes the weight before each call."""
+
+    _version = 1
+
+    def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        self.name = name
+        self.dim = dim
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+            )
+        self.n_power_iterations = n_power_iterations
+        self.eps = eps
+
+    def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
+        """`dim` first, all others as one."""
+        if self.dim != 0:
+            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
+        return weight.reshape(weight.size(0), -1)
+
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
+        """The weight divided by `uᵀ W v`; the iteration writes `u` and `v` in place, so that all replicas see it."""
+        weight = getattr(module, self.name + "_orig")
+        u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
+        matrix = self.reshape_weight_to_matrix(weight)
+        if do_power_iteration:
+            with no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(F.normalize(torch.mv(matrix.t(), u), dim=0, eps=self.eps))
+                    u.copy_(F.normalize(torch.mv(matrix, v), dim=0, eps=self.eps))
+                u, v = u.clone(), v.clone()  # what backward needs must survive the next iteration
+        return weight / torch.dot(u, torch.mv(matrix, v))
+
+    def remove(self, module: Module) -> None:
+        with no_grad():
+            weight = self.compute_weight(module, do_power_iteration=False)
+        delattr(module, self.name)
+        for suffix in ("_u", "_v", "_orig"):
+            delattr(module, self.name + suffix)
+        module.register_parameter(self.name, Parameter(weight.detach()))
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+    @staticmethod
+    def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, SpectralNorm) and hook.name == name:
+                raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        normed = SpectralNorm(name, n_power_iterations, dim, eps)
+        weight = module._parameters[name]
+        if weight is None:
+            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+        with no_grad():
+            height, width = normed.reshape_weight_to_matrix(weight).size()
+            u = F.normalize(weight.new_empty(height).normal_(0, 1), dim=0, eps=eps)
+            v = F.normalize(weight.new_empty(width).normal_(0, 1), dim=0, eps=eps)
+        delattr(module, name)
+        module.register_parameter(name + "_orig", weight)
+        # a plain attribute, so that `module.weight` exists before the first call and is no parameter
+        setattr(module, name, weight.data)
+        module.register_buffer(name + "_u", u)
+        module.register_buffer(name + "_v", v)
+        module.register_forward_pre_hook(normed)
+        return normed
+
+
+def spectral_norm(
+    module: ModuleT,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> ModuleT:
+    """Divide the parameter `name` by its largest singular value (Miyato et al. 2018).
+
+    `dim` is the outputs' dimension: 1 for transposed convolutions, else 0.
+    """
+    if dim is None:
+        transposed = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
+        dim = 1 if isinstance(module, transposed) else 0
+    SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
+    return module
+
+
+def remove_spectral_norm(module: ModuleT, name: str = "weight") -> ModuleT:
+    """Undo `spectral_norm`. Raises ValueError if it was never applied."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -1,0 +1,73 @@
+# Tangled from chapters/a2_layers/12_utils.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeVar
+
+import readtorch as torch
+from readtorch.nn.modules.module import Module
+from readtorch.nn.parameter import Parameter, UninitializedParameter
+
+ModuleT = TypeVar("ModuleT", bound=Module)
+
+
+class WeightNorm:
+    """The hook that computes the weight before each call."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = -1 if dim is None else dim
+
+    def compute_weight(self, module: Module) -> Any:
+        g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
+        return torch._weight_norm(v, g, self.dim)
+
+    @staticmethod
+    def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm) and hook.name == name:
+                raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+        normed = WeightNorm(name, dim)
+        weight = getattr(module, name)
+        if isinstance(weight, UninitializedParameter):
+            raise ValueError(
+                "The module passed to `WeightNorm` can't have uninitialized parameters: run a dummy forward first"
+            )
+        del module._parameters[name]
+        module.register_parameter(name + "_g", Parameter(torch.norm_except_dim(weight, 2, normed.dim).data))
+        module.register_parameter(name + "_v", Parameter(weight.data))
+        setattr(module, name, normed.compute_weight(module))
+        module.register_forward_pre_hook(normed)
+        return normed
+
+    def remove(self, module: Module) -> None:
+        weight = self.compute_weight(module)
+        delattr(module, self.name)
+        del module._parameters[self.name + "_g"]
+        del module._parameters[self.name + "_v"]
+        setattr(module, self.name, Parameter(weight.data))
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def weight_norm(module: ModuleT, name: str = "weight", dim: int | None = 0) -> ModuleT:
+    """Split the parameter `name` into `name_g` and `name_v`. Deprecated for `parametrizations.weight_norm`."""
+    warnings.warn(
+        "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    WeightNorm.apply(module, name, dim)
+    return module
+
+
+def remove_weight_norm(module: ModuleT, name: str = "weight") -> ModuleT:
+    """Undo `weight_norm`. Raises ValueError if it was never applied."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(f"weight_norm of '{name}' not found in {module}")
