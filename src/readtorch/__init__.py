@@ -123,3 +123,6 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
 
 
 _MODULES += ["__future__", "nn"]
+
+_MODULES += ["_weights_only_unpickler", "serialization"]
+_NAMES.update({"load": "serialization", "save": "serialization"})

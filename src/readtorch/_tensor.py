@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/8_tensor_class.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch import _C
+from readtorch import storage as storage
 from readtorch.c10.core import tensor_impl
 
 

@@ -1,13 +1,96 @@
-# Tangled from chapters/02_module/1_registration.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from readtorch._tensor import Tensor
     from readtorch.nn.parameter import Parameter
+
+
+def _rebuild_tensor(storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int]) -> Any:
+    """A tensor on a typed storage. RuntimeError if it would reach outside."""
+    from readtorch.c10.core.scalar_type import to_numpy_dtype
+    from readtorch.c10.core.tensor_impl import wrap
+
+    size, stride = tuple(size), tuple(stride)
+    numbers = (storage_offset, *size, *stride)
+    if len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
+        raise RuntimeError(f"a tensor cannot have offset {storage_offset!r}, size {size!r} and stride {stride!r}")
+    untyped, itemsize = storage._untyped_storage, storage.dtype.itemsize
+    needed = 0 if 0 in size else storage_offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if needed * itemsize > untyped.nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {storage_offset}, and itemsize "
+            f"{itemsize} requiring a storage size of {needed * itemsize} are out of bounds for storage of size {untyped.nbytes()}"
+        )
+    if untyped.device.type == "meta":
+        from readtorch import empty_strided
+
+        return empty_strided(size, stride, dtype=storage.dtype, device="meta")
+    kind = to_numpy_dtype(storage.dtype)
+    if not needed:
+        return wrap(np.empty(size, kind))
+    strides = tuple(step * itemsize for step in stride)
+    return wrap(np.ndarray(size, kind, untyped.bytes(), storage_offset * itemsize, strides))
+
+
+def _rebuild_tensor_v2(
+    storage: Any,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    backward_hooks: OrderedDict[int, Any],
+    metadata: Any = None,
+) -> Any:
+    """What pickles since 0.4 call. Hooks are not restored; they were never meant to be saved."""
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    if requires_grad:
+        tensor.requires_grad_()
+    return tensor
+
+
+def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
+    """A tensor of a subclass, or one with attributes: rebuilt by `function(*args)`, then given its class and state."""
+    result = function(*args)
+    if type(result) is not new_type:
+        result = result.as_subclass(new_type)
+    if isinstance(state, dict):
+        result.__dict__.update(state)
+    elif hasattr(result, "__setstate__"):
+        result.__setstate__(state)
+    return result
+
+
+def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
+    """Function and arguments that rebuild `tensor`. RuntimeError for one that is not a leaf."""
+    from readtorch.storage import TypedStorage
+
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True)
+    offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
+    return _rebuild_tensor_v2, (storage, offset, size, stride, tensor.requires_grad, OrderedDict())
+
+
+def _share_memory(tensor: Any) -> None:
+    """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
+    storage = tensor.untyped_storage()
+    if storage.is_shared():
+        return
+    offset, stride = tensor.storage_offset(), tensor.stride()
+    shared = type(storage)._from_array(storage.bytes()).share_memory_()
+    array = tensor._array
+    strides = tuple(step * array.itemsize for step in stride)
+    tensor._array = np.ndarray(array.shape, array.dtype, shared.owner, offset * array.itemsize, strides)
+
+
+def _is_shared(tensor: Any) -> bool:
+    return tensor.untyped_storage().is_shared()
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: OrderedDict[int, Any]) -> Parameter:

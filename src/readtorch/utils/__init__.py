@@ -1,2 +1,13 @@
-# Tangled from chapters/00_tensor/9_autograd.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 """What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
+
+import importlib as _importlib
+
+_MODULES = ["hooks"]
+
+
+def __getattr__(name):
+    """Import the sub-package `name`. AttributeError if there is none."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")
+    return _importlib.import_module(f"readtorch.utils.{name}")

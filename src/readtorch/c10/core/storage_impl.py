@@ -35,6 +35,8 @@ class StorageImpl:
         return owner.reshape(-1, order="A").view(np.uint8)
 
 
+#: the class of every storage that is handed out; `storage` puts `UntypedStorage` here when it is imported
+Storage: type[StorageImpl] = StorageImpl
 _alive: weakref.WeakValueDictionary[int, StorageImpl] = weakref.WeakValueDictionary()
 
 
@@ -50,7 +52,8 @@ def storage_of(array: Any, where: device) -> StorageImpl:
     owner = owner_of(array)
     found = _alive.get(id(owner))
     if found is None or found.owner is not owner:
-        found = _alive[id(owner)] = StorageImpl(owner, where)
+        found = _alive[id(owner)] = Storage.__new__(Storage)
+        found.owner, found.device = owner, where
     return found
 
 

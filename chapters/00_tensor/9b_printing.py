@@ -1,0 +1,299 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # How a tensor is printed
+#
+# `print(t)` is the most used debugger of all, and its output is parsed by eyes that know it: four digits, one exponent for all or for none, `...` in the middle of what is large. All of it is Python upstream too, in one file.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: _tensor_str.py
+"""The text of a tensor."""
+
+# %%
+#| into: _tensor_str.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
+from readtorch.c10.core.device import current_default_device
+
+
+# %%
+#| into: _tensor_str.py
+#| upstream: torch/_tensor_str.py#set_printoptions
+@dataclass
+class _PrintOptions:
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+PRINT_OPTS = _PrintOptions()
+_PROFILES = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed, from here on.
+
+    `precision`: digits after the point; `threshold`: how many elements are printed in full; `edgeitems`: how many at each
+    end of what is not; `linewidth`: characters; `profile`: default, short or full; `sci_mode`: None lets the values decide.
+    """
+    if profile is not None:
+        for name, value in _PROFILES[profile].items():
+            setattr(PRINT_OPTS, name, value)
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, number in given.items():
+        if number is not None:
+            setattr(PRINT_OPTS, name, number)
+    PRINT_OPTS.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The present settings."""
+    return asdict(PRINT_OPTS)
+
+
+@contextmanager
+def printoptions(**options: Any) -> Iterator[None]:
+    """`set_printoptions` for a block only."""
+    before = get_printoptions()
+    set_printoptions(**options)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(PRINT_OPTS, name, value)
+
+
+# %% [markdown]
+# ## One format for all elements
+#
+# A column of numbers is readable when the points stand below each other, so one width and one notation are chosen for the whole tensor from its finite, non-zero values. Floats that are all whole numbers are printed as `1.`; exponents are
+# used where the largest value is more than a thousand times the smallest, is above 10⁸, or the smallest is below 10⁻⁴. One tiny value in a tensor therefore turns all the others into exponents.
+
+
+# %%
+#| into: _tensor_str.py
+#| upstream: torch/_tensor_str.py#_Formatter
+class _Formatter:
+    """Notation and width for the elements of a real array."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.floating = values.dtype.kind not in "iub"
+        self.whole = True
+        self.scientific = False
+        self.width = 1
+        if not self.floating:
+            self.width = max((len(str(value)) for value in values.ravel().tolist()), default=1)
+            return
+        numbers = values.astype(np.float64).ravel()
+        numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
+        if not numbers.size:
+            return
+        sizes = np.abs(numbers)
+        smallest, largest = float(sizes.min()), float(sizes.max())
+        self.whole = bool((numbers == np.ceil(numbers)).all())
+        wide_range = largest / smallest > 1000.0 or largest > 1.0e8
+        self.scientific = wide_range or (not self.whole and smallest < 1.0e-4)
+        if PRINT_OPTS.sci_mode is not None:
+            self.scientific = PRINT_OPTS.sci_mode
+        self.width = max(len(self._text(value)) for value in numbers.tolist())
+
+    def _text(self, value: Any) -> str:
+        if not self.floating:
+            return str(value)
+        if self.scientific:
+            return f"{value:.{PRINT_OPTS.precision}e}"
+        if self.whole:
+            return f"{value:.0f}" + ("." if math.isfinite(value) else "")
+        return f"{value:.{PRINT_OPTS.precision}f}"
+
+    def format(self, value: Any) -> str:
+        return self._text(value).rjust(self.width)
+
+
+class _ComplexFormatter:
+    """Real and imaginary part, each with a notation of its own."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._real, self._imag = _Formatter(values.real), _Formatter(values.imag)
+        self.width = self._real.width + self._imag.width + 1
+
+    def format(self, value: complex) -> str:
+        imaginary = (self._imag.format(value.imag) + "j").lstrip()
+        sign = "" if imaginary[0] in "+-" else "+"
+        return self._real.format(value.real) + sign + imaginary
+
+
+# %% [markdown]
+# ## Lines and blocks
+
+
+# %%
+#| into: _tensor_str.py
+#| upstream: torch/_tensor_str.py#_tensor_str_with_formatter
+def _edges(array: np.ndarray) -> np.ndarray:
+    """The elements that are printed of a summarised array: `edgeitems` at both ends of every dimension."""
+    edge = PRINT_OPTS.edgeitems
+    for axis, size in enumerate(array.shape):
+        if size > 2 * edge:
+            kept = [*range(edge), *range(size - edge, size)]
+            array = np.take(array, kept, axis)
+    return array
+
+
+def _vector(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> str:
+    edge = PRINT_OPTS.edgeitems
+    if summarize and len(array) > 2 * edge:
+        first, last = array[:edge].tolist(), array[len(array) - edge :].tolist()
+        words = [*map(formatter.format, first), " ...", *map(formatter.format, last)] if edge else ["..."]
+    else:
+        words = [formatter.format(value) for value in array.tolist()]
+    per_line = max(1, (PRINT_OPTS.linewidth - indent) // (formatter.width + 2))
+    lines = [", ".join(words[start : start + per_line]) for start in range(0, len(words), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def _block(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> str:
+    if array.ndim == 0:
+        return formatter.format(array.item())
+    if array.ndim == 1:
+        return _vector(array, indent, summarize, formatter)
+    edge = PRINT_OPTS.edgeitems
+    if summarize and len(array) > 2 * edge:
+        chosen: list[Any] = [*array[:edge], None, *array[len(array) - edge :]]
+    else:
+        chosen = list(array)
+    parts = ["..." if part is None else _block(part, indent + 1, summarize, formatter) for part in chosen]
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def _contents(array: np.ndarray, indent: int) -> str:
+    if array.size == 0:
+        return "[]"
+    if array.dtype.kind in "fV" and array.itemsize == 2:
+        array = array.astype(np.float32)
+    summarize = array.size > PRINT_OPTS.threshold
+    shown = _edges(array) if summarize else array
+    formatter = _ComplexFormatter(shown) if array.dtype.kind == "c" else _Formatter(shown)
+    return _block(array, indent, summarize, formatter)
+
+
+# %% [markdown]
+# ## What is said after the numbers
+#
+# Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the default give away, the shape of something empty, and whether gradients are recorded.
+
+
+# %%
+#| into: _tensor_str.py
+#| upstream: torch/_tensor_str.py#_str_intern
+def _facts(tensor: Any) -> list[str]:
+    facts = []
+    where = tensor.device
+    if where.type != current_default_device().type or where.type == "meta":
+        facts.append(f"device='{where}'")
+    expected = (get_default_dtype(), get_default_complex_dtype(), scalar_type.int64, scalar_type.bool)
+    empty = tensor.numel() == 0
+    if where.type == "meta" or (empty and tensor.dim() != 1):
+        facts.append(f"size={tuple(tensor.shape)}")
+    if tensor.dtype not in expected or (empty and tensor.dtype is not get_default_dtype()):
+        facts.append(f"dtype={tensor.dtype}")
+    if tensor.grad_fn is not None:
+        facts.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")
+    elif tensor.requires_grad:
+        facts.append("requires_grad=True")
+    return facts
+
+
+def _add_facts(text: str, facts: list[str], indent: int) -> str:
+    """Append the facts, each on the present line while there is room."""
+    pieces = [text]
+    used = len(text) - text.rfind("\n") + 1
+    for fact in facts:
+        if used + len(fact) + 2 > PRINT_OPTS.linewidth:
+            pieces.append(",\n" + " " * indent + fact)
+            used = indent + len(fact)
+        else:
+            pieces.append(", " + fact)
+            used += len(fact) + 2
+    return "".join([*pieces, ")"])
+
+
+def _str(self: Any, *, tensor_contents: str | None = None) -> str:
+    """The text of a tensor; `tensor_contents` in place of its numbers."""
+    prefix = "tensor("
+    if tensor_contents is None:
+        on_host = self.device.type != "meta"
+        array = self.detach().cpu()._array if on_host else None
+        tensor_contents = "..." if array is None else _contents(array, len(prefix))
+    return _add_facts(prefix + tensor_contents, _facts(self), len(prefix))
+
+
+# %%
+torch.tensor([[1.0, 1000.5], [-2.25, 1e-3]])
+
+# %%
+torch.arange(2000.0).reshape(40, 50)
+
+
+# %%
+#| claim: one small value turns every element of a tensor into exponents
+def _(torch):
+    assert repr(torch.tensor([1.5, 2.5])) == "tensor([1.5000, 2.5000])"
+    assert repr(torch.tensor([1.5, 2.5, 0.001])) == "tensor([1.5000e+00, 2.5000e+00, 1.0000e-03])"
+
+
+# %%
+#| claim: floats that are all whole numbers are printed with a point and no digits
+def _(torch):
+    assert repr(torch.tensor([1.0, -20.0])) == "tensor([  1., -20.])"
+
+
+# %%
+#| claim: an empty tensor names its shape unless it is a vector, and its dtype unless it is the default
+def _(torch):
+    assert repr(torch.empty(0)) == "tensor([])"
+    assert repr(torch.empty(2, 0, dtype=torch.int64)) == "tensor([], size=(2, 0), dtype=torch.int64)"

@@ -1,0 +1,1213 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A model on disk: what `torch.save` writes, and why `torch.load` refuses
+#
+# A `.pt` file is a zip archive with a pickle in it and, beside the pickle, one member for each storage. The pickle holds the structure (dicts, names, shapes, strides); the bytes
+# lie outside it, uncompressed and aligned, so that they can be mapped into memory. Reading one by hand takes five lines:
+
+# %%
+import io
+import pickletools
+import zipfile
+from typing import Any
+
+import readtorch as torch
+from readtorch import nn
+from readtorch.literate import live
+
+live()
+
+# %%
+file = io.BytesIO()
+torch.save({"weight": torch.arange(6.0).reshape(2, 3)}, file)
+archive = zipfile.ZipFile(file)
+for member in archive.infolist():
+    print(f"{member.file_size:5d} bytes  {member.filename}")
+
+# %%
+pickletools.dis(archive.read("archive/data.pkl"))
+
+# %% [markdown]
+# ## The container
+#
+# Three properties matter, and the zip format alone gives none of them: every record is *stored*, not deflated; its data begin at a multiple of 64, by padding in the extra field of its header, so that a mapped
+# file can be used as an array; and all names lie under one folder, called like the file.
+
+# %%
+#| into: csrc/serialize/__init__.py
+"""The container of saved files (twin of `caffe2/serialize/`)."""
+
+# %%
+#| into: csrc/serialize/inline_container.py
+"""The zip container: aligned, uncompressed records under one folder."""
+
+# %%
+#| into: csrc/serialize/inline_container.py
+#| imports
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from typing import BinaryIO
+
+import numpy as np
+
+# %%
+#| into: csrc/serialize/inline_container.py
+#| upstream: caffe2/serialize/inline_container.h#caffe2::serialize::PyTorchStreamWriter
+ALIGNMENT = 64
+"""Records begin at multiples of this many bytes: enough for the widest vector loads."""
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_ZIP64_EXTRA = 20
+#: Checksums are computed while what was read is still in the cache.
+_CHUNK = 1 << 18
+_PADDING_ID = b"FB"
+
+
+class PyTorchStreamWriter:
+    """Writes records into `stream`, a writable binary file, under the folder `archive_name`."""
+
+    def __init__(self, stream: BinaryIO, archive_name: str, alignment: int = ALIGNMENT) -> None:
+        self._zip = zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._folder = archive_name
+        self._alignment = alignment
+        self._checksum = 0
+        self._names: list[str] = []
+
+    def write_record(self, name: str, data: bytes | memoryview) -> None:
+        """Add a record; ValueError if there is one of that name."""
+        if name in self._names:
+            raise ValueError(f"record {name!r} was already written")
+        self._names.append(name)
+        size = memoryview(data).nbytes
+        large = size >= 0xFFFFFFFF
+        info = zipfile.ZipInfo(f"{self._folder}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
+        info.file_size = size
+        info.extra = self._padding(len(info.filename.encode()), large)
+        with self._zip.open(info, "w", force_zip64=large) as record:
+            record.write(data)
+        self._checksum = zlib.crc32(struct.pack("<I", info.CRC), self._checksum)
+
+    def _padding(self, name_length: int, large: bool) -> bytes:
+        """An extra field that moves the record's first byte to a multiple of the alignment."""
+        assert self._zip.fp is not None
+        start = self._zip.fp.tell() + _LOCAL_HEADER.size + name_length + 4 + _ZIP64_EXTRA * large
+        padding = -start % self._alignment
+        return _PADDING_ID + struct.pack("<H", padding) + b"Z" * padding
+
+    def write_end_of_file(self) -> None:
+        """Add the version and the id, and finish the archive."""
+        self.write_record("version", b"3\n")
+        names = zlib.crc32("\n".join(self._names).encode())
+        self.write_record(".data/serialization_id", f"{names:020d}{self._checksum:020d}".encode())
+        self._zip.close()
+
+
+# %% [markdown]
+# Reading begins with distrust. The central directory says how large a record is and where it lies; nothing is allocated before both were compared with the file itself, and a checksum that does not fit is an error, not a warning.
+
+
+# %%
+#| into: csrc/serialize/inline_container.py
+#| upstream: caffe2/serialize/inline_container.h#caffe2::serialize::PyTorchStreamReader
+class PyTorchStreamReader:
+    """Reads records of a file written by `PyTorchStreamWriter` (or by PyTorch). RuntimeError for anything damaged."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._size = stream.seek(0, os.SEEK_END)
+        try:
+            infos = zipfile.ZipFile(stream).infolist()
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            struct.error,
+            ValueError,
+            OverflowError,
+            UnicodeError,
+        ) as error:
+            raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {error}") from None
+        if not infos:
+            raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")
+        self.archive_name = infos[0].filename.split("/")[0]
+        self._records: dict[str, zipfile.ZipInfo] = {}
+        for info in infos:
+            folder, _, name = info.filename.partition("/")
+            if folder != self.archive_name or not name or ".." in name.split("/"):
+                raise RuntimeError(
+                    f"PytorchStreamReader failed reading zip archive: member {info.filename!r} is outside"
+                )
+            if name in self._records:
+                raise RuntimeError(f"PytorchStreamReader failed reading zip archive: two members {info.filename!r}")
+            self._records[name] = info
+
+    def has_record(self, name: str) -> bool:
+        """Is there a record called `name`?"""
+        return name in self._records
+
+    def get_all_records(self) -> list[str]:
+        """The names of all records, in file order."""
+        return list(self._records)
+
+    def get_record_offset(self, name: str) -> int:
+        """Where the data of a record begin, counted from the start of the file."""
+        return self._locate(name)[0]
+
+    def get_record_size(self, name: str) -> int:
+        """Size of a record in bytes."""
+        return self._locate(name)[1]
+
+    def _locate(self, name: str) -> tuple[int, int]:
+        info = self._records.get(name)
+        if info is None:
+            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed")
+        if info.header_offset + _LOCAL_HEADER.size > self._size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
+        self._stream.seek(info.header_offset)
+        header = _LOCAL_HEADER.unpack(self._stream.read(_LOCAL_HEADER.size))
+        offset = info.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1]
+        if header[0] != b"PK\x03\x04" or offset + info.file_size > self._size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
+        return offset, info.file_size
+
+    def get_record(self, name: str) -> bytes:
+        """The bytes of a record."""
+        return self.get_array(name).tobytes()
+
+    def get_array(self, name: str) -> np.ndarray:
+        """The bytes of a record as a fresh uint8 array."""
+        offset, size = self._locate(name)
+        data = np.empty(size, np.uint8)
+        self._stream.seek(offset)
+        target, checksum = memoryview(data), 0
+        for start in range(0, size, _CHUNK):
+            part = target[start : start + _CHUNK]
+            if _read_into(self._stream, part) != part.nbytes:
+                raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+            checksum = zlib.crc32(part, checksum)
+        if checksum != self._records[name].CRC:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit")
+        return data
+
+
+def _read_into(stream: BinaryIO, target: memoryview) -> int:
+    """Fill `target`; returns how many bytes there were. Files without `readinto` are read and copied."""
+    if not target.nbytes:
+        return 0
+    if not hasattr(stream, "readinto"):
+        data = stream.read(target.nbytes)
+        target[: len(data)] = data
+        return len(data)
+    filled = 0
+    while filled < target.nbytes:
+        count = stream.readinto(target[filled:])
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+# %% [markdown]
+# ## Why is loading a pickle dangerous?
+#
+# A pickle is a program for a small stack machine, and two of its instructions are enough: `GLOBAL` pushes any importable object, `REDUCE` calls it. The file below would run a shell command when unpickled; nobody
+# needs to look at what comes out.
+
+# %%
+import os
+import pickle
+
+
+class Harmless:
+    def __reduce__(self) -> Any:
+        return os.system, ("echo this could be anything",)
+
+
+pickletools.dis(pickle.dumps(Harmless(), protocol=2))
+
+# %% [markdown]
+# `weights_only=True`, the default since 2.6, runs the program on a machine of its own that knows about a dozen callables. The instruction set is cut down as well: what `torch.save` never writes is refused. The list contains
+# nothing that allocates by a number in the file: upstream lets a pickle call `bytearray`, and `bytearray(10**12)` is a valid call; here it must be given bytes.
+
+# %%
+#| into: _weights_only_unpickler.py
+"""A pickle machine that builds tensors and plain containers, and refuses everything else."""
+
+# %%
+#| into: _weights_only_unpickler.py
+#| imports
+from __future__ import annotations
+
+import codecs
+import functools
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from pickle import UnpicklingError, decode_long
+from typing import Any, BinaryIO
+
+import readtorch as torch
+
+# %%
+#| into: _weights_only_unpickler.py
+#| upstream: torch/_weights_only_unpickler.py#_get_allowed_globals
+_BLOCKED_MODULES = {"sys", "os", "posix", "nt"}
+
+
+def _bytes_of(text: str, encoding: str = "latin1") -> bytes:
+    """`codecs.encode` as protocol 2 uses it for bytes objects, and for nothing else."""
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise UnpicklingError(f"_codecs.encode is allowed for text in latin1 only, got encoding {encoding!r}")
+    return codecs.encode(text, "latin1")
+
+
+def _bytearray_of(data: Any = b"", encoding: str | None = None) -> bytearray:
+    if isinstance(data, str) and encoding is not None:
+        return bytearray(_bytes_of(data, encoding))
+    if not isinstance(data, bytes):
+        raise UnpicklingError(f"bytearray is allowed from bytes only, got {type(data).__name__}")
+    return bytearray(data)
+
+
+@functools.cache
+def _allowed_globals() -> dict[str, Any]:
+    """What a file may name, under upstream's names."""
+    from readtorch import _utils, nn, serialization, storage
+    from readtorch.c10.core import scalar_type
+
+    allowed: dict[str, Any] = {
+        "collections.OrderedDict": OrderedDict,
+        "collections.Counter": Counter,
+        "torch.nn.parameter.Parameter": nn.Parameter,
+        "torch.nn.parameter.Buffer": nn.Buffer,
+        "torch.Size": torch.Size,
+        "torch.device": torch.device,
+        "torch.Tensor": torch.Tensor,
+        "torch._tensor.Tensor": torch.Tensor,
+        "_codecs.encode": _bytes_of,
+        "builtins.bytearray": _bytearray_of,
+        "__builtin__.bytearray": _bytearray_of,
+        "builtins.set": set,
+        "__builtin__.set": set,
+        "builtins.complex": complex,
+        "__builtin__.complex": complex,
+        "torch.storage.UntypedStorage": storage.UntypedStorage,
+        "torch.storage.TypedStorage": storage.TypedStorage,
+    }
+    allowed.update({f"torch.{name}": serialization.StorageType(name) for name in storage._storage_type_to_dtype()})
+    allowed.update({str(kind): kind for kind in vars(scalar_type).values() if isinstance(kind, torch.dtype)})
+    for function in (
+        _utils._rebuild_tensor,
+        _utils._rebuild_tensor_v2,
+        _utils._rebuild_parameter,
+        _utils._rebuild_parameter_with_state,
+    ):
+        allowed[f"torch._utils.{function.__name__}"] = function
+    allowed["torch._tensor._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    allowed["torch._utils._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    return allowed
+
+
+# %%
+#| into: _weights_only_unpickler.py
+#| upstream: torch/_weights_only_unpickler.py#_get_user_allowed_globals
+_safe_globals: list[Any] = []
+"""What the user has allowed besides: objects, or pairs of an object and the name that files call it by."""
+
+
+def _user_allowed_globals() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in _safe_globals:
+        if isinstance(entry, tuple):
+            if len(entry) != 2:
+                raise ValueError(
+                    "Expected tuple of length 2 (global, str of callable full path), "
+                    f"but got tuple of length: {len(entry)}"
+                )
+            value, name = entry
+            if not isinstance(name, str):
+                raise TypeError(f"Expected second item in tuple to be str of callable full path, but got: {type(name)}")
+            found[name] = value
+        else:
+            found[f"{entry.__module__}.{entry.__qualname__}"] = entry
+    return found
+
+
+# %% [markdown]
+# ## The machine
+#
+# One method per instruction, found in a table by its byte. A stack that runs empty raises `IndexError`, as upstream's does; everything else that is wrong with a file is an `UnpicklingError` that says what it asked for.
+
+# %%
+#| into: _weights_only_unpickler.py
+#| upstream: torch/_weights_only_unpickler.py#Unpickler
+_OPCODES: dict[int, Callable[[Unpickler], None]] = {}
+
+
+def _opcode(code: bytes) -> Callable[[Callable], Callable]:
+    def enter(method: Callable) -> Callable:
+        _OPCODES[code[0]] = method
+        return method
+
+    return enter
+
+
+class Unpickler:
+    """Runs one pickle from `file`, which has `read` and `readline`. `persistent_load` turns storage references into storages."""
+
+    def __init__(self, file: BinaryIO, *, encoding: str = "bytes") -> None:
+        self._read = file.read
+        self._readline = file.readline
+        self.encoding = encoding
+        self.memo: dict[int, Any] = {}
+        self.stack: list[Any] = []
+        self.marks: list[list[Any]] = []
+        self.persistent_load: Callable[[Any], Any] = self._no_persistent_load
+
+    @staticmethod
+    def _no_persistent_load(reference: Any) -> Any:
+        raise UnpicklingError("unsupported persistent id encountered")
+
+    def load(self) -> Any:
+        """The object the pickle builds."""
+        self.stack, self.marks = [], []
+        allowed = {**_allowed_globals(), **_user_allowed_globals()}
+        self._allowed = allowed
+        self._callable = {id(value) for value in allowed.values()}
+        while True:
+            code = self._read(1)
+            if not code:
+                raise EOFError("the pickle ends before its STOP instruction")
+            if code == b".":
+                return self.stack.pop()
+            instruction = _OPCODES.get(code[0])
+            if instruction is None:
+                raise UnpicklingError(f"Unsupported operand {code[0]}")
+            instruction(self)
+
+    def _bytes(self, count: int) -> bytes:
+        data = self._read(count)
+        if len(data) != count:
+            raise UnpicklingError("pickle data was truncated")
+        return data
+
+    def _number(self, form: str) -> Any:
+        return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
+
+    @staticmethod
+    def _text(data: bytes, encoding: str = "utf-8", errors: str = "strict") -> str:
+        try:
+            return data.decode(encoding, errors)
+        except UnicodeDecodeError as error:
+            raise UnpicklingError(f"text in the pickle is not {encoding}: {error.reason}") from None
+
+    def _items(self) -> list[Any]:
+        """What was pushed since the last mark; the stack below it comes back."""
+        items = self.stack
+        self.stack = self.marks.pop()
+        return items
+
+
+# %%
+#| into: _weights_only_unpickler.py
+class Unpickler(Unpickler):
+    @_opcode(b"c")
+    def _global(self) -> None:
+        module, name = (self._text(self._readline()[:-1]) for _ in range(2))
+        path = f"{module}.{name}"
+        if module.split(".")[0] in _BLOCKED_MODULES:
+            raise UnpicklingError(f"Trying to load unsupported GLOBAL {path} whose module {module} is blocked.")
+        if path not in self._allowed:
+            short = path.removeprefix("builtins.").removeprefix("__builtin__.")
+            raise UnpicklingError(
+                f"Unsupported global: GLOBAL {short} was not an allowed global by default. Please use "
+                f"`torch.serialization.add_safe_globals([{short}])` or the "
+                f"`torch.serialization.safe_globals([{short}])` context manager to allowlist this global "
+                "if you trust this class/function."
+            )
+        self.stack.append(self._allowed[path])
+
+    def _check_callable(self, target: Any) -> None:
+        if id(target) not in self._callable:
+            raise UnpicklingError(f"Trying to call reduce for unrecognized function {target!r}")
+
+    @_opcode(b"R")
+    def _reduce(self) -> None:
+        arguments = self.stack.pop()
+        function = self.stack[-1]
+        self._check_callable(function)
+        if function is torch.Tensor:
+            raise UnpicklingError("Trying to call torch.Tensor, which would allocate by a number in the file")
+        if type(arguments) is not tuple:
+            raise UnpicklingError(f"Expected a tuple of arguments, but got {type(arguments)}")
+        self.stack[-1] = function(*arguments)
+
+    @_opcode(b"\x81")
+    def _newobj(self) -> None:
+        arguments = self.stack.pop()
+        cls = self.stack.pop()
+        if cls is torch.nn.Parameter:
+            self.stack.append(torch.nn.Parameter(*arguments))
+            return
+        if not isinstance(cls, type) or id(cls) not in self._callable or issubclass(cls, torch.Tensor):
+            raise UnpicklingError(
+                "Can only create new object for nn.Parameter or classes allowlisted "
+                f"via `add_safe_globals` but got {cls!r}"
+            )
+        self.stack.append(cls.__new__(cls, *arguments))
+
+    @_opcode(b"b")
+    def _build(self) -> None:
+        state = self.stack.pop()
+        target = self.stack[-1]
+        kind = type(target)
+        if kind is OrderedDict:
+            target.__dict__.update(state)
+        elif kind is torch.nn.Parameter or (id(kind) in self._callable and hasattr(target, "__setstate__")):
+            target.__setstate__(state)
+        elif id(kind) in self._callable and not isinstance(target, type):
+            state, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+            if state:
+                target.__dict__.update(state)
+            for name, value in (slots or {}).items():
+                setattr(target, name, value)
+        else:
+            raise UnpicklingError(
+                "Can only build Tensor, Parameter, OrderedDict or types allowlisted "
+                f"via `add_safe_globals`, but got {kind}"
+            )
+
+    @_opcode(b"Q")
+    def _binpersid(self) -> None:
+        reference = self.stack.pop()
+        if type(reference) is not tuple or not reference:
+            raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(reference)}")
+        self.stack.append(self.persistent_load(reference))
+
+
+# %%
+#| into: _weights_only_unpickler.py
+class Unpickler(Unpickler):
+    @_opcode(b"\x80")
+    def _proto(self) -> None:
+        protocol = self._bytes(1)[0]
+        if protocol > 2:
+            raise UnpicklingError(f"Unsupported pickle protocol {protocol}: weights_only reads protocol 2")
+
+    @_opcode(b"(")
+    def _mark(self) -> None:
+        self.marks.append(self.stack)
+        self.stack = []
+
+    @_opcode(b"t")
+    def _tuple(self) -> None:
+        items = self._items()
+        self.stack.append(tuple(items))
+
+    @_opcode(b"\x85")
+    def _tuple1(self) -> None:
+        self.stack[-1] = (self.stack[-1],)
+
+    @_opcode(b"\x86")
+    def _tuple2(self) -> None:
+        second, first = self.stack.pop(), self.stack.pop()
+        self.stack.append((first, second))
+
+    @_opcode(b"\x87")
+    def _tuple3(self) -> None:
+        third, second, first = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        self.stack.append((first, second, third))
+
+    @_opcode(b"a")
+    def _append(self) -> None:
+        item = self.stack.pop()
+        self._target(list).append(item)
+
+    @_opcode(b"e")
+    def _appends(self) -> None:
+        items = self._items()
+        self._target(list).extend(items)
+
+    @_opcode(b"s")
+    def _setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._target(dict, OrderedDict, Counter)[key] = value
+
+    @_opcode(b"u")
+    def _setitems(self) -> None:
+        items = self._items()
+        if len(items) % 2:
+            raise UnpicklingError("odd number of items for SETITEMS")
+        target = self._target(dict, OrderedDict, Counter)
+        for position in range(0, len(items), 2):
+            target[items[position]] = items[position + 1]
+
+    def _target(self, *kinds: type) -> Any:
+        target = self.stack[-1]
+        if type(target) not in kinds:
+            raise UnpicklingError(f"Can only fill {kinds[0].__name__} here, but got {type(target)}")
+        return target
+
+    @_opcode(b"h")
+    def _binget(self) -> None:
+        self._get(self._bytes(1)[0])
+
+    @_opcode(b"j")
+    def _long_binget(self) -> None:
+        self._get(self._number("<I"))
+
+    def _get(self, number: int) -> None:
+        if number not in self.memo:
+            raise UnpicklingError(f"Memo value not found at index {number}")
+        self.stack.append(self.memo[number])
+
+    @_opcode(b"q")
+    def _binput(self) -> None:
+        self.memo[self._bytes(1)[0]] = self.stack[-1]
+
+    @_opcode(b"r")
+    def _long_binput(self) -> None:
+        self.memo[self._number("<I")] = self.stack[-1]
+
+
+# %%
+#| into: _weights_only_unpickler.py
+def _constant(code: bytes, make: Callable[[], Any]) -> None:
+    _OPCODES[code[0]] = lambda machine: machine.stack.append(make())
+
+
+def _value(code: bytes, read: Callable[[Unpickler], Any]) -> None:
+    _OPCODES[code[0]] = lambda machine: machine.stack.append(read(machine))
+
+
+# %%
+#| into: _weights_only_unpickler.py
+_constant(b"N", lambda: None)
+_constant(b"\x88", lambda: True)
+_constant(b"\x89", lambda: False)
+_constant(b")", tuple)
+_constant(b"]", list)
+_constant(b"}", dict)
+_constant(b"\x8f", set)
+_value(b"J", lambda machine: machine._number("<i"))
+_value(b"K", lambda machine: machine._bytes(1)[0])
+_value(b"M", lambda machine: machine._number("<H"))
+_value(b"G", lambda machine: machine._number(">d"))
+_value(b"\x8a", lambda machine: decode_long(machine._bytes(machine._bytes(1)[0])))
+_value(b"X", lambda machine: machine._text(machine._bytes(machine._number("<I")), errors="surrogatepass"))
+_value(b"U", lambda machine: _old_text(machine._bytes(machine._bytes(1)[0]), machine.encoding))
+
+
+def _old_text(data: bytes, encoding: str) -> Any:
+    """A Python 2 string: bytes, or text in the encoding that the caller named."""
+    return data if encoding == "bytes" else Unpickler._text(data, encoding)
+
+
+# %% [markdown]
+# ## Saving: structure into the pickle, bytes beside it
+#
+# The pickler meets a tensor and writes a call to `_rebuild_tensor_v2` with the storage, offset, shape and strides. The storage is not pickled: a *persistent id* stands for it, and it goes into a record of its own. That is why two views of one storage
+# cost one record, why they share memory again after loading, and why saving a ten-element slice of a large tensor writes the large one.
+
+# %%
+#| into: serialization.py
+"""`save` and `load`: PyTorch's own file format, both ways."""
+
+# %%
+#| into: serialization.py
+#| imports
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+import readtorch as torch
+from readtorch import _weights_only_unpickler
+from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
+from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#location_tag
+DEFAULT_PROTOCOL = 2
+MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
+_UNSAFE = (
+    "Since PyTorch 2.6 the default of `weights_only` in `torch.load` is `True`. Re-running `torch.load` with "
+    "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if "
+    "you got the file from a trusted source."
+)
+
+
+class StorageType:
+    """What `torch.FloatStorage` in a file stands for: the dtype of a storage."""
+
+    def __init__(self, name: str) -> None:
+        self._dtype = _storage_type_to_dtype()[name]
+        self.__name__ = name
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the elements."""
+        return self._dtype
+
+    def __str__(self) -> str:
+        return f"StorageType(dtype={self._dtype})"
+
+
+_Package = tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any]]
+_package_registry: list[_Package] = []
+
+
+def register_package(
+    priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
+) -> None:
+    """Teach saving and loading a kind of device: `tagger(storage)` names it, `deserializer(storage, tag)` moves there.
+
+    Packages are asked in ascending priority; the first answer that is not None counts.
+    """
+    _package_registry.append((priority, tagger, deserializer))
+    _package_registry.sort(key=lambda package: package[0])
+
+
+def location_tag(storage: Any) -> str:
+    """The name under which the device of `storage` goes into a file. RuntimeError if no package knows it."""
+    for _, tagger, _ in _package_registry:
+        tag = tagger(storage)
+        if tag:
+            return tag
+    raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """`storage` on the device called `location`. RuntimeError if no package knows it."""
+    for _, _, deserializer in _package_registry:
+        result = deserializer(storage, location)
+        if result is not None:
+            return result
+    raise RuntimeError(f"don't know how to restore data location of {torch.typename(storage)} (tagged with {location})")
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#default_restore_location
+def _restore_on_accelerator(storage: Any, location: str) -> Any:
+    if not location.startswith("cuda"):
+        return None
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
+            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+        )
+    return storage.to(device=torch.device(location))
+
+
+def _tag_of_device(kind: str) -> Callable[[Any], str | None]:
+    return lambda storage: str(storage.device) if storage.device.type == kind else None
+
+
+register_package(
+    10,
+    lambda storage: "cpu" if storage.device.type == "cpu" else None,
+    lambda storage, location: storage if location == "cpu" else None,
+)
+register_package(20, _tag_of_device("cuda"), _restore_on_accelerator)
+register_package(
+    22,
+    lambda storage: "meta" if storage.device.type == "meta" else None,
+    lambda storage, location: UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None,
+)
+
+
+def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
+    """The function that moves a storage just read to where the caller wants it."""
+    if map_location is None:
+        return default_restore_location
+    if isinstance(map_location, dict):
+        table = map_location
+        return lambda storage, location: default_restore_location(storage, table.get(location, location))
+    if isinstance(map_location, str | torch.device):
+        target = str(map_location)
+        return lambda storage, location: default_restore_location(storage, target)
+    function = map_location
+
+    def ask(storage: Any, location: str) -> Any:
+        result = function(storage, location)
+        return default_restore_location(storage, location) if result is None else result
+
+    return ask
+
+
+# %% [markdown]
+# The names in the file are upstream's. Whoever loads it, readtorch or PyTorch, looks for `torch._utils._rebuild_tensor_v2`; so the pickler writes `torch.` where our module is called `readtorch.`, and the reader maps back.
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_save
+class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+    """Writes tensors as calls to rebuild functions, storages as persistent ids, and our modules under upstream's names."""
+
+    def __init__(self, file: BinaryIO, protocol: int, reference: Callable[[Any, Any], tuple]) -> None:
+        super().__init__(file, protocol)
+        self._reference = reference
+
+    def persistent_id(self, obj: Any) -> tuple | None:
+        if isinstance(obj, TypedStorage):
+            return self._reference(obj._untyped_storage, obj.dtype)
+        if isinstance(obj, UntypedStorage):
+            return self._reference(obj, torch.uint8)
+        return None
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        module = "readtorch" if isinstance(obj, StorageType) else getattr(obj, "__module__", None) or ""
+        name = name or getattr(obj, "__qualname__", None) or obj.__name__
+        if module.split(".")[0] != "readtorch":
+            super().save_global(obj, name)
+            return
+        #: Public names are written as such: upstream's Size says that it lives in `torch`, not in `torch/csrc`.
+        is_public = isinstance(obj, StorageType) or getattr(torch, name, None) is obj
+        module = "torch" if is_public else "torch" + module.removeprefix("readtorch")
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    dispatch: ClassVar[dict[Any, Any]] = {
+        **pickle._Pickler.dispatch,  # type: ignore[attr-defined]
+        StorageType: save_global,
+        FunctionType: save_global,
+    }
+
+
+class _Storages:
+    """The storages met while pickling, numbered in that order."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Any] = {}
+        self._key_of: dict[int, str] = {}
+        self._dtype_of: dict[int, Any] = {}
+        self._types = {name: StorageType(name) for name in _storage_type_to_dtype()}
+
+    def reference(self, storage: Any, dtype: Any) -> tuple:
+        """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
+        address = storage.data_ptr()
+        if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+        key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
+        self.by_key[key] = storage
+        kind = self._types[_dtype_to_storage_type()[dtype]]
+        return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
+
+
+def _bytes_on_cpu(storage: Any) -> memoryview:
+    """The bytes of a storage, without a copy where it lies on the CPU."""
+    return memoryview(storage.cpu()._array()).cast("B")
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#save
+def save(
+    obj: object,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
+
+    Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
+    """
+    if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    with _opened(f, "wb") as stream:
+        if _use_new_zipfile_serialization:
+            folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
+            _save(obj, PyTorchStreamWriter(stream, folder), pickle_protocol, _disable_byteorder_record)
+        else:
+            _legacy_save(obj, stream, pickle_protocol)
+
+
+@contextmanager
+def _opened(f: Any, mode: str) -> Iterator[BinaryIO]:
+    if isinstance(f, str | os.PathLike):
+        with open(f, mode) as stream:
+            yield stream  # type: ignore[misc]
+    else:
+        yield f
+        if "w" in mode and hasattr(f, "flush"):
+            f.flush()
+
+
+def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteorder: bool) -> None:
+    storages = _Storages()
+    pickled = io.BytesIO()
+    _Pickler(pickled, protocol, storages.reference).dump(obj)
+    writer.write_record("data.pkl", pickled.getbuffer())
+    writer.write_record(".format_version", b"1")
+    writer.write_record(".storage_alignment", b"64")
+    if not without_byteorder:
+        writer.write_record("byteorder", sys.byteorder.encode())
+    for key, storage in storages.by_key.items():
+        writer.write_record(f"data/{key}", _bytes_on_cpu(storage))
+    writer.write_end_of_file()
+
+
+# %% [markdown]
+# ## The format before 1.6
+#
+# One stream of pickles: a magic number, the protocol, facts about the machine, the object, the list of storage keys; then each storage, its length first. It is still read, and still written when asked for, because many published checkpoints are in it.
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_legacy_save
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+
+
+def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
+    storages = _Storages()
+
+    def reference(storage: Any, dtype: Any) -> tuple:
+        return (*storages.reference(storage, dtype), None)
+
+    sizes = {"short": 2, "int": 4, "long": 4}
+    machine = {"protocol_version": PROTOCOL_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": sizes}
+    for header in (MAGIC_NUMBER, PROTOCOL_VERSION, machine):
+        pickle.dump(header, stream, protocol=protocol)
+    _Pickler(stream, protocol, reference).dump(obj)
+    pickle.dump(list(storages.by_key), stream, protocol=protocol)
+    for storage in storages.by_key.values():
+        itemsize = storages._dtype_of.get(storage.data_ptr(), torch.uint8).itemsize
+        stream.write(struct.pack("<q", storage.nbytes() // itemsize))
+        stream.write(_bytes_on_cpu(storage))
+
+
+# %% [markdown]
+# ## Loading
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#load
+def load(
+    f: Any,
+    map_location: MAP_LOCATION = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Read what `save` (or PyTorch) wrote to `f`, a path or a seekable binary file.
+
+    By default (`weights_only=True`) only tensors, plain containers and allow-listed types are built and no code of the
+    file's choosing runs; `weights_only=False` unpickles anything and is for trusted files. `map_location` says where
+    storages go; `mmap=True` maps them from the file instead of reading them (copy on write, paths only).
+
+    Raises pickle.UnpicklingError for what is not allowed, RuntimeError for damaged files, EOFError for empty ones.
+    """
+    weights_only = _wants_weights_only(weights_only, pickle_module)
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if pickle_load_args and weights_only:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    is_path = isinstance(f, str | os.PathLike)
+    if is_path and os.fspath(f).endswith(".safetensors"):
+        return _load_safetensors(os.fspath(f), map_location)
+    with _opened(f, "rb") as stream:
+        _check_seekable(stream)
+        try:
+            if _is_zipfile(stream):
+                if mmap and not is_path:
+                    raise ValueError("f must be a file path in order to use the mmap argument")
+                whole = np.memmap(f, np.uint8, "c") if mmap else None
+                return _load(PyTorchStreamReader(stream), map_location, weights_only, whole, pickle_load_args)
+            if mmap:
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`, "
+                    "please torch.save your checkpoint with this option in order to use mmap."
+                )
+            return _legacy_load(stream, map_location, weights_only, pickle_load_args)
+        except pickle.UnpicklingError as error:
+            if not weights_only:
+                raise
+            raise pickle.UnpicklingError(_advice(str(error))) from None
+
+
+def _wants_weights_only(given: bool | None, pickle_module: Any) -> bool:
+    truths = ("1", "y", "yes", "true")
+    force, forbid = (
+        os.environ.get(name, "0").lower() in truths
+        for name in ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    )
+    if force and forbid:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, "
+            "but both were set."
+        )
+    if force:
+        return True
+    if forbid and given is None:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the `weights_only` argument was not "
+            "explicitly passed to `torch.load`, forcing weights_only=False.",
+            stacklevel=3,
+        )
+        return False
+    return pickle_module is None if given is None else given
+
+
+def _advice(message: str) -> str:
+    if re.search(r"GLOBAL (\S+) was not an allowed global by default", message):
+        return (
+            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps "
+            f"only if you trust the source of the checkpoint\033[0m. \n\t(1) {_UNSAFE}\n\t(2) Alternatively, to load with "
+            f"`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler "
+            f"error: {message}"
+        )
+    return f"Weights only load failed. {_UNSAFE}\n\nWeightsUnpickler error: {message}"
+
+
+def _check_seekable(stream: Any) -> None:
+    try:
+        stream.seek(stream.tell())
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
+            "io.BytesIO and try to load from it instead."
+        ) from None
+
+
+def _is_zipfile(stream: BinaryIO) -> bool:
+    start = stream.tell()
+    magic = stream.read(4)
+    stream.seek(start)
+    return magic == b"PK\x03\x04"
+
+
+def _load_safetensors(path: str, map_location: MAP_LOCATION) -> dict[str, Any]:
+    if isinstance(map_location, dict) or callable(map_location):
+        raise RuntimeError(
+            "Loading safetensors file with a dict or callable map_location is not supported. "
+            "Use a device string or torch.device instead."
+        )
+    try:
+        from safetensors.numpy import load_file
+    except ImportError:
+        raise RuntimeError(
+            "Attempting to load a safetensors file but safetensors is not installed. "
+            "Please install safetensors with: pip install safetensors"
+        ) from None
+    device = "cpu" if map_location is None else map_location
+    return {name: torch.from_numpy(array).to(device) for name, array in load_file(path).items()}
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_load
+class _TrustingUnpickler(pickle.Unpickler):
+    """Python's own, for trusted files: anything importable, with upstream's names mapped to ours."""
+
+    persistent_load: Callable[[Any], Any]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" or module.startswith("torch."):
+            if module == "torch" and name in _storage_type_to_dtype():
+                return StorageType(name)
+            module = "readtorch" + module.removeprefix("torch")
+        return super().find_class(module, name)
+
+
+def _unpickler(stream: Any, weights_only: bool, persistent_load: Callable[[Any], Any], arguments: dict) -> Any:
+    arguments = {"encoding": "utf-8", **arguments}
+    kind = _weights_only_unpickler.Unpickler if weights_only else _TrustingUnpickler
+    machine = kind(stream, **arguments)
+    machine.persistent_load = persistent_load
+    return machine
+
+
+def _checked_reference(reference: Any, length: int) -> tuple[Any, str, str, int]:
+    """Storage type, key, location and number of elements of a persistent id; UnpicklingError if it is none of ours."""
+    if type(reference) is not tuple or len(reference) < length or reference[0] not in ("storage", b"storage"):
+        raise pickle.UnpicklingError(
+            f"unknown typename for persistent_load, expected 'storage' but got {reference!r:.80}"
+        )
+    kind, key, location, numel = reference[1:5]
+    if kind is not UntypedStorage and not isinstance(kind, StorageType):
+        raise pickle.UnpicklingError(f"a storage of type {kind!r:.80} is not known")
+    if not isinstance(key, str) or not isinstance(location, str) or type(numel) is not int or numel < 0:
+        raise pickle.UnpicklingError(f"malformed storage reference {reference[2:5]!r:.80}")
+    return (torch.uint8 if kind is UntypedStorage else kind.dtype), key, location, numel
+
+
+def _load(
+    reader: PyTorchStreamReader, map_location: MAP_LOCATION, weights_only: bool, whole: Any, arguments: dict
+) -> Any:
+    if reader.has_record("constants.pkl"):
+        raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
+    restore = _restorer(map_location)
+    order = reader.get_record("byteorder") if reader.has_record("byteorder") else b"little"
+    if order not in (b"little", b"big"):
+        raise ValueError(f"Unknown endianness type: {order!r:.20}")
+    swapped = order.decode() != sys.byteorder
+    loaded: dict[str, Any] = {}
+
+    def persistent_load(reference: Any) -> Any:
+        dtype, key, location, numel = _checked_reference(reference, 5)
+        if key not in loaded:
+            name, size = f"data/{key}", numel * dtype.itemsize
+            if reader.get_record_size(name) != size:
+                raise pickle.UnpicklingError(
+                    f"record {name} has {reader.get_record_size(name)} bytes where {size} were announced"
+                )
+            if whole is not None:
+                begin = reader.get_record_offset(name)
+                data = whole[begin : begin + size]
+            else:
+                data = reader.get_array(name)
+            if swapped and dtype.itemsize > 1:
+                data = data.reshape(-1, dtype.itemsize)[:, ::-1].reshape(-1)
+            storage = restore(UntypedStorage._from_array(data), location)
+            loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+        return loaded[key]
+
+    return _unpickler(io.BytesIO(reader.get_record("data.pkl")), weights_only, persistent_load, arguments).load()
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_legacy_load
+def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: bool, arguments: dict) -> Any:
+    if not stream.read(1):
+        raise EOFError("Ran out of input")
+    stream.seek(-1, os.SEEK_CUR)
+    restore = _restorer(map_location)
+    pending: dict[str, tuple[Any, str, int, Any]] = {}
+
+    def refuse(reference: Any) -> Any:
+        raise pickle.UnpicklingError("unsupported persistent id encountered")
+
+    def persistent_load(reference: Any) -> Any:
+        if isinstance(reference, tuple) and reference and reference[0] in ("module", b"module"):
+            return reference[1]
+        dtype, key, location, numel = _checked_reference(reference, 6)
+        if reference[5] is not None:
+            raise pickle.UnpicklingError("views of storages in legacy files (before PyTorch 0.4) are not supported")
+        if key not in pending:
+            _check_room(stream, numel * dtype.itemsize)
+            storage = restore(UntypedStorage(numel * dtype.itemsize), location)
+            pending[key] = (dtype, location, numel, TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True))
+        return pending[key][3]
+
+    def read_pickle(load: Callable[[Any], Any]) -> Any:
+        return _unpickler(stream, weights_only, load, arguments).load()
+
+    if read_pickle(refuse) != MAGIC_NUMBER:
+        raise RuntimeError("Invalid magic number; corrupt file?")
+    version = read_pickle(refuse)
+    if version != PROTOCOL_VERSION:
+        raise RuntimeError(f"Invalid protocol version: {version}")
+    read_pickle(refuse)
+    result = read_pickle(persistent_load)
+    for key in read_pickle(refuse):
+        if key not in pending:
+            raise RuntimeError(f"legacy file lists a storage {key!r:.40} that nothing refers to")
+        dtype, _, numel, typed = pending[key]
+        header = stream.read(8)
+        if len(header) != 8 or struct.unpack("<q", header)[0] != numel:
+            raise RuntimeError(f"legacy file is damaged: storage {key!r:.40} does not have {numel} elements")
+        data = stream.read(numel * dtype.itemsize)
+        if len(data) != numel * dtype.itemsize:
+            raise RuntimeError(f"legacy file is damaged: storage {key!r:.40} ends early")
+        typed._untyped_storage.copy_(UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)))
+    return result
+
+
+def _check_room(stream: BinaryIO, wanted: int) -> None:
+    """Refuse a storage larger than what is left of the file, before memory is allocated for it."""
+    here = stream.tell()
+    left = stream.seek(0, os.SEEK_END) - here
+    stream.seek(here)
+    if wanted > left:
+        raise pickle.UnpicklingError(f"a storage of {wanted} bytes is announced, and the file has {left} more")
+
+
+# %% [markdown]
+# ## Allowing a type of one's own
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#add_safe_globals
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Let `load(weights_only=True)` use these classes and functions; a pair (object, name) allows it under that name."""
+    known = _weights_only_unpickler._safe_globals
+    known.extend(entry for entry in safe_globals if entry not in known)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` has allowed."""
+    return list(_weights_only_unpickler._safe_globals)
+
+
+def clear_safe_globals() -> None:
+    """Allow nothing beyond the defaults again."""
+    _weights_only_unpickler._safe_globals.clear()
+
+
+class safe_globals:
+    """Context manager: `add_safe_globals` inside the block only."""
+
+    def __init__(self, safe_globals: list[Any]) -> None:
+        self.safe_globals = safe_globals
+
+    def __enter__(self) -> None:
+        self._added = [entry for entry in self.safe_globals if entry not in _weights_only_unpickler._safe_globals]
+        add_safe_globals(self._added)
+
+    def __exit__(self, *exc: object) -> None:
+        for entry in self._added:
+            _weights_only_unpickler._safe_globals.remove(entry)
+
+
+# %%
+#| into: __init__.py
+_MODULES += ["_weights_only_unpickler", "serialization"]
+_NAMES.update({"load": "serialization", "save": "serialization"})

@@ -1,0 +1,528 @@
+# Tangled from chapters/02_module/7_save_load.py — edit there, or here and run `readtorch sync`.
+"""`save` and `load`: PyTorch's own file format, both ways."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+import readtorch as torch
+from readtorch import _weights_only_unpickler
+from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
+from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
+
+DEFAULT_PROTOCOL = 2
+MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
+_UNSAFE = (
+    "Since PyTorch 2.6 the default of `weights_only` in `torch.load` is `True`. Re-running `torch.load` with "
+    "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if "
+    "you got the file from a trusted source."
+)
+
+
+class StorageType:
+    """What `torch.FloatStorage` in a file stands for: the dtype of a storage."""
+
+    def __init__(self, name: str) -> None:
+        self._dtype = _storage_type_to_dtype()[name]
+        self.__name__ = name
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the elements."""
+        return self._dtype
+
+    def __str__(self) -> str:
+        return f"StorageType(dtype={self._dtype})"
+
+
+_Package = tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any]]
+_package_registry: list[_Package] = []
+
+
+def register_package(
+    priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
+) -> None:
+    """Teach saving and loading a kind of device: `tagger(storage)` names it, `deserializer(storage, tag)` moves there.
+
+    Packages are asked in ascending priority; the first answer that is not None counts.
+    """
+    _package_registry.append((priority, tagger, deserializer))
+    _package_registry.sort(key=lambda package: package[0])
+
+
+def location_tag(storage: Any) -> str:
+    """The name under which the device of `storage` goes into a file. RuntimeError if no package knows it."""
+    for _, tagger, _ in _package_registry:
+        tag = tagger(storage)
+        if tag:
+            return tag
+    raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """`storage` on the device called `location`. RuntimeError if no package knows it."""
+    for _, _, deserializer in _package_registry:
+        result = deserializer(storage, location)
+        if result is not None:
+            return result
+    raise RuntimeError(f"don't know how to restore data location of {torch.typename(storage)} (tagged with {location})")
+
+
+def _restore_on_accelerator(storage: Any, location: str) -> Any:
+    if not location.startswith("cuda"):
+        return None
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
+            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+        )
+    return storage.to(device=torch.device(location))
+
+
+def _tag_of_device(kind: str) -> Callable[[Any], str | None]:
+    return lambda storage: str(storage.device) if storage.device.type == kind else None
+
+
+register_package(
+    10,
+    lambda storage: "cpu" if storage.device.type == "cpu" else None,
+    lambda storage, location: storage if location == "cpu" else None,
+)
+register_package(20, _tag_of_device("cuda"), _restore_on_accelerator)
+register_package(
+    22,
+    lambda storage: "meta" if storage.device.type == "meta" else None,
+    lambda storage, location: UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None,
+)
+
+
+def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
+    """The function that moves a storage just read to where the caller wants it."""
+    if map_location is None:
+        return default_restore_location
+    if isinstance(map_location, dict):
+        table = map_location
+        return lambda storage, location: default_restore_location(storage, table.get(location, location))
+    if isinstance(map_location, str | torch.device):
+        target = str(map_location)
+        return lambda storage, location: default_restore_location(storage, target)
+    function = map_location
+
+    def ask(storage: Any, location: str) -> Any:
+        result = function(storage, location)
+        return default_restore_location(storage, location) if result is None else result
+
+    return ask
+
+
+class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+    """Writes tensors as calls to rebuild functions, storages as persistent ids, and our modules under upstream's names."""
+
+    def __init__(self, file: BinaryIO, protocol: int, reference: Callable[[Any, Any], tuple]) -> None:
+        super().__init__(file, protocol)
+        self._reference = reference
+
+    def persistent_id(self, obj: Any) -> tuple | None:
+        if isinstance(obj, TypedStorage):
+            return self._reference(obj._untyped_storage, obj.dtype)
+        if isinstance(obj, UntypedStorage):
+            return self._reference(obj, torch.uint8)
+        return None
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        module = "readtorch" if isinstance(obj, StorageType) else getattr(obj, "__module__", None) or ""
+        name = name or getattr(obj, "__qualname__", None) or obj.__name__
+        if module.split(".")[0] != "readtorch":
+            super().save_global(obj, name)
+            return
+        #: Public names are written as such: upstream's Size says that it lives in `torch`, not in `torch/csrc`.
+        is_public = isinstance(obj, StorageType) or getattr(torch, name, None) is obj
+        module = "torch" if is_public else "torch" + module.removeprefix("readtorch")
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    dispatch: ClassVar[dict[Any, Any]] = {
+        **pickle._Pickler.dispatch,  # type: ignore[attr-defined]
+        StorageType: save_global,
+        FunctionType: save_global,
+    }
+
+
+class _Storages:
+    """The storages met while pickling, numbered in that order."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Any] = {}
+        self._key_of: dict[int, str] = {}
+        self._dtype_of: dict[int, Any] = {}
+        self._types = {name: StorageType(name) for name in _storage_type_to_dtype()}
+
+    def reference(self, storage: Any, dtype: Any) -> tuple:
+        """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
+        address = storage.data_ptr()
+        if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+        key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
+        self.by_key[key] = storage
+        kind = self._types[_dtype_to_storage_type()[dtype]]
+        return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
+
+
+def _bytes_on_cpu(storage: Any) -> memoryview:
+    """The bytes of a storage, without a copy where it lies on the CPU."""
+    return memoryview(storage.cpu()._array()).cast("B")
+
+
+def save(
+    obj: object,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
+
+    Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
+    """
+    if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    with _opened(f, "wb") as stream:
+        if _use_new_zipfile_serialization:
+            folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
+            _save(obj, PyTorchStreamWriter(stream, folder), pickle_protocol, _disable_byteorder_record)
+        else:
+            _legacy_save(obj, stream, pickle_protocol)
+
+
+@contextmanager
+def _opened(f: Any, mode: str) -> Iterator[BinaryIO]:
+    if isinstance(f, str | os.PathLike):
+        with open(f, mode) as stream:
+            yield stream  # type: ignore[misc]
+    else:
+        yield f
+        if "w" in mode and hasattr(f, "flush"):
+            f.flush()
+
+
+def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteorder: bool) -> None:
+    storages = _Storages()
+    pickled = io.BytesIO()
+    _Pickler(pickled, protocol, storages.reference).dump(obj)
+    writer.write_record("data.pkl", pickled.getbuffer())
+    writer.write_record(".format_version", b"1")
+    writer.write_record(".storage_alignment", b"64")
+    if not without_byteorder:
+        writer.write_record("byteorder", sys.byteorder.encode())
+    for key, storage in storages.by_key.items():
+        writer.write_record(f"data/{key}", _bytes_on_cpu(storage))
+    writer.write_end_of_file()
+
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+
+
+def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
+    storages = _Storages()
+
+    def reference(storage: Any, dtype: Any) -> tuple:
+        return (*storages.reference(storage, dtype), None)
+
+    sizes = {"short": 2, "int": 4, "long": 4}
+    machine = {"protocol_version": PROTOCOL_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": sizes}
+    for header in (MAGIC_NUMBER, PROTOCOL_VERSION, machine):
+        pickle.dump(header, stream, protocol=protocol)
+    _Pickler(stream, protocol, reference).dump(obj)
+    pickle.dump(list(storages.by_key), stream, protocol=protocol)
+    for storage in storages.by_key.values():
+        itemsize = storages._dtype_of.get(storage.data_ptr(), torch.uint8).itemsize
+        stream.write(struct.pack("<q", storage.nbytes() // itemsize))
+        stream.write(_bytes_on_cpu(storage))
+
+
+def load(
+    f: Any,
+    map_location: MAP_LOCATION = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Read what `save` (or PyTorch) wrote to `f`, a path or a seekable binary file.
+
+    By default (`weights_only=True`) only tensors, plain containers and allow-listed types are built and no code of the
+    file's choosing runs; `weights_only=False` unpickles anything and is for trusted files. `map_location` says where
+    storages go; `mmap=True` maps them from the file instead of reading them (copy on write, paths only).
+
+    Raises pickle.UnpicklingError for what is not allowed, RuntimeError for damaged files, EOFError for empty ones.
+    """
+    weights_only = _wants_weights_only(weights_only, pickle_module)
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if pickle_load_args and weights_only:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    is_path = isinstance(f, str | os.PathLike)
+    if is_path and os.fspath(f).endswith(".safetensors"):
+        return _load_safetensors(os.fspath(f), map_location)
+    with _opened(f, "rb") as stream:
+        _check_seekable(stream)
+        try:
+            if _is_zipfile(stream):
+                if mmap and not is_path:
+                    raise ValueError("f must be a file path in order to use the mmap argument")
+                whole = np.memmap(f, np.uint8, "c") if mmap else None
+                return _load(PyTorchStreamReader(stream), map_location, weights_only, whole, pickle_load_args)
+            if mmap:
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`, "
+                    "please torch.save your checkpoint with this option in order to use mmap."
+                )
+            return _legacy_load(stream, map_location, weights_only, pickle_load_args)
+        except pickle.UnpicklingError as error:
+            if not weights_only:
+                raise
+            raise pickle.UnpicklingError(_advice(str(error))) from None
+
+
+def _wants_weights_only(given: bool | None, pickle_module: Any) -> bool:
+    truths = ("1", "y", "yes", "true")
+    force, forbid = (
+        os.environ.get(name, "0").lower() in truths
+        for name in ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    )
+    if force and forbid:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, "
+            "but both were set."
+        )
+    if force:
+        return True
+    if forbid and given is None:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the `weights_only` argument was not "
+            "explicitly passed to `torch.load`, forcing weights_only=False.",
+            stacklevel=3,
+        )
+        return False
+    return pickle_module is None if given is None else given
+
+
+def _advice(message: str) -> str:
+    if re.search(r"GLOBAL (\S+) was not an allowed global by default", message):
+        return (
+            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps "
+            f"only if you trust the source of the checkpoint\033[0m. \n\t(1) {_UNSAFE}\n\t(2) Alternatively, to load with "
+            f"`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler "
+            f"error: {message}"
+        )
+    return f"Weights only load failed. {_UNSAFE}\n\nWeightsUnpickler error: {message}"
+
+
+def _check_seekable(stream: Any) -> None:
+    try:
+        stream.seek(stream.tell())
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
+            "io.BytesIO and try to load from it instead."
+        ) from None
+
+
+def _is_zipfile(stream: BinaryIO) -> bool:
+    start = stream.tell()
+    magic = stream.read(4)
+    stream.seek(start)
+    return magic == b"PK\x03\x04"
+
+
+def _load_safetensors(path: str, map_location: MAP_LOCATION) -> dict[str, Any]:
+    if isinstance(map_location, dict) or callable(map_location):
+        raise RuntimeError(
+            "Loading safetensors file with a dict or callable map_location is not supported. "
+            "Use a device string or torch.device instead."
+        )
+    try:
+        from safetensors.numpy import load_file
+    except ImportError:
+        raise RuntimeError(
+            "Attempting to load a safetensors file but safetensors is not installed. "
+            "Please install safetensors with: pip install safetensors"
+        ) from None
+    device = "cpu" if map_location is None else map_location
+    return {name: torch.from_numpy(array).to(device) for name, array in load_file(path).items()}
+
+
+class _TrustingUnpickler(pickle.Unpickler):
+    """Python's own, for trusted files: anything importable, with upstream's names mapped to ours."""
+
+    persistent_load: Callable[[Any], Any]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" or module.startswith("torch."):
+            if module == "torch" and name in _storage_type_to_dtype():
+                return StorageType(name)
+            module = "readtorch" + module.removeprefix("torch")
+        return super().find_class(module, name)
+
+
+def _unpickler(stream: Any, weights_only: bool, persistent_load: Callable[[Any], Any], arguments: dict) -> Any:
+    arguments = {"encoding": "utf-8", **arguments}
+    kind = _weights_only_unpickler.Unpickler if weights_only else _TrustingUnpickler
+    machine = kind(stream, **arguments)
+    machine.persistent_load = persistent_load
+    return machine
+
+
+def _checked_reference(reference: Any, length: int) -> tuple[Any, str, str, int]:
+    """Storage type, key, location and number of elements of a persistent id; UnpicklingError if it is none of ours."""
+    if type(reference) is not tuple or len(reference) < length or reference[0] not in ("storage", b"storage"):
+        raise pickle.UnpicklingError(
+            f"unknown typename for persistent_load, expected 'storage' but got {reference!r:.80}"
+        )
+    kind, key, location, numel = reference[1:5]
+    if kind is not UntypedStorage and not isinstance(kind, StorageType):
+        raise pickle.UnpicklingError(f"a storage of type {kind!r:.80} is not known")
+    if not isinstance(key, str) or not isinstance(location, str) or type(numel) is not int or numel < 0:
+        raise pickle.UnpicklingError(f"malformed storage reference {reference[2:5]!r:.80}")
+    return (torch.uint8 if kind is UntypedStorage else kind.dtype), key, location, numel
+
+
+def _load(
+    reader: PyTorchStreamReader, map_location: MAP_LOCATION, weights_only: bool, whole: Any, arguments: dict
+) -> Any:
+    if reader.has_record("constants.pkl"):
+        raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
+    restore = _restorer(map_location)
+    order = reader.get_record("byteorder") if reader.has_record("byteorder") else b"little"
+    if order not in (b"little", b"big"):
+        raise ValueError(f"Unknown endianness type: {order!r:.20}")
+    swapped = order.decode() != sys.byteorder
+    loaded: dict[str, Any] = {}
+
+    def persistent_load(reference: Any) -> Any:
+        dtype, key, location, numel = _checked_reference(reference, 5)
+        if key not in loaded:
+            name, size = f"data/{key}", numel * dtype.itemsize
+            if reader.get_record_size(name) != size:
+                raise pickle.UnpicklingError(
+                    f"record {name} has {reader.get_record_size(name)} bytes where {size} were announced"
+                )
+            if whole is not None:
+                begin = reader.get_record_offset(name)
+                data = whole[begin : begin + size]
+            else:
+                data = reader.get_array(name)
+            if swapped and dtype.itemsize > 1:
+                data = data.reshape(-1, dtype.itemsize)[:, ::-1].reshape(-1)
+            storage = restore(UntypedStorage._from_array(data), location)
+            loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+        return loaded[key]
+
+    return _unpickler(io.BytesIO(reader.get_record("data.pkl")), weights_only, persistent_load, arguments).load()
+
+
+def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: bool, arguments: dict) -> Any:
+    if not stream.read(1):
+        raise EOFError("Ran out of input")
+    stream.seek(-1, os.SEEK_CUR)
+    restore = _restorer(map_location)
+    pending: dict[str, tuple[Any, str, int, Any]] = {}
+
+    def refuse(reference: Any) -> Any:
+        raise pickle.UnpicklingError("unsupported persistent id encountered")
+
+    def persistent_load(reference: Any) -> Any:
+        if isinstance(reference, tuple) and reference and reference[0] in ("module", b"module"):
+            return reference[1]
+        dtype, key, location, numel = _checked_reference(reference, 6)
+        if reference[5] is not None:
+            raise pickle.UnpicklingError("views of storages in legacy files (before PyTorch 0.4) are not supported")
+        if key not in pending:
+            _check_room(stream, numel * dtype.itemsize)
+            storage = restore(UntypedStorage(numel * dtype.itemsize), location)
+            pending[key] = (dtype, location, numel, TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True))
+        return pending[key][3]
+
+    def read_pickle(load: Callable[[Any], Any]) -> Any:
+        return _unpickler(stream, weights_only, load, arguments).load()
+
+    if read_pickle(refuse) != MAGIC_NUMBER:
+        raise RuntimeError("Invalid magic number; corrupt file?")
+    version = read_pickle(refuse)
+    if version != PROTOCOL_VERSION:
+        raise RuntimeError(f"Invalid protocol version: {version}")
+    read_pickle(refuse)
+    result = read_pickle(persistent_load)
+    for key in read_pickle(refuse):
+        if key not in pending:
+            raise RuntimeError(f"legacy file lists a storage {key!r:.40} that nothing refers to")
+        dtype, _, numel, typed = pending[key]
+        header = stream.read(8)
+        if len(header) != 8 or struct.unpack("<q", header)[0] != numel:
+            raise RuntimeError(f"legacy file is damaged: storage {key!r:.40} does not have {numel} elements")
+        data = stream.read(numel * dtype.itemsize)
+        if len(data) != numel * dtype.itemsize:
+            raise RuntimeError(f"legacy file is damaged: storage {key!r:.40} ends early")
+        typed._untyped_storage.copy_(UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)))
+    return result
+
+
+def _check_room(stream: BinaryIO, wanted: int) -> None:
+    """Refuse a storage larger than what is left of the file, before memory is allocated for it."""
+    here = stream.tell()
+    left = stream.seek(0, os.SEEK_END) - here
+    stream.seek(here)
+    if wanted > left:
+        raise pickle.UnpicklingError(f"a storage of {wanted} bytes is announced, and the file has {left} more")
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Let `load(weights_only=True)` use these classes and functions; a pair (object, name) allows it under that name."""
+    known = _weights_only_unpickler._safe_globals
+    known.extend(entry for entry in safe_globals if entry not in known)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` has allowed."""
+    return list(_weights_only_unpickler._safe_globals)
+
+
+def clear_safe_globals() -> None:
+    """Allow nothing beyond the defaults again."""
+    _weights_only_unpickler._safe_globals.clear()
+
+
+class safe_globals:
+    """Context manager: `add_safe_globals` inside the block only."""
+
+    def __init__(self, safe_globals: list[Any]) -> None:
+        self.safe_globals = safe_globals
+
+    def __enter__(self) -> None:
+        self._added = [entry for entry in self.safe_globals if entry not in _weights_only_unpickler._safe_globals]
+        add_safe_globals(self._added)
+
+    def __exit__(self, *exc: object) -> None:
+        for entry in self._added:
+            _weights_only_unpickler._safe_globals.remove(entry)

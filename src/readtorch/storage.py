@@ -1,0 +1,298 @@
+# Tangled from chapters/00_tensor/9c_storage.py — edit there, or here and run `readtorch sync`.
+"""Storages: runs of bytes (UntypedStorage), and the deprecated face that knows a dtype (TypedStorage)."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core import scalar_type, storage_impl
+from readtorch.c10.core.device import cpu, device
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.storage_impl import StorageImpl
+
+
+class UntypedStorage(StorageImpl):
+    """A run of bytes: of a given size (not initialised), or from a sequence of byte values.
+
+    `storage[i]` is a byte, `storage[a:b]` another storage on the same memory.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *args: Any, device: Any = None) -> None:
+        where = cpu if device is None else _device(device)
+        if len(args) > 1 or (args and not isinstance(args[0], int | Sequence)):
+            raise TypeError("UntypedStorage() takes a size in bytes or a sequence of bytes")
+        given = args[0] if args else 0
+        if where.type == "meta":
+            super().__init__(np.broadcast_to(np.zeros((), np.uint8), (int(given),)), where)
+        elif isinstance(given, int):
+            super().__init__(np.empty(given, np.uint8), where)
+        else:
+            super().__init__(np.array(list(given), np.uint8), where)
+
+    @classmethod
+    def _from_array(cls, array: np.ndarray) -> UntypedStorage:
+        """A storage on the bytes of a contiguous array, without a copy."""
+        storage = cls.__new__(cls)
+        #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
+        storage.owner = np.frombuffer(memoryview(array).cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
+        storage.device = cpu
+        return storage
+
+    @classmethod
+    def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """A storage on a file's bytes. Writes reach the file if it is `shared`, which also makes it large enough."""
+        if shared:
+            with open(filename, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        if not nbytes:
+            return cls()
+        return cls._from_array(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,)))
+
+    def _array(self) -> np.ndarray:
+        return self.bytes()
+
+    @property
+    def _cdata(self) -> int:
+        """A number that identifies the storage while it lives."""
+        return id(self.owner)
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.nbytes()
+
+    def element_size(self) -> int:
+        """1: the elements are bytes."""
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)._from_array(self.bytes()[index])
+        return int(self.bytes()[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.bytes()[index] = value
+
+    def tolist(self) -> list[int]:
+        """The bytes as a list."""
+        return self.bytes().tolist()
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool | None = None) -> UntypedStorage:
+        """Overwrite with the bytes of another storage of this size."""
+        if source.nbytes() != self.nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
+            )
+        self.bytes()[:] = source.bytes()
+        return self
+
+    def clone(self) -> UntypedStorage:
+        """A copy with its own memory."""
+        return type(self)._from_array(self.bytes().copy())
+
+    def cpu(self) -> UntypedStorage:
+        """This storage if it is in host memory, else a copy there."""
+        return self
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """This storage if it is on `device`, else a copy there."""
+        if _device(device) == self.device:
+            return self
+        raise RuntimeError(f"a storage cannot be moved from {self.device} to {device} here")
+
+    def is_shared(self) -> bool:
+        """Can other processes see it?"""
+        return _is_shared(self.owner)
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes to memory that processes forked later share. Tensors made before keep theirs."""
+        if not self.is_shared():
+            self.owner = _shared_copy(self.bytes())
+        return self
+
+    def __repr__(self) -> str:
+        head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
+        return f"{head}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
+        return memo.setdefault(id(self), self.clone())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_storage_from_bytes, (self.bytes().tobytes(),))
+
+    def untyped(self) -> UntypedStorage:
+        """This storage."""
+        return self
+
+
+storage_impl.Storage = UntypedStorage
+
+
+def _device(given: Any) -> device:
+    return given if isinstance(given, device) else device(given)
+
+
+def _storage_from_bytes(data: bytes) -> UntypedStorage:
+    return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8))
+
+
+def _shared_copy(data: np.ndarray) -> np.ndarray:
+    if not data.size:
+        return data
+    shared = np.frombuffer(mmap.mmap(-1, data.nbytes), np.uint8)
+    shared[:] = data
+    return shared
+
+
+def _is_shared(owner: Any) -> bool:
+    base = getattr(owner, "base", None)
+    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+@functools.cache
+def _storage_type_to_dtype() -> dict[str, dtype]:
+    """`FloatStorage` and its relatives: the names by which files call dtypes."""
+    return {
+        "DoubleStorage": scalar_type.float64,
+        "FloatStorage": scalar_type.float32,
+        "HalfStorage": scalar_type.float16,
+        "BFloat16Storage": scalar_type.bfloat16,
+        "LongStorage": scalar_type.int64,
+        "IntStorage": scalar_type.int32,
+        "ShortStorage": scalar_type.int16,
+        "CharStorage": scalar_type.int8,
+        "ByteStorage": scalar_type.uint8,
+        "BoolStorage": scalar_type.bool,
+        "ComplexDoubleStorage": scalar_type.complex128,
+        "ComplexFloatStorage": scalar_type.complex64,
+    }
+
+
+@functools.cache
+def _dtype_to_storage_type() -> dict[dtype, str]:
+    return {kind: name for name, kind in _storage_type_to_dtype().items()}
+
+
+_warned = False
+
+
+def _warn_typed_storage() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+            "class. To access UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+class TypedStorage:
+    """A storage with a dtype. Deprecated; kept because saved files are made of it."""
+
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: UntypedStorage | None = None,
+        dtype: dtype | None = None,
+        device: Any = None,
+        _internal: bool = False,
+    ) -> None:
+        if not _internal:
+            _warn_typed_storage()
+        self.dtype = scalar_type.float32 if dtype is None else dtype
+        if wrap_storage is not None:
+            if args:
+                raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
+            self._untyped_storage = wrap_storage
+        else:
+            given = args[0] if args else 0
+            kind = to_numpy_dtype(self.dtype)
+            data = np.empty(given, kind) if isinstance(given, int) else np.array(list(given), kind)
+            self._untyped_storage = UntypedStorage._from_array(data)
+
+    def untyped(self) -> UntypedStorage:
+        """The bytes behind it."""
+        return self._untyped_storage
+
+    @property
+    def device(self) -> Any:
+        """Where the bytes lie."""
+        return self._untyped_storage.device
+
+    def _typed_array(self) -> np.ndarray:
+        return self._untyped_storage.bytes().view(to_numpy_dtype(self.dtype))
+
+    def __len__(self) -> int:
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
+
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first byte."""
+        return self._untyped_storage.data_ptr()
+
+    def __getitem__(self, index: Any) -> Any:
+        _warn_typed_storage()
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        return self._typed_array()[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _warn_typed_storage()
+        self._typed_array()[index] = value
+
+    def tolist(self) -> list[Any]:
+        """The elements as a list."""
+        return self._typed_array().tolist()
+
+    def clone(self) -> TypedStorage:
+        """A copy with its own memory."""
+        return type(self)(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype, _internal=True)
+
+    def cpu(self) -> TypedStorage:
+        """This storage in host memory."""
+        return type(self)(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype, _internal=True)
+
+    def is_shared(self) -> bool:
+        """Can other processes see it?"""
+        return self._untyped_storage.is_shared()
+
+    def pickle_storage_type(self) -> str:
+        """The name that files use for this dtype."""
+        return _dtype_to_storage_type()[self.dtype]
+
+    def __repr__(self) -> str:
+        head = "".join(f" {value}\n" for value in self._typed_array()[:1000].tolist())
+        kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f"{head}[{kind} of size {len(self)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_typed_storage_from_bytes, (self._untyped_storage.bytes().tobytes(), self.dtype))
+
+
+def _typed_storage_from_bytes(data: bytes, kind: dtype) -> TypedStorage:
+    return TypedStorage(wrap_storage=_storage_from_bytes(data), dtype=kind, _internal=True)
