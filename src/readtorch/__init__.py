@@ -111,6 +111,8 @@ def set_default_dtype(d, /):
     _C._set_default_dtype(d)
 
 
+_MODULES.append("linalg")
+
 _MODULES.append("random")
 _NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/2_storage_and_views.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/02_storage_and_views.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

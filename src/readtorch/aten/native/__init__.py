@@ -18,7 +18,20 @@ from readtorch.aten.native import tensor_shape as tensor_shape
 
 from readtorch.aten.native import linear_algebra as linear_algebra
 
+from readtorch.aten.native import pointwise_ops as pointwise_ops
+from readtorch.aten.native import tensor_compare as tensor_compare
+
+from readtorch.aten.native import activation as activation
+
 from readtorch.aten.native import tensor_advanced_indexing as tensor_advanced_indexing
+
+from readtorch.aten.native import triangular_ops as triangular_ops
+
+from readtorch.aten.native import batch_linear_algebra as batch_linear_algebra
+
+from readtorch.aten.native import sorting as sorting
+
+from readtorch.aten.native import unique as unique
 
 from readtorch.aten.native import distributions as distributions
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/nn_4_activation.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, 
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
+from readtorch.aten.native.unary_ops import unary
 from readtorch.c10.core.scalar_type import to_string
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+unary(
+    "relu",
+    _relu,
+    "same",
+    lambda at, grad, result: grad * (result > 0),
+    refuse=None,
+)
 
 
 def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:

@@ -1,13 +1,14 @@
-# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, pointwise
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
@@ -79,3 +80,277 @@ binary(
     node="Div",
     inplace=True,
 )
+
+
+@composite("div", variants="function method", inplace=True, out=True)
+def div(at: Any, self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """`self / other`; rounded towards zero with `rounding_mode="trunc"`, down with "floor"."""
+    if rounding_mode is None:
+        return at._true_div(self, other)
+    if rounding_mode == "floor":
+        return at.floor_divide(self, other)
+    if rounding_mode == "trunc":
+        return at._trunc_divide(self, other)
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+
+
+for _alias in ("true_divide", "divide"):
+    composite(_alias, variants="function method", inplace=True, out=True)(
+        lambda at, self, other, *, rounding_mode=None: at.div(self, other, rounding_mode=rounding_mode)
+    )
+
+
+def _floor_divide(a: Any, b: Any, out: Any = None) -> Any:
+    """Integers: division by zero is an error. Floats: rounded down, infinite for a zero divisor."""
+    _no_zero(a, b)
+    return np.floor_divide(a, b, out=out)
+
+
+def _no_zero(a: Any, b: Any) -> None:
+    if (
+        getattr(a, "dtype", np.dtype(int)).kind in "iub"
+        and not isinstance(a, float)
+        and np.asarray(b).dtype.kind in "iub"
+        and np.any(np.equal(b, 0))
+    ):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def _trunc_divide(a: Any, b: Any) -> Any:
+    _no_zero(a, b)
+    if np.asarray(a).dtype.kind in "iu":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
+    return np.trunc(np.true_divide(a, b))
+
+
+def _remainder(a: Any, b: Any, out: Any = None) -> Any:
+    """The sign is the divisor's, as in Python."""
+    _no_zero(a, b)
+    return np.remainder(a, b, out=out)
+
+
+def _fmod(a: Any, b: Any, out: Any = None) -> Any:
+    """The sign is the dividend's, as in C."""
+    _no_zero(a, b)
+    return np.fmod(a, b, out=out)
+
+
+binary("floor_divide", _floor_divide)
+binary(
+    "_trunc_divide",
+    _trunc_divide,
+    variants="",
+    node="Div",
+    first=lambda at, grad: at.zeros_like(grad),
+    second=lambda at, grad: at.zeros_like(grad),
+)
+derivative("floor_divide", {})
+binary(
+    "remainder",
+    _remainder,
+    first=lambda at, grad: grad,
+    second=lambda at, grad, self, other: -grad * at.floor(self / other),
+)
+binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
+
+
+def _power(a: Any, b: Any) -> Any:
+    """Powers. The common exponents are products, an order of magnitude faster than `np.power`."""
+    kind = a.dtype.kind if hasattr(a, "dtype") else ""
+    if kind in "iu" and b.__class__ is np.ndarray and b.dtype.kind == "i" and b.size and not b.ndim and b < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if b.__class__ is np.ndarray and not b.ndim and kind in "fc":
+        exponent = b.item()
+        if exponent == 2:
+            return a * a
+        if exponent == 3:
+            return a * a * a
+        if exponent == 1:
+            return a.copy()
+        if exponent == 0.5 and kind == "f":
+            return np.sqrt(a)
+    if kind in "iu" and np.any(np.less(b, 0)):
+        safe = np.where(np.less(b, 0), 0, b)
+        small = np.where(a == 1, 1, np.where((a == -1), np.where(np.remainder(b, 2) == 0, 1, -1), 0))
+        return np.where(np.less(b, 0), small, np.power(a, safe)).astype(a.dtype)
+    return np.power(a, b)
+
+
+def _is_zero(value: Any) -> bool:
+    return not hasattr(value, "dtype") and value == 0
+
+
+def _power_first(at: Any, grad: Any, self: Any, other: Any) -> Any:
+    if not hasattr(other, "dtype"):
+        if other == 0:
+            return at.zeros_like(grad)
+        return grad * at.conj(other * at.pow(self, other - 1))
+    return at.where(other == 0, at.zeros_like(grad), grad * at.conj(other * at.pow(self, other - 1)))
+
+
+def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any:
+    if not hasattr(self, "dtype"):
+        if self == 0:
+            return grad * at.where(other >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+        import cmath
+
+        logarithm = (
+            math.log(self)
+            if not isinstance(self, complex) and self > 0
+            else cmath.log(self)
+            if isinstance(self, complex)
+            else float("nan")
+        )
+        return grad * at.conj(result * logarithm)
+    zero = (self == 0) & (other >= 0) if not is_complex_pair(self, other) else self == 0
+    return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
+
+
+def is_complex_pair(a: Any, b: Any) -> bool:
+    """Is either complex?"""
+    from readtorch.aten.native.unary_ops import is_complex
+
+    return is_complex(a) or is_complex(b)
+
+
+binary("pow", _power, first=_power_first, second=_power_second, autocast="float32")
+
+
+def _no_complex(what: str) -> Callable[[dtype], str | None]:
+    return lambda common: f"{what} not implemented for complex tensors." if common.is_complex else None
+
+
+def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:
+    """The gradient where mine won; half of it where both are equal."""
+    return at.where(mine == other, grad * 0.5, at.where(mine > other, grad, at.zeros_like(grad)))
+
+
+binary(
+    "maximum",
+    np.maximum,
+    first=lambda at, grad, self, other: _larger(at, grad, self, other),
+    second=lambda at, grad, self, other: _larger(at, grad, other, self),
+    inplace=False,
+)
+binary(
+    "minimum",
+    np.minimum,
+    first=lambda at, grad, self, other: _larger(at, grad, other, self),
+    second=lambda at, grad, self, other: _larger(at, grad, self, other),
+    inplace=False,
+)
+binary(
+    "fmax",
+    np.fmax,
+    first=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), grad, 0),
+    second=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), 0, grad),
+    inplace=False,
+)
+binary(
+    "fmin",
+    np.fmin,
+    first=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), grad, 0),
+    second=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), 0, grad),
+    inplace=False,
+)
+
+binary(
+    "atan2",
+    np.arctan2,
+    "float",
+    first=lambda at, grad, self, other: grad * other / (self * self + other * other),
+    second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+)
+binary(
+    "hypot",
+    np.hypot,
+    first=lambda at, grad, self, result: grad * self / result,
+    second=lambda at, grad, other, result: grad * other / result,
+)
+binary(
+    "logaddexp",
+    np.logaddexp,
+    first=lambda at, grad, self, result: grad * at.exp(self - result),
+    second=lambda at, grad, other, result: grad * at.exp(other - result),
+    inplace=False,
+)
+binary(
+    "logaddexp2",
+    np.logaddexp2,
+    first=lambda at, grad, self, result: grad * at.exp2(self - result),
+    second=lambda at, grad, other, result: grad * at.exp2(other - result),
+    inplace=False,
+)
+binary(
+    "copysign",
+    np.copysign,
+    "float",
+    first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
+    second=lambda at, grad: at.zeros_like(grad),
+)
+binary("nextafter", np.nextafter)
+binary("heaviside", np.heaviside)
+binary("gcd", np.gcd)
+binary("lcm", np.lcm)
+
+
+def _xlogy(a: Any, b: Any) -> Any:
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(np.result_type(a, b), copy=False)
+
+
+binary(
+    "xlogy",
+    _xlogy,
+    "float",
+    first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
+    second=lambda at, grad, self, other: grad * self / other,
+)
+
+
+def _order_refused(common: dtype) -> str | None:
+    return "comparison operations are not supported for complex tensors" if common.is_complex else None
+
+
+for _name, _ufunc in (("eq", np.equal), ("ne", np.not_equal)):
+    binary(_name, _ufunc, "bool")
+for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):
+    binary(_name, _ufunc, "bool", refuse=_order_refused)
+for _alias, _name in (
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
+    ("not_equal", "ne"),
+):
+    composite(_alias, variants="function method", out=True)(
+        lambda at, self, other, _name=_name: getattr(at, _name)(self, other)
+    )
+for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
+    binary(_name, _ufunc, "bool")
+composite("subtract", variants="function method", inplace=True, out=True)(
+    lambda at, self, other, *, alpha=1: at.sub(self, other, alpha=alpha)
+)
+composite("multiply", variants="function method", inplace=True, out=True)(lambda at, self, other: at.mul(self, other))
+
+
+@composite("rsub", variants="function")
+def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
+    """`other - alpha * self`."""
+    return at.sub(other, self if alpha == 1 else self * alpha)
+
+
+def _whole_numbers(common: dtype) -> str | None:
+    if common.is_floating_point or common.is_complex:
+        return f"\"bitwise_cpu\" not implemented for '{scalar_type.to_string(common)}'"
+    return None
+
+
+for _name, _ufunc in (
+    ("bitwise_and", np.bitwise_and),
+    ("bitwise_or", np.bitwise_or),
+    ("bitwise_xor", np.bitwise_xor),
+    ("bitwise_left_shift", np.left_shift),
+    ("bitwise_right_shift", np.right_shift),
+):
+    binary(_name, _ufunc, refuse=_whole_numbers)

@@ -1,12 +1,159 @@
-# Tangled from chapters/a1_operators/nn_6_linear_and_embedding.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+    """The index names of each operand and of the result; `...` becomes names of its own. RuntimeError on a malformed equation."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(ranks)})"
+        )
+    spread = max(
+        [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term],
+        default=0,
+    )
+    inputs = []
+    for number, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
+        names = _names_of(term, rank, spread)
+        if len(names) != rank:
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({len(names)}) does not match the number of dimensions ({rank}) for operand {number}"
+            )
+        inputs.append(names)
+    if arrow:
+        output = _names_of(right, None, spread)
+        known = {name for names in inputs for name in names}
+        for name in output:
+            if name not in known:
+                raise RuntimeError(
+                    f"einsum(): output subscript {name} does not appear in the equation for any input operand"
+                )
+        return inputs, output
+    flat = [name for names in inputs for name in names]
+    dots = [f"#{i}" for i in range(spread)]
+    return inputs, dots + sorted({name for name in flat if flat.count(name) == 1 and not name.startswith("#")})
+
+
+def _names_of(term: str, rank: int | None, spread: int) -> list[str]:
+    head, dots, tail = term.partition("...")
+    for letter in head + tail:
+        if not letter.isalpha():
+            raise RuntimeError(f"einsum(): invalid subscript given, subscripts must be in [a-zA-Z], found {letter}")
+    if not dots:
+        return list(head)
+    count = spread if rank is None else rank - len(head) - len(tail)
+    return [*head, *(f"#{i}" for i in range(spread - count, spread)), *tail]
+
+
+@composite("einsum", variants="")
+def einsum(at: Any, equation: str, operands: Sequence[Any]) -> Any:
+    """The sum of products that the equation spells, `"bij,bjk->bik"`."""
+    inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
+    sizes: dict[str, int] = {}
+    for names, operand in zip(inputs, operands, strict=True):
+        for name, size in zip(names, operand.shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                if sizes[name] == 1:
+                    sizes[name] = size
+                elif size != 1:
+                    raise RuntimeError(
+                        f"einsum(): subscript {name} has size {size} for operand which does not broadcast with previously seen size {sizes[name]}"
+                    )
+    current, names = _diagonals(at, operands[0], inputs[0])
+    for number in range(1, len(operands)):
+        other, other_names = _diagonals(at, operands[number], inputs[number])
+        later = {name for rest in inputs[number + 1 :] for name in rest} | set(output)
+        current, names = _pair(at, current, names, other, other_names, later)
+    extra = [i for i, name in enumerate(names) if name not in output]
+    if extra:
+        current = at.sum(current, tuple(extra))
+        names = [name for name in names if name in output]
+    return at.permute(current, [names.index(name) for name in output]) if names != output else current
+
+
+def _diagonals(at: Any, operand: Any, names: list[str]) -> tuple[Any, list[str]]:
+    """A name that stands twice means the diagonal."""
+    names = list(names)
+    while len(set(names)) != len(names):
+        name = next(n for n in names if names.count(n) > 1)
+        first = names.index(name)
+        second = names.index(name, first + 1)
+        operand = at.diagonal(operand, 0, first, second)
+        names = [n for i, n in enumerate(names) if i not in (first, second)] + [name]
+    return operand, names
+
+
+def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later: set[str]) -> tuple[Any, list[str]]:
+    """Multiply two operands, summing the indices that nothing later needs."""
+    a, a_names = _sum_alone(at, a, a_names, set(b_names) | later)
+    b, b_names = _sum_alone(at, b, b_names, set(a_names) | later)
+    shared = [n for n in a_names if n in b_names]
+    a_size, b_size = dict(zip(a_names, a.shape, strict=True)), dict(zip(b_names, b.shape, strict=True))
+    summed = [n for n in shared if n not in later and a_size[n] == b_size[n]]
+    batch = [n for n in shared if n not in summed]
+    a_only, b_only = [n for n in a_names if n not in shared], [n for n in b_names if n not in shared]
+    batch_shape = [max(a_size[n], b_size[n]) for n in batch]
+    a = at.permute(a, [a_names.index(n) for n in batch + a_only + summed])
+    b = at.permute(b, [b_names.index(n) for n in batch + summed + b_only])
+    rows = [a_size[n] for n in a_only]
+    columns = [b_size[n] for n in b_only]
+    inner = [a_size[n] for n in summed]
+    a = at.expand(a, (*batch_shape, *rows, *inner))
+    b = at.expand(b, (*batch_shape, *inner, *columns))
+    count = math.prod(batch_shape)
+    a = at.reshape(a, (count, math.prod(rows), math.prod(inner)))
+    b = at.reshape(b, (count, math.prod(inner), math.prod(columns)))
+    left = [n for n in batch if n not in later]
+    result = at.reshape(at.bmm(a, b), (*batch_shape, *rows, *columns))
+    names = batch + a_only + b_only
+    if left:
+        result = at.sum(result, tuple(names.index(n) for n in left))
+        names = [n for n in names if n not in left]
+    return result, names
+
+
+def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple[Any, list[str]]:
+    """Sum at once over indices that occur in this operand alone."""
+    alone = [i for i, name in enumerate(names) if name not in keep]
+    return (at.sum(operand, tuple(alone)), [name for name in names if name in keep]) if alone else (operand, names)
+
+
+@composite("tensordot", variants="function", out=True)
+def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
+    """The sum of products over the last dimensions of one and the first of the other, or over the pairs given."""
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        first, second = (
+            [maybe_wrap_dim(d, x.ndim) for d in ((ds,) if isinstance(ds, int) else ds)]
+            for ds, x in zip(dims, (a, b), strict=True)
+        )
+    if len(first) != len(second):
+        raise RuntimeError("both dimension lists should have same length")
+    for i, j in zip(first, second, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}"
+            )
+    rows, columns = [i for i in range(a.ndim) if i not in first], [j for j in range(b.ndim) if j not in second]
+    inner = math.prod(a.shape[i] for i in first)
+    left = at.reshape(at.permute(a, rows + first), (math.prod(a.shape[i] for i in rows), inner))
+    right = at.reshape(at.permute(b, second + columns), (inner, math.prod(b.shape[j] for j in columns)))
+    return at.reshape(at.mm(left, right), (*(a.shape[i] for i in rows), *(b.shape[j] for j in columns)))
 
 
 @composite("linear", module="nn")

@@ -1,12 +1,16 @@
-# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
@@ -53,3 +57,276 @@ derivative(
     self=lambda at, grad, mat2: at.mm(grad, at.conj(at.t(mat2))),
     mat2=lambda at, grad, self: at.mm(at.conj(at.t(self)), grad),
 )
+
+
+@register("_vector_norm", key="CPU CUDA", variants="", node="LinalgVectorNorm", autocast="float32")
+def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Array:
+    from readtorch.aten.native.reduce_ops import sum_of_squares
+
+    if self.dtype.kind not in "fcV":
+        name = scalar_type.to_string(self.dtype)
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}")
+    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    if ord == 2:
+        result = np.sqrt(sum_of_squares(wide, dims, keepdim))
+    elif ord == 1:
+        result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
+    elif math.isinf(ord):
+        result = (
+            (np.maximum if ord > 0 else np.minimum).reduce(np.abs(wide), axis=dims, keepdims=keepdim)
+            if wide.ndim
+            else np.abs(wide)
+        )
+    elif ord == 0:
+        result = (wide != 0).sum(axis=dims, keepdims=keepdim)
+    else:
+        size = np.abs(wide)
+        result = (size ** size.dtype.type(ord)).sum(axis=dims, keepdims=keepdim) ** size.dtype.type(1 / ord)
+    return np.asarray(result).astype(self.real.dtype, copy=False)
+
+
+def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, ...], keepdim: bool, result: Any) -> Any:
+    from readtorch.aten.native.reduce_ops import spread
+
+    shape = tuple(self.shape)
+    grad, result = spread(at, grad, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
+    if ord == 0:
+        return at.zeros_like(self)
+    if ord == 1:
+        return at.sgn(self) * grad
+    if ord == 2:
+        return at.where(result == 0, 0, self * (grad / result))
+    size = at.abs(self)
+    if math.isinf(ord):
+        hit = at._to_copy(size == result, grad.dtype)
+        return at.sgn(self) * (hit / at.sum(hit, dims, True) * grad)
+    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad / at.pow(result, ord - 1)
+    return at.where((result == 0) | (size == 0), 0, scaled) if ord < 2 else at.where(result == 0, 0, scaled)
+
+
+derivative("_vector_norm", self=_norm_backward)
+
+
+@composite("linalg_vector_norm", variants="function")
+def linalg_vector_norm(
+    at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """‖x‖ₚ over `dim` (all of it for None)."""
+    from readtorch.aten.wrap_dim_utils import reduced_dims
+
+    if dtype is not None:
+        x = at._to_copy(x, dtype)
+    return at._vector_norm(x, ord, reduced_dims(dim, x.ndim), keepdim)
+
+
+@composite("norm", variants="function method", out=True)
+def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
+    if p == "nuc":
+        return at.matrix_norm_nuclear(self, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found: {p}")
+    return at.linalg_vector_norm(self, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+@composite("dist", variants="function method")
+def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
+    """The norm of the difference."""
+    return at.linalg_vector_norm(self - other, p)
+
+
+@composite("renorm", variants="function method", inplace=True, out=True)
+def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    dims = tuple(axis for axis in range(self.ndim) if axis != place)
+    size = at.linalg_vector_norm(self, p, dims, True)
+    return self * at.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+
+
+@register("bmm", key="CPU CUDA", variants="function method", out=True, autocast="low")
+def bmm(self: Array, mat2: Array) -> Array:
+    """A product per batch."""
+    if self.ndim != 3:
+        raise RuntimeError("batch1 must be a 3D tensor")
+    if mat2.ndim != 3:
+        raise RuntimeError("batch2 must be a 3D tensor")
+    if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]."
+        )
+    return product(self, mat2)
+
+
+derivative(
+    "bmm",
+    self=lambda at, grad, mat2: at.bmm(grad, at.conj(at.transpose(mat2, 1, 2))),
+    mat2=lambda at, grad, self: at.bmm(at.conj(at.transpose(self, 1, 2)), grad),
+)
+
+
+@register("mv", key="CPU CUDA", variants="function method", out=True, autocast="low")
+def mv(self: Array, vec: Array) -> Array:
+    """Matrix times vector."""
+    if self.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {self.ndim}, {vec.ndim}")
+    if self.shape[1] != vec.shape[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), vec ({vec.shape[0]})"
+        )
+    return product(self, vec)
+
+
+derivative(
+    "mv",
+    self=lambda at, grad, vec: at.unsqueeze(grad, 1) * at.unsqueeze(at.conj(vec), 0),
+    vec=lambda at, grad, self: at.mv(at.conj(at.t(self)), grad),
+)
+
+
+@register("dot", key="CPU CUDA", variants="function method", out=True)
+def dot(self: Array, tensor: Array) -> Array:
+    """The sum of the products of two vectors."""
+    if self.ndim != 1 or tensor.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
+    if self.dtype != tensor.dtype:
+        names = [scalar_type.to_string(x.dtype) for x in (self, tensor)]
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {names[0]} and {names[1]}")
+    if self.shape != tensor.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src [{tensor.shape[0]}] to have the same number of elements, but got {self.shape[0]} and {tensor.shape[0]} elements respectively"
+        )
+    return product(self, tensor)
+
+
+derivative(
+    "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
+)
+composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
+composite("inner", variants="function method")(
+    lambda at, self, other: self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
+)
+
+
+@composite("outer", variants="function method", out=True)
+def outer(at: Any, self: Any, vec2: Any) -> Any:
+    """All products of an element of one vector and one of the other."""
+    for position, value in enumerate((self, vec2)):
+        if value.ndim != 1:
+            raise RuntimeError(
+                f"outer: Expected 1-D argument {'self' if position == 0 else 'vec2'}, but got {value.ndim}-D"
+            )
+    return at.reshape(self, (-1, 1)) * vec2
+
+
+composite("ger", variants="function method")(lambda at, self, vec2: at.outer(self, vec2))
+
+
+@composite("matmul", variants="function method", out=True)
+def matmul(at: Any, self: Any, other: Any) -> Any:
+    """The product by NumPy's rules: vectors, matrices, stacks of matrices."""
+    a, b = self.ndim, other.ndim
+    if a == 2 and b == 2:
+        return at.mm(self, other)
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 1 and b == 1:
+        return at.dot(self, other)
+    if a == 2 and b == 1:
+        return at.mv(self, other)
+    if a == 1:
+        return at.squeeze(at.matmul(at.unsqueeze(self, 0), other), -2)
+    if b <= 2:
+        shape = tuple(self.shape)
+        if b == 1:
+            return at.reshape(at.mv(at.reshape(self, (-1, shape[-1])), other), shape[:-1])
+        if shape[-1] != other.shape[0]:
+            raise RuntimeError(
+                f"mat1 and mat2 shapes cannot be multiplied ({math.prod(shape[:-1])}x{shape[-1]} and {other.shape[0]}x{other.shape[1]})"
+            )
+        return at.reshape(
+            at.mm(at.reshape(self, (math.prod(shape[:-1]), shape[-1])), other), (*shape[:-1], other.shape[1])
+        )
+    return _batched(at, self, other)
+
+
+def _batched(at: Any, self: Any, other: Any) -> Any:
+    from readtorch.aten.expand_utils import infer_size
+
+    n, m = tuple(self.shape)[-2:]
+    k, p = tuple(other.shape)[-2:]
+    lead = infer_size(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
+    if m != k:
+        count = math.prod(lead)
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {m}] but got: [{count}, {k}]."
+        )
+    first = at.reshape(at.expand(self, (*lead, n, m)), (math.prod(lead), n, m))
+    second = at.reshape(at.expand(other, (*lead, k, p)), (math.prod(lead), k, p))
+    return at.reshape(at.bmm(first, second), (*lead, n, p))
+
+
+def _scaled(array: Array, factor: float) -> Array:
+    return array if factor == 1 else array * array.dtype.type(factor)
+
+
+@register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
+def addmm(self: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+    """β · self + α · mat1 mat2."""
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        raise RuntimeError(
+            f"mat{1 if mat1.ndim != 2 else 2} must be a matrix, got {mat1.ndim if mat1.ndim != 2 else mat2.ndim}-D tensor"
+        )
+    if mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    result = _scaled(product(mat1, mat2), alpha)
+    if beta == 0:
+        return result
+    if self.dtype != result.dtype:
+        raise RuntimeError(
+            "self and mat2 must have the same dtype, but got "
+            f"{scalar_type.to_string(self.dtype)} and {scalar_type.to_string(mat2.dtype)}"
+        )
+    try:
+        result += _scaled(self, beta)
+    except ValueError:
+        raise RuntimeError(
+            f"The expanded size of the tensor ({result.shape[-1]}) must match the existing size ({self.shape[-1]}) at non-singleton dimension {result.ndim - 1}.  Target sizes: {list(result.shape)}.  Tensor sizes: {list(self.shape)}"
+        ) from None
+    return result
+
+
+derivative(
+    "addmm",
+    self=lambda at, grad, beta: grad if beta == 1 else grad * beta,
+    mat1=lambda at, grad, mat2, alpha: at.mm(grad if alpha == 1 else grad * alpha, at.conj(at.t(mat2))),
+    mat2=lambda at, grad, mat1, alpha: at.mm(at.conj(at.t(mat1)), grad if alpha == 1 else grad * alpha),
+)
+
+
+@composite("baddbmm", variants="function method", inplace=True, out=True)
+def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · batch1 batch2, per batch."""
+    result = at.bmm(batch1, batch2)
+    result = result if alpha == 1 else result * alpha
+    return result if beta == 0 else (self if beta == 1 else self * beta) + result
+
+
+@composite("addbmm", variants="function method", inplace=True, out=True)
+def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · Σ batch1 batch2."""
+    return self * beta + at.sum(at.bmm(batch1, batch2), 0) * alpha
+
+
+@composite("addmv", variants="function method", inplace=True, out=True)
+def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · mat vec."""
+    return self * beta + at.mv(mat, vec) * alpha
+
+
+@composite("addr", variants="function method", inplace=True, out=True)
+def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · vec1 vec2ᵀ."""
+    return self * beta + at.outer(vec1, vec2) * alpha

@@ -1,7 +1,8 @@
-# Tangled from chapters/00_tensor/6_first_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
@@ -64,3 +66,234 @@ def is_complex(value: Any) -> bool:
     if kind is None:
         return isinstance(value, complex)
     return kind.kind == "c" if isinstance(kind, np.dtype) else kind.is_complex
+
+
+unary("exp2", np.exp2, formula=lambda at, grad, result: grad * at.conj(result) * math.log(2))
+unary("expm1", np.expm1, formula=lambda at, grad, result: grad * (at.conj(result) + 1), autocast="float32")
+unary("log", np.log, formula=lambda at, grad, self: grad / at.conj(self), autocast="float32")
+unary("log2", np.log2, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(2)), autocast="float32")
+unary("log10", np.log10, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(10)), autocast="float32")
+unary("log1p", np.log1p, formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
+unary("sqrt", np.sqrt, formula=lambda at, grad, result: grad / (2 * at.conj(result)))
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
+
+unary(
+    "rsqrt",
+    _rsqrt,
+    formula=lambda at, grad, result: grad * -0.5 * at.conj(result * result * result),
+    autocast="float32",
+)
+unary(
+    "reciprocal", np.reciprocal, formula=lambda at, grad, result: -grad * at.conj(result * result), autocast="float32"
+)
+
+
+@composite("square", variants="function method", inplace=True, out=True)
+def square(at: Any, self: Any) -> Any:
+    """x²."""
+    return at.pow(self, 2)
+
+
+unary("sin", np.sin, formula=lambda at, grad, self: grad * at.conj(at.cos(self)))
+unary("cos", np.cos, formula=lambda at, grad, self: grad * -at.conj(at.sin(self)))
+unary("tan", np.tan, formula=lambda at, grad, result: grad * at.conj(1 + result * result), autocast="float32")
+unary("asin", np.arcsin, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(1 - self * self)), autocast="float32")
+unary("acos", np.arccos, formula=lambda at, grad, self: grad * -at.conj(at.rsqrt(1 - self * self)), autocast="float32")
+unary("atan", np.arctan, formula=lambda at, grad, self: grad / at.conj(self * self + 1))
+unary("sinh", np.sinh, formula=lambda at, grad, self: grad * at.conj(at.cosh(self)), autocast="float32")
+unary("cosh", np.cosh, formula=lambda at, grad, self: grad * at.conj(at.sinh(self)), autocast="float32")
+unary("tanh", np.tanh, formula=lambda at, grad, result: grad * at.conj(1 - result * result))
+unary("asinh", np.arcsinh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self + 1)))
+unary("acosh", np.arccosh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self - 1)))
+unary("atanh", np.arctanh, formula=lambda at, grad, self: grad / (1 - at.conj(self * self)))
+for _alias, _name in (
+    ("arcsin", "asin"),
+    ("arccos", "acos"),
+    ("arctan", "atan"),
+    ("arcsinh", "asinh"),
+    ("arccosh", "acosh"),
+    ("arctanh", "atanh"),
+):
+    composite(_alias, variants="function method", inplace=True, out=True)(
+        lambda at, self, _name=_name: getattr(at, _name)(self)
+    )
+
+
+def _sigmoid(x: Any) -> Any:
+    """Written so that nothing overflows: 1 / (1 + e⁻ˣ) = ½ + ½ tanh(x / 2)."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    half = x.dtype.type(0.5)
+    return half + half * np.tanh(half * x)
+
+
+unary("sigmoid", _sigmoid, formula=lambda at, grad, result: grad * at.conj((1 - result) * result))
+
+
+def _logit(x: Any) -> Any:
+    return np.log(x / (1 - x))
+
+
+@composite("logit", variants="function method", inplace=True, out=True)
+def logit(at: Any, self: Any, eps: float | None = None) -> Any:
+    """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
+    x = self if eps is None else at.clamp(self, eps, 1 - eps)
+    return at.log(x / (1 - x))
+
+
+unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
+unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
+unary(
+    "erfinv",
+    special.erfinv,
+    formula=lambda at, grad, result: grad * (math.sqrt(math.pi) / 2) * at.exp(result * result),
+    autocast="float32",
+)
+unary("lgamma", special.lgamma, formula=lambda at, grad, self: grad * at.digamma(self))
+unary("digamma", special.digamma)
+
+
+def _flat(at: Any, grad: Any) -> Any:
+    return at.zeros_like(grad)
+
+
+unary("floor", np.floor, "same", _flat)
+unary("ceil", np.ceil, "same", _flat)
+unary("trunc", np.trunc, "same", _flat)
+composite("fix", variants="function method", inplace=True, out=True)(lambda at, self: at.trunc(self))
+unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
+
+
+@register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def round(self: Array, *, decimals: int = 0) -> Array:
+    """To the nearest integer, halves to the even one; or to so many decimals."""
+    return np.round(self, decimals)
+
+
+derivative("round", self=_flat)
+
+
+def _sign(x: Any) -> Any:
+    return np.sign(x) if x.dtype.kind != "b" else x.copy()
+
+
+def _sgn(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return _sign(x)
+    size = np.abs(x)
+    return np.where(size == 0, 0, x / np.where(size == 0, 1, size)).astype(x.dtype)
+
+
+unary(
+    "sign",
+    _sign,
+    "same",
+    _flat,
+    refuse=lambda c: (
+        "Unlike NumPy, torch.sign doesn't allow complex tensors. Use torch.sgn instead." if c.is_complex else None
+    ),
+)
+unary("sgn", _sgn, "same", _flat)
+unary("positive", np.positive, "same", lambda at, grad: grad, inplace=False)
+unary("signbit", np.signbit, "bool", inplace=False)
+
+
+@register("abs", key="CPU CUDA", variants="function method", out=True, inplace=True)
+def abs(self: Array) -> Array:
+    """The absolute value; of a complex number its length."""
+    return np.abs(self)
+
+
+derivative("abs", self=lambda at, grad, self: grad * at.sgn(self))
+composite("absolute", variants="function method", inplace=True, out=True)(lambda at, self: at.abs(self))
+unary(
+    "bitwise_not",
+    np.invert,
+    "same",
+    refuse=lambda c: (
+        None if c._category <= 1 else f"\"bitwise_not_cpu\" not implemented for '{scalar_type.to_string(c)}'"
+    ),
+)
+unary("logical_not", np.logical_not, "bool")
+composite("negative", variants="function method", inplace=True, out=True)(lambda at, self: at.neg(self))
+unary("isnan", np.isnan, "bool", inplace=False, out=False)
+unary("isinf", np.isinf, "bool", inplace=False, out=False)
+unary("isfinite", np.isfinite, "bool", inplace=False, out=False)
+unary("isposinf", np.isposinf, "bool", inplace=False)
+unary("isneginf", np.isneginf, "bool", inplace=False)
+unary("sinc", lambda x: np.sinc(x), formula=lambda at, grad, self: grad * _sinc_slope(at, self))
+
+
+def _sinc_slope(at: Any, x: Any) -> Any:
+    scaled = x * math.pi
+    return at.where(
+        x == 0, 0, (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
+    )
+
+
+unary("deg2rad", np.deg2rad, formula=lambda at, grad: grad * (math.pi / 180))
+unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
+
+
+@composite("isreal", variants="function method")
+def isreal(at: Any, self: Any) -> Any:
+    """Where the imaginary part is zero."""
+    return at.imag(self) == 0 if is_complex(self) else at.eq(self, self)
+
+
+@register("_real", key="CPU CUDA", variants="", view="always", node="Select")
+def _real(self: Array) -> Array:
+    return self.real
+
+
+@register("_imag", key="CPU CUDA", variants="", view="always", node="Select")
+def _imag(self: Array) -> Array:
+    return self.imag
+
+
+@register("complex", key="CPU CUDA", variants="function", out=True)
+def complex_(real: Array, imag: Array) -> Array:
+    """Two real tensors as the parts of a complex one."""
+    if real.dtype != imag.dtype:
+        raise RuntimeError(
+            "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
+        )
+    result = np.empty(
+        np.broadcast_shapes(real.shape, imag.shape), np.complex128 if real.dtype == np.float64 else np.complex64
+    )
+    result.real, result.imag = real, imag
+    return result
+
+
+@composite("real", variants="function")
+def real(at: Any, self: Any) -> Any:
+    """The real part, a view; a real tensor itself."""
+    return at._real(self) if is_complex(self) else self
+
+
+@composite("imag", variants="function")
+def imag(at: Any, self: Any) -> Any:
+    """The imaginary part, a view."""
+    if not is_complex(self):
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return at._imag(self)
+
+
+@composite("angle", variants="function method", out=True)
+def angle(at: Any, self: Any) -> Any:
+    """The argument of each number: 0 or π for real ones."""
+    if is_complex(self):
+        return at.atan2(at._imag(self), at._real(self))
+    return at.where(self < 0, math.pi, at.zeros_like(self) * 1.0)
+
+
+derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
+derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
+derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
+composite("conj_physical", variants="function method")(lambda at, self: at._conj_physical(self))
+composite("resolve_conj", variants="function method")(lambda at, self: self)
+composite("resolve_neg", variants="function method")(lambda at, self: self)

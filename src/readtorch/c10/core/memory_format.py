@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/1_dtype_and_device.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/01_dtype_and_device.py — edit there, or here and run `readtorch sync`.
 
 
 class memory_format:

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/5_autograd_kernels.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/05_autograd_kernels.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
+from readtorch.csrc.utils.structseq import structseq
 
 functions: dict[str, SimpleNamespace] = {"": SimpleNamespace()}
 """The functions by module: `""` is `torch._C._VariableFunctions`, `"nn"` is `torch._C._nn`, and so on."""
@@ -23,6 +24,8 @@ def offer(entry: OperatorEntry) -> None:
     """Make the entry points of an operator and put them where Python looks for them."""
     if entry.composite is None and not entry.kernels:
         return
+    if entry.named:
+        entry.result_class = structseq(entry.named, entry.outputs)
     call = entry.call = entry_point(entry)
     call.__name__ = entry.name
     call.__qualname__ = f"_VariableFunctions.{entry.name}"

@@ -46,7 +46,7 @@ def describe(
     variants: str = "function",
     module: str = "",
     outputs: str = "result",
-    result_class: type | None = None,
+    named: str = "",
     inplace: bool = False,
     out: bool = False,
     view: str = "",
@@ -58,7 +58,7 @@ def describe(
     entry.variants = tuple(variants.split())
     entry.module = module
     entry.outputs = tuple(outputs.split())
-    entry.result_class = result_class
+    entry.named = named
     entry.inplace = inplace
     entry.out = out
     entry.view = view
@@ -75,7 +75,7 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `variants`: "function", "method" or both: whether it becomes `torch.NAME`, `Tensor.NAME`, or neither ("");
     * `module`: `"nn"`, `"linalg"`, …: the function goes to `torch._C._nn` and so on instead of `torch`;
     * `inplace`: also make `NAME_`, which writes the result into its first argument; `out`: accept `out=`;
-    * `outputs`: names of the outputs; `result_class`: the named tuple they are returned in;
+    * `outputs`: names of the outputs; `named`: the name of the tuple they are returned in;
     * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/3_dispatcher.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/03_dispatcher.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -134,6 +134,7 @@ class OperatorEntry:
         self.kernels: dict[DispatchKey, Callable[..., Any]] = {}
         self.derivative: Derivative | None = None
         self.outputs: tuple[str, ...] = ("result",)
+        self.named = ""
         self.result_class: type | None = None
         self.variants: tuple[str, ...] = ("function",)
         self.module = ""

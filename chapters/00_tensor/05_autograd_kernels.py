@@ -1670,6 +1670,41 @@ def _cached_cast(value: Any, wanted: Any) -> Any:
 # A listener of the table makes the entry point of each operator that is registered, and puts it where Python looks: into the namespace of functions, and on the class.
 
 # %%
+#| into: csrc/utils/structseq.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+
+# %%
+#| into: csrc/utils/structseq.py
+#| upstream: torch/csrc/utils/structseq.cpp#torch::utils::returned_structseq_repr
+class StructSequence(tuple):
+    """A tuple whose items have names: what `x.max(1)` returns."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+        return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+
+def structseq(name: str, names: tuple[str, ...]) -> Any:
+    """The class of a named result."""
+    members: dict[str, Any] = {
+        "__slots__": (),
+        "_fields": names,
+        "__module__": "torch.return_types",
+        "n_fields": len(names),
+    }
+    for position, field in enumerate(names):
+        members[field] = property(lambda self, position=position: self[position])
+    return type(name, (StructSequence,), members)
+
+
+# %%
 #| into: csrc/autograd/python_torch_functions.py
 #| imports
 from __future__ import annotations
@@ -1681,6 +1716,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
+from readtorch.csrc.utils.structseq import structseq
 
 # %%
 #| into: csrc/autograd/python_torch_functions.py
@@ -1698,6 +1734,8 @@ def offer(entry: OperatorEntry) -> None:
     """Make the entry points of an operator and put them where Python looks for them."""
     if entry.composite is None and not entry.kernels:
         return
+    if entry.named:
+        entry.result_class = structseq(entry.named, entry.outputs)
     call = entry.call = entry_point(entry)
     call.__name__ = entry.name
     call.__qualname__ = f"_VariableFunctions.{entry.name}"

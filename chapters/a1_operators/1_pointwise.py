@@ -1,0 +1,1085 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Pointwise operators
+#
+# Reference: functions of each element. One line each: the name, NumPy's function, the rule for the type, the derivative. `grad` is ∂L/∂result; a formula gives ∂L/∂input.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Two operands
+#
+# | operator | by the first | by the second |
+# |---|---|---|
+# | a + b, a − b | g | ±g |
+# | a · b | g · b | g · a |
+# | a / b | g / b | −g · a / b² |
+# | aᵇ | g · b · aᵇ⁻¹ | g · aᵇ · ln a |
+# | max(a, b) | g where a > b, half where equal | the rest |
+# | atan2(a, b) | g · b / (a² + b²) | −g · a / (a² + b²) |
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| imports
+import math
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::div
+@composite("div", variants="function method", inplace=True, out=True)
+def div(at: Any, self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """`self / other`; rounded towards zero with `rounding_mode="trunc"`, down with "floor"."""
+    if rounding_mode is None:
+        return at._true_div(self, other)
+    if rounding_mode == "floor":
+        return at.floor_divide(self, other)
+    if rounding_mode == "trunc":
+        return at._trunc_divide(self, other)
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+
+
+for _alias in ("true_divide", "divide"):
+    composite(_alias, variants="function method", inplace=True, out=True)(
+        lambda at, self, other, *, rounding_mode=None: at.div(self, other, rounding_mode=rounding_mode)
+    )
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::floor_divide
+def _floor_divide(a: Any, b: Any, out: Any = None) -> Any:
+    """Integers: division by zero is an error. Floats: rounded down, infinite for a zero divisor."""
+    _no_zero(a, b)
+    return np.floor_divide(a, b, out=out)
+
+
+def _no_zero(a: Any, b: Any) -> None:
+    if (
+        getattr(a, "dtype", np.dtype(int)).kind in "iub"
+        and not isinstance(a, float)
+        and np.asarray(b).dtype.kind in "iub"
+        and np.any(np.equal(b, 0))
+    ):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def _trunc_divide(a: Any, b: Any) -> Any:
+    _no_zero(a, b)
+    if np.asarray(a).dtype.kind in "iu":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
+    return np.trunc(np.true_divide(a, b))
+
+
+def _remainder(a: Any, b: Any, out: Any = None) -> Any:
+    """The sign is the divisor's, as in Python."""
+    _no_zero(a, b)
+    return np.remainder(a, b, out=out)
+
+
+def _fmod(a: Any, b: Any, out: Any = None) -> Any:
+    """The sign is the dividend's, as in C."""
+    _no_zero(a, b)
+    return np.fmod(a, b, out=out)
+
+
+binary("floor_divide", _floor_divide)
+binary(
+    "_trunc_divide",
+    _trunc_divide,
+    variants="",
+    node="Div",
+    first=lambda at, grad: at.zeros_like(grad),
+    second=lambda at, grad: at.zeros_like(grad),
+)
+derivative("floor_divide", {})
+binary(
+    "remainder",
+    _remainder,
+    first=lambda at, grad: grad,
+    second=lambda at, grad, self, other: -grad * at.floor(self / other),
+)
+binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
+
+# %% [markdown]
+# > [!NOTE]
+# > `floor_divide` has no derivative upstream either: its result is marked as not differentiable.
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/Pow.cpp#at::native::pow
+#| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::pow_backward
+def _power(a: Any, b: Any) -> Any:
+    """Powers. The common exponents are products, an order of magnitude faster than `np.power`."""
+    kind = a.dtype.kind if hasattr(a, "dtype") else ""
+    if kind in "iu" and b.__class__ is np.ndarray and b.dtype.kind == "i" and b.size and not b.ndim and b < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if b.__class__ is np.ndarray and not b.ndim and kind in "fc":
+        exponent = b.item()
+        if exponent == 2:
+            return a * a
+        if exponent == 3:
+            return a * a * a
+        if exponent == 1:
+            return a.copy()
+        if exponent == 0.5 and kind == "f":
+            return np.sqrt(a)
+    if kind in "iu" and np.any(np.less(b, 0)):
+        safe = np.where(np.less(b, 0), 0, b)
+        small = np.where(a == 1, 1, np.where((a == -1), np.where(np.remainder(b, 2) == 0, 1, -1), 0))
+        return np.where(np.less(b, 0), small, np.power(a, safe)).astype(a.dtype)
+    return np.power(a, b)
+
+
+def _is_zero(value: Any) -> bool:
+    return not hasattr(value, "dtype") and value == 0
+
+
+def _power_first(at: Any, grad: Any, self: Any, other: Any) -> Any:
+    if not hasattr(other, "dtype"):
+        if other == 0:
+            return at.zeros_like(grad)
+        return grad * at.conj(other * at.pow(self, other - 1))
+    return at.where(other == 0, at.zeros_like(grad), grad * at.conj(other * at.pow(self, other - 1)))
+
+
+def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any:
+    if not hasattr(self, "dtype"):
+        if self == 0:
+            return grad * at.where(other >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+        import cmath
+
+        logarithm = (
+            math.log(self)
+            if not isinstance(self, complex) and self > 0
+            else cmath.log(self)
+            if isinstance(self, complex)
+            else float("nan")
+        )
+        return grad * at.conj(result * logarithm)
+    zero = (self == 0) & (other >= 0) if not is_complex_pair(self, other) else self == 0
+    return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
+
+
+def is_complex_pair(a: Any, b: Any) -> bool:
+    """Is either complex?"""
+    from readtorch.aten.native.unary_ops import is_complex
+
+    return is_complex(a) or is_complex(b)
+
+
+binary("pow", _power, first=_power_first, second=_power_second, autocast="float32")
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::maximum
+def _no_complex(what: str) -> Callable[[dtype], str | None]:
+    return lambda common: f"{what} not implemented for complex tensors." if common.is_complex else None
+
+
+def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:
+    """The gradient where mine won; half of it where both are equal."""
+    return at.where(mine == other, grad * 0.5, at.where(mine > other, grad, at.zeros_like(grad)))
+
+
+binary(
+    "maximum",
+    np.maximum,
+    first=lambda at, grad, self, other: _larger(at, grad, self, other),
+    second=lambda at, grad, self, other: _larger(at, grad, other, self),
+    inplace=False,
+)
+binary(
+    "minimum",
+    np.minimum,
+    first=lambda at, grad, self, other: _larger(at, grad, other, self),
+    second=lambda at, grad, self, other: _larger(at, grad, self, other),
+    inplace=False,
+)
+binary(
+    "fmax",
+    np.fmax,
+    first=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), grad, 0),
+    second=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), 0, grad),
+    inplace=False,
+)
+binary(
+    "fmin",
+    np.fmin,
+    first=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), grad, 0),
+    second=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), 0, grad),
+    inplace=False,
+)
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::atan2
+binary(
+    "atan2",
+    np.arctan2,
+    "float",
+    first=lambda at, grad, self, other: grad * other / (self * self + other * other),
+    second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+)
+binary(
+    "hypot",
+    np.hypot,
+    first=lambda at, grad, self, result: grad * self / result,
+    second=lambda at, grad, other, result: grad * other / result,
+)
+binary(
+    "logaddexp",
+    np.logaddexp,
+    first=lambda at, grad, self, result: grad * at.exp(self - result),
+    second=lambda at, grad, other, result: grad * at.exp(other - result),
+    inplace=False,
+)
+binary(
+    "logaddexp2",
+    np.logaddexp2,
+    first=lambda at, grad, self, result: grad * at.exp2(self - result),
+    second=lambda at, grad, other, result: grad * at.exp2(other - result),
+    inplace=False,
+)
+binary(
+    "copysign",
+    np.copysign,
+    "float",
+    first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
+    second=lambda at, grad: at.zeros_like(grad),
+)
+binary("nextafter", np.nextafter)
+binary("heaviside", np.heaviside)
+binary("gcd", np.gcd)
+binary("lcm", np.lcm)
+
+
+def _xlogy(a: Any, b: Any) -> Any:
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(np.result_type(a, b), copy=False)
+
+
+binary(
+    "xlogy",
+    _xlogy,
+    "float",
+    first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
+    second=lambda at, grad, self, other: grad * self / other,
+)
+
+# %% [markdown]
+# ## Comparison and logic
+# The result is bool; there is nothing to differentiate.
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::comparison_op
+def _order_refused(common: dtype) -> str | None:
+    return "comparison operations are not supported for complex tensors" if common.is_complex else None
+
+
+for _name, _ufunc in (("eq", np.equal), ("ne", np.not_equal)):
+    binary(_name, _ufunc, "bool")
+for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):
+    binary(_name, _ufunc, "bool", refuse=_order_refused)
+for _alias, _name in (
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
+    ("not_equal", "ne"),
+):
+    composite(_alias, variants="function method", out=True)(
+        lambda at, self, other, _name=_name: getattr(at, _name)(self, other)
+    )
+for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
+    binary(_name, _ufunc, "bool")
+composite("subtract", variants="function method", inplace=True, out=True)(
+    lambda at, self, other, *, alpha=1: at.sub(self, other, alpha=alpha)
+)
+composite("multiply", variants="function method", inplace=True, out=True)(lambda at, self, other: at.mul(self, other))
+
+
+@composite("rsub", variants="function")
+def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
+    """`other - alpha * self`."""
+    return at.sub(other, self if alpha == 1 else self * alpha)
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::bitwise_and
+def _whole_numbers(common: dtype) -> str | None:
+    if common.is_floating_point or common.is_complex:
+        return f"\"bitwise_cpu\" not implemented for '{scalar_type.to_string(common)}'"
+    return None
+
+
+for _name, _ufunc in (
+    ("bitwise_and", np.bitwise_and),
+    ("bitwise_or", np.bitwise_or),
+    ("bitwise_xor", np.bitwise_xor),
+    ("bitwise_left_shift", np.left_shift),
+    ("bitwise_right_shift", np.right_shift),
+):
+    binary(_name, _ufunc, refuse=_whole_numbers)
+
+# %% [markdown]
+# ## One operand
+#
+# | operator | derivative |
+# |---|---|
+# | eˣ | g · result |
+# | ln x | g / x |
+# | √x | g / (2 · result) |
+# | sin x, cos x, tan x | g · cos x, −g · sin x, g · (1 + result²) |
+# | tanh x | g · (1 − result²) |
+# | σ(x) | g · result · (1 − result) |
+# | |x| | g · sign x |
+
+# %%
+#| into: aten/native/unary_ops.py
+#| imports
+import math
+
+from readtorch.aten.native import math as special
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::exp
+#| upstream: tools/autograd/derivatives.yaml#exp
+unary("exp2", np.exp2, formula=lambda at, grad, result: grad * at.conj(result) * math.log(2))
+unary("expm1", np.expm1, formula=lambda at, grad, result: grad * (at.conj(result) + 1), autocast="float32")
+unary("log", np.log, formula=lambda at, grad, self: grad / at.conj(self), autocast="float32")
+unary("log2", np.log2, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(2)), autocast="float32")
+unary("log10", np.log10, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(10)), autocast="float32")
+unary("log1p", np.log1p, formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
+unary("sqrt", np.sqrt, formula=lambda at, grad, result: grad / (2 * at.conj(result)))
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
+
+unary(
+    "rsqrt",
+    _rsqrt,
+    formula=lambda at, grad, result: grad * -0.5 * at.conj(result * result * result),
+    autocast="float32",
+)
+unary(
+    "reciprocal", np.reciprocal, formula=lambda at, grad, result: -grad * at.conj(result * result), autocast="float32"
+)
+
+
+@composite("square", variants="function method", inplace=True, out=True)
+def square(at: Any, self: Any) -> Any:
+    """x²."""
+    return at.pow(self, 2)
+
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::sin
+unary("sin", np.sin, formula=lambda at, grad, self: grad * at.conj(at.cos(self)))
+unary("cos", np.cos, formula=lambda at, grad, self: grad * -at.conj(at.sin(self)))
+unary("tan", np.tan, formula=lambda at, grad, result: grad * at.conj(1 + result * result), autocast="float32")
+unary("asin", np.arcsin, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(1 - self * self)), autocast="float32")
+unary("acos", np.arccos, formula=lambda at, grad, self: grad * -at.conj(at.rsqrt(1 - self * self)), autocast="float32")
+unary("atan", np.arctan, formula=lambda at, grad, self: grad / at.conj(self * self + 1))
+unary("sinh", np.sinh, formula=lambda at, grad, self: grad * at.conj(at.cosh(self)), autocast="float32")
+unary("cosh", np.cosh, formula=lambda at, grad, self: grad * at.conj(at.sinh(self)), autocast="float32")
+unary("tanh", np.tanh, formula=lambda at, grad, result: grad * at.conj(1 - result * result))
+unary("asinh", np.arcsinh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self + 1)))
+unary("acosh", np.arccosh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self - 1)))
+unary("atanh", np.arctanh, formula=lambda at, grad, self: grad / (1 - at.conj(self * self)))
+for _alias, _name in (
+    ("arcsin", "asin"),
+    ("arccos", "acos"),
+    ("arctan", "atan"),
+    ("arcsinh", "asinh"),
+    ("arccosh", "acosh"),
+    ("arctanh", "atanh"),
+):
+    composite(_alias, variants="function method", inplace=True, out=True)(
+        lambda at, self, _name=_name: getattr(at, _name)(self)
+    )
+
+
+def _sigmoid(x: Any) -> Any:
+    """Written so that nothing overflows: 1 / (1 + e⁻ˣ) = ½ + ½ tanh(x / 2)."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    half = x.dtype.type(0.5)
+    return half + half * np.tanh(half * x)
+
+
+unary("sigmoid", _sigmoid, formula=lambda at, grad, result: grad * at.conj((1 - result) * result))
+
+
+def _logit(x: Any) -> Any:
+    return np.log(x / (1 - x))
+
+
+@composite("logit", variants="function method", inplace=True, out=True)
+def logit(at: Any, self: Any, eps: float | None = None) -> Any:
+    """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
+    x = self if eps is None else at.clamp(self, eps, 1 - eps)
+    return at.log(x / (1 - x))
+
+
+# %% [markdown]
+# NumPy has no error function. Ours is Python's `math.erf` for few elements and, above that, the rational approximations of W. J. Cody (1969), which have full double precision.
+
+# %%
+#| into: aten/native/math.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+# %%
+#| into: aten/native/math.py
+#| upstream: aten/src/ATen/native/Math.h#calc_erfinv
+_SMALL = (
+    (
+        3.16112374387056560e00,
+        1.13864154151050156e02,
+        3.77485237685302021e02,
+        3.20937758913846947e03,
+        1.85777706184603153e-1,
+    ),
+    (2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03, 2.84423683343917062e03),
+)
+_MIDDLE = (
+    (5.64188496988670089e-1, 8.88314979438837594e00, 6.61191906371416295e01, 2.98635138197400131e02, 8.81952221241769090e02,
+     1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03, 2.15311535474403846e-8),
+    (1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02, 1.62138957456669019e03, 3.29079923573345963e03,
+     4.36261909014324716e03, 3.43936767414372164e03, 1.23033935480374942e03),
+)  # fmt: skip
+_LARGE = (
+    (
+        3.05326634961232344e-1,
+        3.60344899949804439e-1,
+        1.25781726111229246e-1,
+        1.60837851487422766e-2,
+        6.58749161529837803e-4,
+        1.63153871373020978e-2,
+    ),
+    (
+        2.56852019228982242e00,
+        1.87295284992346725e00,
+        5.27905102951428412e-1,
+        6.05183413124413191e-2,
+        2.33520497626869185e-3,
+    ),
+)
+
+
+def erf(x: Any) -> Any:
+    """The error function of each element."""
+    wide = np.asarray(x, np.float64)
+    size = np.abs(wide)
+    small = size <= 0.46875
+    square = np.where(small, wide * wide, 0)
+    top, bottom = _SMALL[0][4] * square, square
+    for i in range(3):
+        top, bottom = (top + _SMALL[0][i]) * square, (bottom + _SMALL[1][i]) * square
+    near = wide * (top + _SMALL[0][3]) / (bottom + _SMALL[1][3])
+    result = np.where(small, near, np.sign(wide) * (1 - _erfc_positive(np.maximum(size, 0.46875))))
+    return np.where(np.isnan(wide), wide, result).astype(x.dtype)
+
+
+def erfc(x: Any) -> Any:
+    """1 − erf(x), accurate where erf is near 1."""
+    wide = np.asarray(x, np.float64)
+    positive = _erfc_positive(np.maximum(np.abs(wide), 0.46875))
+    far = np.where(wide < 0, 2 - positive, positive)
+    return np.where(np.isnan(wide), wide, np.where(np.abs(wide) <= 0.46875, 1 - erf(wide), far)).astype(x.dtype)
+
+
+def _erfc_positive(y: np.ndarray) -> np.ndarray:
+    """Erfc for y ≥ 0.46875."""
+    top, bottom = _MIDDLE[0][8] * y, y
+    for i in range(7):
+        top, bottom = (top + _MIDDLE[0][i]) * y, (bottom + _MIDDLE[1][i]) * y
+    middle = (top + _MIDDLE[0][7]) / (bottom + _MIDDLE[1][7])
+    inverse = 1 / np.maximum(y * y, 1e-300)
+    top, bottom = _LARGE[0][5] * inverse, inverse
+    for i in range(4):
+        top, bottom = (top + _LARGE[0][i]) * inverse, (bottom + _LARGE[1][i]) * inverse
+    tail = (1 / math.sqrt(math.pi) - inverse * (top + _LARGE[0][4]) / (bottom + _LARGE[1][4])) / y
+    cut = np.trunc(np.minimum(y, 1e8) * 16) / 16
+    scale = np.exp(-cut * cut) * np.exp(-(y - cut) * (y + cut))
+    return np.where(y > 26.6, 0, scale * np.where(y <= 4, middle, tail))
+
+
+def erfinv(x: Any) -> Any:
+    """The inverse of erf: Giles' approximation (2012), then two steps of Newton's method."""
+    wide = np.asarray(x, np.float64)
+    w = -np.log((1 - wide) * (1 + wide))
+    a = np.where(w < 5, w - 2.5, np.sqrt(np.maximum(w, 5)) - 3)
+    near = (
+        2.81022636e-08,
+        3.43273939e-07,
+        -3.5233877e-06,
+        -4.39150654e-06,
+        0.00021858087,
+        -0.00125372503,
+        -0.00417768164,
+        0.246640727,
+        1.50140941,
+    )
+    far = (
+        -0.000200214257,
+        0.000100950558,
+        0.00134934322,
+        -0.00367342844,
+        0.00573950773,
+        -0.0076224613,
+        0.00943887047,
+        1.00167406,
+        2.83297682,
+    )
+    p, q = np.full_like(wide, near[0]), np.full_like(wide, far[0])
+    for i in range(1, 9):
+        p, q = near[i] + p * a, far[i] + q * a
+    y = np.where(w < 5, p, q) * wide
+    inside = np.abs(wide) < 1
+    for _ in range(2):
+        step = (erf(np.where(inside, y, 0)) - wide) / (2 / math.sqrt(math.pi) * np.exp(-(np.where(inside, y, 0) ** 2)))
+        y = np.where(inside, y - step, y)
+    edge = np.where(np.abs(wide) == 1, np.sign(wide) * np.inf, np.nan)
+    return np.where(inside, y, edge).astype(x.dtype)
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    """Ln Γ(x) for x ≥ 0.5, by Lanczos' series (g = 7, n = 9)."""
+    coefficients = (
+        0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059, 12.507343278686905,
+        -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
+    )  # fmt: skip
+    z = x - 1
+    total = np.full_like(z, coefficients[0])
+    for i, coefficient in enumerate(coefficients[1:], 1):
+        total = total + coefficient / (z + i)
+    t = z + 7.5
+    return 0.5 * math.log(2 * math.pi) + (z + 0.5) * np.log(t) - t + np.log(total)
+
+
+def lgamma(x: Any) -> Any:
+    """Ln |Γ(x)|."""
+    wide = np.asarray(x, np.float64)
+    reflected = np.log(np.pi / np.abs(np.sin(np.pi * np.where(wide < 0.5, wide, 0.25)))) - _lanczos(
+        np.where(wide < 0.5, 1 - wide, 1.0)
+    )
+    result = np.where(wide < 0.5, reflected, _lanczos(np.maximum(wide, 0.5)))
+    result = np.where((wide == 1) | (wide == 2), 0.0, result)
+    return np.where(np.isinf(wide), np.inf, result).astype(x.dtype)
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of ln Γ: recurrence up to 10, then the asymptotic series; reflection below 0."""
+    wide = np.asarray(x, np.float64)
+    negative = wide <= 0
+    y = np.where(negative, 1 - wide, wide)
+    result = np.zeros_like(y)
+    for _ in range(10):
+        low = y < 10
+        result = np.where(low, result - 1 / y, result)
+        y = np.where(low, y + 1, y)
+    inverse = 1 / (y * y)
+    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse * (1 / 132)))))
+    result = result + np.log(y) - 0.5 / y - series
+    pole = negative & (wide == np.floor(wide))
+    reflected = result - np.pi / np.tan(np.pi * wide)
+    result = np.where(
+        negative, np.where(pole, np.where(wide == 0, -np.copysign(np.inf, wide), np.nan), reflected), result
+    )
+    return result.astype(x.dtype)
+
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::erf
+unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
+unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
+unary(
+    "erfinv",
+    special.erfinv,
+    formula=lambda at, grad, result: grad * (math.sqrt(math.pi) / 2) * at.exp(result * result),
+    autocast="float32",
+)
+unary("lgamma", special.lgamma, formula=lambda at, grad, self: grad * at.digamma(self))
+unary("digamma", special.digamma)
+
+# %% [markdown]
+# ### Rounding and signs
+# Their derivative is zero almost everywhere, and zero is what they give.
+
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::floor
+def _flat(at: Any, grad: Any) -> Any:
+    return at.zeros_like(grad)
+
+
+unary("floor", np.floor, "same", _flat)
+unary("ceil", np.ceil, "same", _flat)
+unary("trunc", np.trunc, "same", _flat)
+composite("fix", variants="function method", inplace=True, out=True)(lambda at, self: at.trunc(self))
+unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
+
+
+@register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def round(self: Array, *, decimals: int = 0) -> Array:
+    """To the nearest integer, halves to the even one; or to so many decimals."""
+    return np.round(self, decimals)
+
+
+derivative("round", self=_flat)
+
+
+def _sign(x: Any) -> Any:
+    return np.sign(x) if x.dtype.kind != "b" else x.copy()
+
+
+def _sgn(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return _sign(x)
+    size = np.abs(x)
+    return np.where(size == 0, 0, x / np.where(size == 0, 1, size)).astype(x.dtype)
+
+
+unary(
+    "sign",
+    _sign,
+    "same",
+    _flat,
+    refuse=lambda c: (
+        "Unlike NumPy, torch.sign doesn't allow complex tensors. Use torch.sgn instead." if c.is_complex else None
+    ),
+)
+unary("sgn", _sgn, "same", _flat)
+unary("positive", np.positive, "same", lambda at, grad: grad, inplace=False)
+unary("signbit", np.signbit, "bool", inplace=False)
+
+
+@register("abs", key="CPU CUDA", variants="function method", out=True, inplace=True)
+def abs(self: Array) -> Array:
+    """The absolute value; of a complex number its length."""
+    return np.abs(self)
+
+
+derivative("abs", self=lambda at, grad, self: grad * at.sgn(self))
+composite("absolute", variants="function method", inplace=True, out=True)(lambda at, self: at.abs(self))
+unary(
+    "bitwise_not",
+    np.invert,
+    "same",
+    refuse=lambda c: (
+        None if c._category <= 1 else f"\"bitwise_not_cpu\" not implemented for '{scalar_type.to_string(c)}'"
+    ),
+)
+unary("logical_not", np.logical_not, "bool")
+composite("negative", variants="function method", inplace=True, out=True)(lambda at, self: at.neg(self))
+unary("isnan", np.isnan, "bool", inplace=False, out=False)
+unary("isinf", np.isinf, "bool", inplace=False, out=False)
+unary("isfinite", np.isfinite, "bool", inplace=False, out=False)
+unary("isposinf", np.isposinf, "bool", inplace=False)
+unary("isneginf", np.isneginf, "bool", inplace=False)
+unary("sinc", lambda x: np.sinc(x), formula=lambda at, grad, self: grad * _sinc_slope(at, self))
+
+
+def _sinc_slope(at: Any, x: Any) -> Any:
+    scaled = x * math.pi
+    return at.where(
+        x == 0, 0, (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
+    )
+
+
+unary("deg2rad", np.deg2rad, formula=lambda at, grad: grad * (math.pi / 180))
+unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
+
+
+@composite("isreal", variants="function method")
+def isreal(at: Any, self: Any) -> Any:
+    """Where the imaginary part is zero."""
+    return at.imag(self) == 0 if is_complex(self) else at.eq(self, self)
+
+
+# %% [markdown]
+# ### Complex numbers
+
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::real
+@register("_real", key="CPU CUDA", variants="", view="always", node="Select")
+def _real(self: Array) -> Array:
+    return self.real
+
+
+@register("_imag", key="CPU CUDA", variants="", view="always", node="Select")
+def _imag(self: Array) -> Array:
+    return self.imag
+
+
+@register("complex", key="CPU CUDA", variants="function", out=True)
+def complex_(real: Array, imag: Array) -> Array:
+    """Two real tensors as the parts of a complex one."""
+    if real.dtype != imag.dtype:
+        raise RuntimeError(
+            "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
+        )
+    result = np.empty(
+        np.broadcast_shapes(real.shape, imag.shape), np.complex128 if real.dtype == np.float64 else np.complex64
+    )
+    result.real, result.imag = real, imag
+    return result
+
+
+@composite("real", variants="function")
+def real(at: Any, self: Any) -> Any:
+    """The real part, a view; a real tensor itself."""
+    return at._real(self) if is_complex(self) else self
+
+
+@composite("imag", variants="function")
+def imag(at: Any, self: Any) -> Any:
+    """The imaginary part, a view."""
+    if not is_complex(self):
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return at._imag(self)
+
+
+@composite("angle", variants="function method", out=True)
+def angle(at: Any, self: Any) -> Any:
+    """The argument of each number: 0 or π for real ones."""
+    if is_complex(self):
+        return at.atan2(at._imag(self), at._real(self))
+    return at.where(self < 0, math.pi, at.zeros_like(self) * 1.0)
+
+
+derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
+derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
+derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
+composite("conj_physical", variants="function method")(lambda at, self: at._conj_physical(self))
+composite("resolve_conj", variants="function method")(lambda at, self: self)
+composite("resolve_neg", variants="function method")(lambda at, self: self)
+
+# %% [markdown]
+# ## Bounds
+# `clamp` passes the gradient where the element was inside, bounds included.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import pointwise_ops as pointwise_ops
+from readtorch.aten.native import tensor_compare as tensor_compare
+
+# %%
+#| into: aten/native/tensor_compare.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.type_properties import result_type
+from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.scalar_type import to_numpy_dtype
+
+
+# %%
+#| into: aten/native/tensor_compare.py
+#| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::clamp_out
+@register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
+    wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
+    values = self.astype(wanted, copy=False)
+    if min is not None:
+        values = np.maximum(values, cast(min, wanted))
+    return values if max is None else np.minimum(values, cast(max, wanted))
+
+
+def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
+    inside = self >= min if min is not None else None
+    if max is not None:
+        inside = self <= max if inside is None else inside & (self <= max)
+    return inside
+
+
+derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
+
+
+@register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
+    values = self if min is None else np.maximum(self, min)
+    return values if max is None else np.minimum(values, max)
+
+
+def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
+    """To the input inside, to the lower bound below it (unless the upper is lower still), to the upper one above."""
+    below = self < min if min is not None else None
+    above = self > max if max is not None else None
+    zero = at.zeros_like(grad)
+    outside = below if above is None else above if below is None else below | above
+    to_min = to_max = None
+    if min is not None:
+        to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
+    if max is not None:
+        to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
+    return at.where(outside, zero, grad), to_min, to_max
+
+
+derivative(
+    "_clamp_tensor",
+    {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
+)
+
+
+@composite("clamp", variants="function method", inplace=True, out=True)
+def clamp(at: Any, self: Any, min: Any = None, max: Any = None) -> Any:
+    """Each element held between two bounds, numbers or tensors, of which one may be missing."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if hasattr(min, "dtype") or hasattr(max, "dtype"):
+        return at._clamp_tensor(self, _as_like(self, min), _as_like(self, max))
+    return at._clamp_scalar(self, min, max)
+
+
+def _as_like(like: Any, value: Any) -> Any:
+    if value is None or hasattr(value, "dtype"):
+        return value
+    from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+
+    array = np.asarray(value)
+    return wrap(array.astype(like._array.dtype)) if isinstance(like, TensorImpl) else array.astype(like.dtype)
+
+
+composite("clip", variants="function method", inplace=True, out=True)(
+    lambda at, self, min=None, max=None: at.clamp(self, min, max)
+)
+composite("clamp_min", variants="function method", inplace=True, out=True)(
+    lambda at, self, min: at.clamp(self, min, None)
+)
+composite("clamp_max", variants="function method", inplace=True, out=True)(
+    lambda at, self, max: at.clamp(self, None, max)
+)
+
+
+@register("nan_to_num", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def nan_to_num(
+    self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
+    """NaN made 0, infinities the largest numbers, or what is given instead."""
+    return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
+
+
+derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
+
+
+@composite("isclose", variants="function method")
+def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """|self − other| ≤ atol + rtol · |other|, elementwise."""
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
+    close = at.eq(self, other)
+    if equal_nan:
+        close = close | (at.isnan(self) & at.isnan(other))
+    if rtol == 0 and atol == 0:
+        return close
+    tolerance = atol + rtol * at.abs(other)
+    return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))
+
+
+@composite("allclose", variants="function method")
+def allclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Are all elements close?"""
+    return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
+
+
+@register("_equal", key="CPU CUDA", variants="")
+def _equal(self: Array, other: Array) -> Any:
+    return bool(self.shape == other.shape and (self == other).all())
+
+
+@composite("equal", variants="function method")
+def equal(at: Any, self: Any, other: Any) -> bool:
+    """Same shape and same elements?"""
+    return at._equal(self, other)
+
+
+@composite("isin", variants="function")
+def isin(at: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Which elements occur among the others."""
+    return at._isin(elements, test_elements, invert)
+
+
+@register("_isin", key="CPU CUDA", variants="")
+def _isin(elements: Array, test_elements: Array, invert: bool) -> Array:
+    return np.isin(elements, test_elements, invert=invert)
+
+
+composite("is_nonzero", variants="function method")(lambda at, self: bool(self))
+
+# %% [markdown]
+# ## Three operands
+# The updates of optimizers.
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| upstream: aten/src/ATen/native/PointwiseOps.cpp#at::native::addcmul
+def _check(name: str, self: Array, *others: Array) -> None:
+    from readtorch.aten.expand_utils import infer_size
+
+    shape = self.shape
+    for other in others:
+        shape = infer_size(shape, other.shape)
+
+
+@register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 · tensor2."""
+    _check("addcmul", self, tensor1, tensor2)
+    product = tensor1 * tensor2
+    return self + (product if value == 1 else product * product.dtype.type(value))
+
+
+derivative(
+    "addcmul",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(tensor2 * value),
+    tensor2=lambda at, grad, tensor1, value: grad * at.conj(tensor1 * value),
+)
+
+
+@register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 / tensor2."""
+    _check("addcdiv", self, tensor1, tensor2)
+    if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
+        )
+    quotient = tensor1 / tensor2
+    return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
+
+
+derivative(
+    "addcdiv",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(value / tensor2),
+    tensor2=lambda at, grad, tensor1, tensor2, value: -grad * at.conj(value * tensor1 / (tensor2 * tensor2)),
+)
+
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| upstream: aten/src/ATen/native/Lerp.cpp#at::native::lerp
+@composite("lerp", variants="function method", inplace=True, out=True)
+def lerp(at: Any, self: Any, end: Any, weight: Any) -> Any:
+    """Self + weight · (end − self)."""
+    return at._lerp_tensor(self, end, weight) if hasattr(weight, "dtype") else at._lerp_scalar(self, end, weight)
+
+
+@register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
+    if self.dtype != end.dtype:
+        raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+    weight = self.dtype.type(weight)
+    return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
+
+
+@register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
+    return self + weight * (end - self)
+
+
+derivative(
+    "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
+)
+derivative(
+    "_lerp_tensor",
+    self=lambda at, grad, weight: grad * at.conj(1 - weight),
+    end=lambda at, grad, weight: grad * at.conj(weight),
+    weight=lambda at, grad, self, end: grad * at.conj(end - self),
+)
+
+# %% [markdown]
+# ## Activations that are operators
+# `relu`, `sigmoid`, `tanh` and `softmax` are in the tensor namespace; the others belong to `nn.functional`.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import activation as activation
+
+# %%
+#| into: aten/native/activation.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.native.unary_ops import unary
+
+
+# %%
+#| into: aten/native/activation.py
+#| upstream: aten/src/ATen/native/Activation.cpp#at::native::relu
+def _relu(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+unary(
+    "relu",
+    _relu,
+    "same",
+    lambda at, grad, result: grad * (result > 0),
+    refuse=None,
+)

@@ -1,0 +1,728 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Reductions
+#
+# Reference: sums, means, extremes, scans. A reduction's derivative stretches the gradient back over the dimensions that were reduced (`spread`), times whatever each element contributed.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Means and moments
+#
+# | operator | derivative |
+# |---|---|
+# | mean | g / n, spread |
+# | var | g · 2 (x − mean) / (n − correction), spread |
+# | std | that, divided by 2 · result |
+# | prod | g · product of the *others*, spread |
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| imports
+import builtins
+import math
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::mean
+def _needs_floating(name: str, self: Array, wanted: dtype | None) -> np.dtype:
+    kind = self.dtype if wanted is None else to_numpy_dtype(wanted)
+    if kind.kind not in "fcV":
+        shown = to_string(kind)
+        what = "Input dtype" if wanted is None else "Optional dtype"
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. {what} must be either a floating point or complex dtype. Got: {shown}"
+        )
+    return kind
+
+
+def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
+    """How many elements are reduced to one."""
+    return math.prod(shape[axis] for axis in dims)
+
+
+@register("mean", key="CPU CUDA", variants="function method", out=True)
+def mean(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+    """The mean over `dim`, of floating tensors only."""
+    kind = self.dtype if dtype is None and self.dtype.kind in "fc" else _needs_floating("mean", self, dtype)
+    dims = tuple(range(self.ndim)) if dim is None else reduced_dims(dim, self.ndim)
+    count = count_of(self.shape, dims)
+    if kind.itemsize == 2:
+        wide = np.asarray(self.astype(np.float32).sum(axis=dims, keepdims=keepdim))
+        return (wide / np.float32(count)).astype(kind)
+    total = (
+        np.add.reduce(self, axis=dims or None, keepdims=keepdim, dtype=kind)
+        if dims or not self.ndim
+        else self.astype(kind)
+    )
+    return total / kind.type(count)
+
+
+derivative(
+    "mean",
+    self=lambda at, grad, self_shape, dim, keepdim: (
+        spread(at, grad, self_shape, dim, keepdim) / count_of(self_shape, reduced_dims(dim, len(self_shape)))
+    ),
+)
+
+# %% [markdown]
+# `x.var()` in NumPy makes three passes and two temporaries. Centring once and summing squares with `einsum` takes a seventh of the time on large arrays.
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::var
+def _correction(unbiased: bool | None, correction: float | None) -> float:
+    if correction is not None:
+        return correction
+    return 1 if unbiased is None or unbiased else 0
+
+
+def _var_arguments(dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> tuple[Any, float]:
+    """`var(False)` meant `unbiased=False` before it meant a dimension."""
+    if dim.__class__ is bool:
+        return None, _correction(dim, correction)
+    return dim, _correction(unbiased, correction)
+
+
+@register("_var", key="CPU CUDA", variants="", node="Var")
+def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -> Array:
+    if self.dtype.kind not in "fcV":
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    count = count_of(self.shape, dims)
+    centred = wide - np.add.reduce(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
+    total = sum_of_squares(centred, dims, keepdim)
+    left = builtins.max(count - correction, 0)
+    return (total / total.dtype.type(left)).astype(self.real.dtype, copy=False)
+
+
+def sum_of_squares(array: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
+    """Σ |x|² over `dims`, without a temporary where einsum can."""
+    if array.dtype.kind == "c":
+        return (array.real**2 + array.imag**2).sum(axis=dims, keepdims=keepdim)
+    if array.size < 512:
+        return np.add.reduce(array * array, axis=dims, keepdims=keepdim)
+    axes = list(range(array.ndim))
+    total = np.einsum(array, axes, array, axes, [axis for axis in axes if axis not in dims])
+    return (
+        total.reshape(tuple(1 if axis in dims else size for axis, size in enumerate(array.shape))) if keepdim else total
+    )
+
+
+def _var_backward(at: Any, grad: Any, self: Any, dims: tuple[int, ...], correction: float, keepdim: bool) -> Any:
+    shape = tuple(self.shape)
+    count = count_of(shape, dims)
+    left = count - correction
+    centred = self - at.mean(self, dims, True) if dims else self - self
+    if left <= 0:
+        return spread(at, grad, shape, dims, keepdim) * (
+            float("nan") * centred if left < 0 or count > 1 else float("nan")
+        )
+    return spread(at, grad, shape, dims, keepdim) * (centred * (2.0 / left))
+
+
+derivative("_var", self=_var_backward)
+
+
+@composite("var", variants="function method", out=True)
+def var(
+    at: Any,
+    self: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """The variance over `dim`: the sum of squared deviations divided by n − correction (1 by default)."""
+    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
+    return at._var(self, reduced_dims(dim, self.ndim), left_out, keepdim)
+
+
+@register("_std", key="CPU CUDA", variants="", node="Std")
+def _std(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -> Array:
+    return np.sqrt(_var(self, dims, correction, keepdim))
+
+
+derivative(
+    "_std",
+    self=lambda at, grad, self, dims, correction, keepdim, result: _var_backward(
+        at, at.where(result == 0, 0, grad / (result * 2)), self, dims, correction, keepdim
+    ),
+)
+
+
+@composite("std", variants="function method", out=True)
+def std(
+    at: Any,
+    self: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """The square root of the variance."""
+    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
+    return at._std(self, reduced_dims(dim, self.ndim), left_out, keepdim)
+
+
+@composite("var_mean", variants="function")
+def var_mean(
+    at: Any,
+    self: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """Variance and mean."""
+    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
+    dims = reduced_dims(dim, self.ndim)
+    return at._var(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
+
+
+@composite("std_mean", variants="function")
+def std_mean(
+    at: Any,
+    self: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """Standard deviation and mean."""
+    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
+    dims = reduced_dims(dim, self.ndim)
+    return at._std(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
+
+
+# %% [markdown]
+# ## Products
+# The product of all others is `result / x`, unless an x is zero; then it is made of two scans, from the left and from the right.
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::prod
+#| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::prod_backward
+@register("prod", key="CPU CUDA", variants="function method", out=True, autocast="float32")
+def prod(self: Array, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+    """The product of all elements, or over one dimension."""
+    kind = (
+        to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if self.dtype.kind in "biu" else self.dtype
+    )
+    axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
+    if axis is not None and not self.ndim:
+        return self.astype(kind)
+    return np.multiply.reduce(self, axis=axis, keepdims=keepdim, dtype=kind)
+
+
+def _others(at: Any, x: Any, dim: int) -> Any:
+    """For each element the product of the others along `dim`."""
+    size = x.shape[dim]
+    if size == 0:
+        return x
+    one = at.ones_like(at.slice(x, dim, 0, 1, 1))
+    left = at.cumprod(at.cat([one, at.slice(x, dim, 0, size - 1, 1)], dim), dim)
+    right = at.flip(at.cumprod(at.cat([one, at.slice(at.flip(x, dim), dim, 0, size - 1, 1)], dim), dim), dim)
+    return left * right
+
+
+def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+    if dim is None:
+        flat = at.reshape(self, (-1,))
+        return at.reshape(grad * at.conj(_others(at, flat, 0)), tuple(self.shape))
+    if not self.ndim:
+        return grad
+    place = maybe_wrap_dim(dim, self.ndim)
+    return spread(at, grad, tuple(self.shape), place, keepdim) * at.conj(_others(at, self, place))
+
+
+derivative("prod", self=_prod_backward)
+
+# %% [markdown]
+# ## Scans
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::cumsum
+def _scan_dtype(self: Array, dtype: dtype | None) -> np.dtype:
+    return (
+        to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if self.dtype.kind in "biu" else self.dtype
+    )
+
+
+@register("cumsum", key="CPU CUDA", variants="function method", out=True, inplace=True, autocast="float32")
+def cumsum(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
+    """Running sums along `dim`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    return (
+        np.cumsum(self, axis=place, dtype=_scan_dtype(self, dtype))
+        if self.ndim
+        else self.astype(_scan_dtype(self, dtype))
+    )
+
+
+def _reversed_sum(at: Any, grad: Any, dim: int) -> Any:
+    return at.flip(at.cumsum(at.flip(grad, dim), dim), dim) if grad.ndim else grad
+
+
+derivative("cumsum", self=lambda at, grad, dim: _reversed_sum(at, grad, dim))
+
+
+@register("cumprod", key="CPU CUDA", variants="function method", out=True, inplace=True, autocast="float32")
+def cumprod(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
+    """Running products along `dim`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    return (
+        np.cumprod(self, axis=place, dtype=_scan_dtype(self, dtype))
+        if self.ndim
+        else self.astype(_scan_dtype(self, dtype))
+    )
+
+
+def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:
+    """Element k gets Σ over i ≥ k of grad_i times the product of x_0 … x_i without x_k.
+
+    Where no element is zero, that is the reversed sum of grad · result, divided by x. Zeros take the long way: a row per k.
+    """
+    if not self.ndim:
+        return grad
+    place = maybe_wrap_dim(dim, self.ndim)
+    if not bool(at.any(at.eq(self, 0))):
+        return _reversed_sum(at, grad * at.conj(result), place) / at.conj(self)
+    size = self.shape[place]
+    parts = []
+    for k in range(size):
+        before = at.slice(result, place, k - 1, k, 1) if k else at.ones_like(at.slice(self, place, 0, 1, 1))
+        rest = at.slice(self, place, k + 1, size, 1)
+        others = before * at.cumprod(at.cat([at.ones_like(before), rest], place), place)
+        parts.append(at.sum(at.slice(grad, place, k, size, 1) * at.conj(others), place, True))
+    return at.cat(parts, place)
+
+
+derivative("cumprod", self=_cumprod_backward)
+
+
+@register("logcumsumexp", key="CPU CUDA", variants="function method", out=True)
+def logcumsumexp(self: Array, dim: int) -> Array:
+    """Running ln Σ eˣ along `dim`."""
+    return np.logaddexp.accumulate(self, axis=maybe_wrap_dim(dim, self.ndim)) if self.ndim else self.copy()
+
+
+def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:
+    if not self.ndim:
+        return grad
+    top = at.amax(self, dim, True)
+    return at.exp(self - top) * _reversed_sum(at, grad * at.exp(top - result), dim)
+
+
+derivative("logcumsumexp", self=_logcumsumexp_backward)
+
+
+@register("diff", key="CPU CUDA", variants="")
+def _unused_diff(self: Array) -> Array:
+    return np.diff(self)
+
+
+@composite("diff", variants="function method")
+def diff(at: Any, self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along `dim`, `n` times."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    parts = [part for part in (prepend, self, append) if part is not None]
+    x = at.cat(parts, place) if len(parts) > 1 else self
+    for _ in range(n):
+        size = x.shape[place]
+        upper, lower = at.slice(x, place, 1, size, 1), at.slice(x, place, 0, size - 1, 1)
+        x = at.logical_xor(upper, lower) if str(x.dtype).endswith("bool") else upper - lower
+    return x
+
+
+# %% [markdown]
+# ## Extremes
+# `amax` shares the gradient among equal maxima; `max(dim)` gives it to the element it names.
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::amax
+def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) -> None:
+    if dims is None or not dims:
+        if self.size == 0 and dim is None:
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+            )
+        return
+    for axis in dims:
+        if self.ndim and self.shape[axis] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
+
+
+@register("amax", key="CPU CUDA", variants="function method", out=True)
+def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+    """The largest element over `dim`."""
+    dims = reduced_dims(dim, self.ndim)
+    _no_empty("amax", self, dims, dim or None)
+    return np.maximum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+
+
+@register("amin", key="CPU CUDA", variants="function method", out=True)
+def amin(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+    """The smallest element over `dim`."""
+    dims = reduced_dims(dim, self.ndim)
+    _no_empty("amin", self, dims, dim or None)
+    return np.minimum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+
+
+def _shared(at: Any, grad: Any, self: Any, dim: Any, keepdim: bool, result: Any) -> Any:
+    """The gradient in equal parts to all elements that equal the result."""
+    shape = tuple(self.shape)
+    hit = at._to_copy(self == spread(at, result, shape, dim, keepdim), grad.dtype)
+    return hit * spread(at, grad, shape, dim, keepdim) / at.sum(hit, dim if dim != () else None, True)
+
+
+derivative("amax", self=_shared)
+derivative("amin", self=_shared)
+
+
+@register("_aminmax", key="CPU CUDA", variants="", node="Aminmax", outputs="min max", named="aminmax")
+def _aminmax(self: Array, dims: tuple[int, ...], keepdim: bool) -> Any:
+    return [np.asarray(amin(self, dims, keepdim)), np.asarray(amax(self, dims, keepdim))]
+
+
+def _aminmax_backward(at: Any, grads: Any, self: Any, dims: tuple[int, ...], keepdim: bool, min: Any, max: Any) -> Any:
+    parts = [
+        _shared(at, grad, self, dims, keepdim, result)
+        for grad, result in zip(grads, (min, max), strict=True)
+        if grad is not None
+    ]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+derivative("_aminmax", self=_aminmax_backward)
+
+
+@composite("aminmax", variants="function method")
+def aminmax(at: Any, self: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Smallest and largest."""
+    return at._aminmax(self, reduced_dims(dim, self.ndim), keepdim)
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::argmax_out
+def _extreme_index(name: str, function: Any, self: Array, dim: int | None, keepdim: bool) -> Array:
+    if dim is None:
+        _no_empty(name, self, None, None)
+        found = np.asarray(function(self), np.int64)
+        return found.reshape((1,) * self.ndim) if keepdim else found
+    place = maybe_wrap_dim(dim, self.ndim)
+    _no_empty(name, self, (place,), dim)
+    return np.asarray(function(self, axis=place, keepdims=keepdim), np.int64) if self.ndim else np.zeros((), np.int64)
+
+
+def _refuse_complex(name: str, self: Array) -> None:
+    if self.dtype.kind == "c":
+        raise RuntimeError(f"{name}(): does not support complex input")
+
+
+@register("argmax", key="CPU CUDA", variants="function method", out=True)
+def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    """The number of the largest element: in the flattened tensor, or along `dim`."""
+    _refuse_complex("argmax", self)
+    return _extreme_index("argmax", np.argmax, self, dim, keepdim)
+
+
+@register("argmin", key="CPU CUDA", variants="function method", out=True)
+def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    """The number of the smallest element."""
+    _refuse_complex("argmin", self)
+    return _extreme_index("argmin", np.argmin, self, dim, keepdim)
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::max
+def _along(self: Array, index: Array, dim: int, keepdim: bool) -> Array:
+    if not self.ndim:
+        return self.copy()
+    grown = index if keepdim else np.expand_dims(index, dim)
+    values = np.take_along_axis(self, grown, dim)
+    return values if keepdim else values.squeeze(dim)
+
+
+def _register_extreme(name: str, function: Any) -> None:
+    def by_dim(self: Array, dim: int, keepdim: bool = False) -> Any:
+        place = maybe_wrap_dim(dim, self.ndim)
+        _no_empty(name, self, (place,), dim)
+        index = _extreme_index(name, function, self, dim, keepdim)
+        return [_along(self, index, place, keepdim), index]
+
+    register(
+        f"_{name}_dim",
+        key="CPU CUDA",
+        variants="",
+        outputs="values indices",
+        named=name,
+        differentiable_outputs=(0,),
+        node=name.capitalize(),
+    )(by_dim)
+    derivative(
+        f"_{name}_dim",
+        self=lambda at, grad, self_shape, dim, keepdim, indices: value_selecting_backward(
+            at, grad, dim, indices, self_shape, keepdim
+        ),
+    )
+
+
+def value_selecting_backward(at: Any, grad: Any, dim: int, indices: Any, shape: tuple[int, ...], keepdim: bool) -> Any:
+    """Zeros with the gradient at the elements that were selected along `dim`."""
+    if not shape:
+        return grad
+    if not keepdim:
+        grad, indices = at.unsqueeze(grad, dim), at.unsqueeze(indices, dim)
+    return at._scatter_add_zeros(grad, shape, dim, indices)
+
+
+_register_extreme("max", np.argmax)
+_register_extreme("min", np.argmin)
+
+
+@register("_max_all", key="CPU CUDA", variants="", node="Max")
+def _max_all(self: Array) -> Array:
+    _no_empty("max", self, None, None)
+    return np.maximum.reduce(self, axis=None)
+
+
+@register("_min_all", key="CPU CUDA", variants="", node="Min")
+def _min_all(self: Array) -> Array:
+    _no_empty("min", self, None, None)
+    return np.minimum.reduce(self, axis=None)
+
+
+derivative("_max_all", self=lambda at, grad, self, result: _shared(at, grad, self, None, False, result))
+derivative("_min_all", self=lambda at, grad, self, result: _shared(at, grad, self, None, False, result))
+
+
+def _extreme(name: str) -> Any:
+    pairwise = {"max": "maximum", "min": "minimum"}[name]
+
+    def extreme(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        """Three functions of one name: over everything, along a dimension with the positions, or of two tensors."""
+        if hasattr(dim, "shape"):
+            dim, other = None, dim
+        if other is not None:
+            return getattr(at, pairwise)(self, other)
+        if dim is None:
+            return getattr(at, f"_{name}_all")(self)
+        return getattr(at, f"_{name}_dim")(self, dim, keepdim)
+
+    return extreme
+
+
+for _name in ("max", "min"):
+    composite(_name, variants="function method", out=True)(_extreme(_name))
+
+# %% [markdown]
+# ## All, any, counts
+
+
+# %%
+#| into: aten/native/reduce_ops.py
+#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::all
+@register("all", key="CPU CUDA", variants="function method", out=True)
+def all(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    """Is every element true?"""
+    result = np.all(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
+    return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
+
+
+@register("any", key="CPU CUDA", variants="function method", out=True)
+def any(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    """Is one element true?"""
+    result = np.any(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
+    return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
+
+
+@register("count_nonzero", key="CPU CUDA", variants="function method")
+def count_nonzero(self: Array, dim: Any = None) -> Array:
+    """How many elements are not zero."""
+    return np.asarray(np.count_nonzero(self, axis=None if dim is None else reduced_dims(dim, self.ndim)), np.int64)
+
+
+@register("nansum", key="CPU CUDA", variants="function method", out=True)
+def nansum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+    """The sum without NaNs."""
+    return sum(
+        np.where(np.isnan(self), self.dtype.type(0), self) if self.dtype.kind in "fc" else self,
+        dim,
+        keepdim,
+        dtype=dtype,
+    )
+
+
+derivative(
+    "nansum",
+    self=lambda at, grad, self, dim, keepdim: (
+        spread(at, grad, tuple(self.shape), dim, keepdim) * at.logical_not(at.isnan(self))
+    ),
+)
+
+
+@composite("nanmean", variants="function method")
+def nanmean(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The mean without NaNs."""
+    return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
+
+
+@register("logsumexp", key="CPU CUDA", variants="function method", out=True)
+def logsumexp(self: Array, dim: Any, keepdim: bool = False) -> Array:
+    """Ln Σ eˣ over `dim`, the maximum taken out first so that nothing overflows."""
+    dims = reduced_dims(dim, self.ndim)
+    if not self.size or not self.ndim:
+        return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
+    top = np.maximum.reduce(self, axis=dims, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
+    total = np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top
+    return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))
+
+
+derivative(
+    "logsumexp",
+    self=lambda at, grad, self, dim, keepdim, result: (
+        spread(at, grad, tuple(self.shape), dim, keepdim)
+        * at.exp(self - spread(at, result, tuple(self.shape), dim, keepdim))
+    ),
+)
+
+# %% [markdown]
+# ## Norms
+#
+# ‖x‖ₚ = (Σ |x|ᵖ)^(1/p). Its derivative at zero is taken to be zero.
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| imports
+import math
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::linalg_vector_norm
+@register("_vector_norm", key="CPU CUDA", variants="", node="LinalgVectorNorm", autocast="float32")
+def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Array:
+    from readtorch.aten.native.reduce_ops import sum_of_squares
+
+    if self.dtype.kind not in "fcV":
+        name = scalar_type.to_string(self.dtype)
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}")
+    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    if ord == 2:
+        result = np.sqrt(sum_of_squares(wide, dims, keepdim))
+    elif ord == 1:
+        result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
+    elif math.isinf(ord):
+        result = (
+            (np.maximum if ord > 0 else np.minimum).reduce(np.abs(wide), axis=dims, keepdims=keepdim)
+            if wide.ndim
+            else np.abs(wide)
+        )
+    elif ord == 0:
+        result = (wide != 0).sum(axis=dims, keepdims=keepdim)
+    else:
+        size = np.abs(wide)
+        result = (size ** size.dtype.type(ord)).sum(axis=dims, keepdims=keepdim) ** size.dtype.type(1 / ord)
+    return np.asarray(result).astype(self.real.dtype, copy=False)
+
+
+def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, ...], keepdim: bool, result: Any) -> Any:
+    from readtorch.aten.native.reduce_ops import spread
+
+    shape = tuple(self.shape)
+    grad, result = spread(at, grad, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
+    if ord == 0:
+        return at.zeros_like(self)
+    if ord == 1:
+        return at.sgn(self) * grad
+    if ord == 2:
+        return at.where(result == 0, 0, self * (grad / result))
+    size = at.abs(self)
+    if math.isinf(ord):
+        hit = at._to_copy(size == result, grad.dtype)
+        return at.sgn(self) * (hit / at.sum(hit, dims, True) * grad)
+    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad / at.pow(result, ord - 1)
+    return at.where((result == 0) | (size == 0), 0, scaled) if ord < 2 else at.where(result == 0, 0, scaled)
+
+
+derivative("_vector_norm", self=_norm_backward)
+
+
+@composite("linalg_vector_norm", variants="function")
+def linalg_vector_norm(
+    at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """‖x‖ₚ over `dim` (all of it for None)."""
+    from readtorch.aten.wrap_dim_utils import reduced_dims
+
+    if dtype is not None:
+        x = at._to_copy(x, dtype)
+    return at._vector_norm(x, ord, reduced_dims(dim, x.ndim), keepdim)
+
+
+@composite("norm", variants="function method", out=True)
+def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
+    if p == "nuc":
+        return at.matrix_norm_nuclear(self, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found: {p}")
+    return at.linalg_vector_norm(self, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+@composite("dist", variants="function method")
+def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
+    """The norm of the difference."""
+    return at.linalg_vector_norm(self - other, p)
+
+
+@composite("renorm", variants="function method", inplace=True, out=True)
+def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    dims = tuple(axis for axis in range(self.ndim) if axis != place)
+    size = at.linalg_vector_norm(self, p, dims, True)
+    return self * at.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)

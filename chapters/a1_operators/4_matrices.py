@@ -1,0 +1,934 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Matrices
+#
+# Reference: products of matrices and what is made of them. One rule covers them all: for C = A B, ∂L/∂A = G Bᴴ and ∂L/∂B = Aᴴ G.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Products
+#
+# | operator | shapes |
+# |---|---|
+# | mm | (n, m) × (m, p) → (n, p) |
+# | bmm | (b, n, m) × (b, m, p) → (b, n, p) |
+# | mv, dot | (n, m) × (m) → (n); (n) × (n) → () |
+# | matmul | any, the leading dimensions broadcast |
+# | addmm | β · input + α · A B |
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| imports
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::bmm
+@register("bmm", key="CPU CUDA", variants="function method", out=True, autocast="low")
+def bmm(self: Array, mat2: Array) -> Array:
+    """A product per batch."""
+    if self.ndim != 3:
+        raise RuntimeError("batch1 must be a 3D tensor")
+    if mat2.ndim != 3:
+        raise RuntimeError("batch2 must be a 3D tensor")
+    if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]."
+        )
+    return product(self, mat2)
+
+
+derivative(
+    "bmm",
+    self=lambda at, grad, mat2: at.bmm(grad, at.conj(at.transpose(mat2, 1, 2))),
+    mat2=lambda at, grad, self: at.bmm(at.conj(at.transpose(self, 1, 2)), grad),
+)
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/Blas.cpp#at::native::mv
+@register("mv", key="CPU CUDA", variants="function method", out=True, autocast="low")
+def mv(self: Array, vec: Array) -> Array:
+    """Matrix times vector."""
+    if self.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {self.ndim}, {vec.ndim}")
+    if self.shape[1] != vec.shape[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), vec ({vec.shape[0]})"
+        )
+    return product(self, vec)
+
+
+derivative(
+    "mv",
+    self=lambda at, grad, vec: at.unsqueeze(grad, 1) * at.unsqueeze(at.conj(vec), 0),
+    vec=lambda at, grad, self: at.mv(at.conj(at.t(self)), grad),
+)
+
+
+@register("dot", key="CPU CUDA", variants="function method", out=True)
+def dot(self: Array, tensor: Array) -> Array:
+    """The sum of the products of two vectors."""
+    if self.ndim != 1 or tensor.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
+    if self.dtype != tensor.dtype:
+        names = [scalar_type.to_string(x.dtype) for x in (self, tensor)]
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {names[0]} and {names[1]}")
+    if self.shape != tensor.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src [{tensor.shape[0]}] to have the same number of elements, but got {self.shape[0]} and {tensor.shape[0]} elements respectively"
+        )
+    return product(self, tensor)
+
+
+derivative(
+    "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
+)
+composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
+composite("inner", variants="function method")(
+    lambda at, self, other: self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
+)
+
+
+@composite("outer", variants="function method", out=True)
+def outer(at: Any, self: Any, vec2: Any) -> Any:
+    """All products of an element of one vector and one of the other."""
+    for position, value in enumerate((self, vec2)):
+        if value.ndim != 1:
+            raise RuntimeError(
+                f"outer: Expected 1-D argument {'self' if position == 0 else 'vec2'}, but got {value.ndim}-D"
+            )
+    return at.reshape(self, (-1, 1)) * vec2
+
+
+composite("ger", variants="function method")(lambda at, self, vec2: at.outer(self, vec2))
+
+# %% [markdown]
+# ### matmul
+# Upstream folds the leading dimensions of the first operand into one matrix when the second is a matrix: one large product instead of many small ones.
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::matmul
+@composite("matmul", variants="function method", out=True)
+def matmul(at: Any, self: Any, other: Any) -> Any:
+    """The product by NumPy's rules: vectors, matrices, stacks of matrices."""
+    a, b = self.ndim, other.ndim
+    if a == 2 and b == 2:
+        return at.mm(self, other)
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 1 and b == 1:
+        return at.dot(self, other)
+    if a == 2 and b == 1:
+        return at.mv(self, other)
+    if a == 1:
+        return at.squeeze(at.matmul(at.unsqueeze(self, 0), other), -2)
+    if b <= 2:
+        shape = tuple(self.shape)
+        if b == 1:
+            return at.reshape(at.mv(at.reshape(self, (-1, shape[-1])), other), shape[:-1])
+        if shape[-1] != other.shape[0]:
+            raise RuntimeError(
+                f"mat1 and mat2 shapes cannot be multiplied ({math.prod(shape[:-1])}x{shape[-1]} and {other.shape[0]}x{other.shape[1]})"
+            )
+        return at.reshape(
+            at.mm(at.reshape(self, (math.prod(shape[:-1]), shape[-1])), other), (*shape[:-1], other.shape[1])
+        )
+    return _batched(at, self, other)
+
+
+def _batched(at: Any, self: Any, other: Any) -> Any:
+    from readtorch.aten.expand_utils import infer_size
+
+    n, m = tuple(self.shape)[-2:]
+    k, p = tuple(other.shape)[-2:]
+    lead = infer_size(tuple(self.shape)[:-2], tuple(other.shape)[:-2])
+    if m != k:
+        count = math.prod(lead)
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {m}] but got: [{count}, {k}]."
+        )
+    first = at.reshape(at.expand(self, (*lead, n, m)), (math.prod(lead), n, m))
+    second = at.reshape(at.expand(other, (*lead, k, p)), (math.prod(lead), k, p))
+    return at.reshape(at.bmm(first, second), (*lead, n, p))
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::addmm_out
+def _scaled(array: Array, factor: float) -> Array:
+    return array if factor == 1 else array * array.dtype.type(factor)
+
+
+@register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
+def addmm(self: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+    """β · self + α · mat1 mat2."""
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        raise RuntimeError(
+            f"mat{1 if mat1.ndim != 2 else 2} must be a matrix, got {mat1.ndim if mat1.ndim != 2 else mat2.ndim}-D tensor"
+        )
+    if mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    result = _scaled(product(mat1, mat2), alpha)
+    if beta == 0:
+        return result
+    if self.dtype != result.dtype:
+        raise RuntimeError(
+            "self and mat2 must have the same dtype, but got "
+            f"{scalar_type.to_string(self.dtype)} and {scalar_type.to_string(mat2.dtype)}"
+        )
+    try:
+        result += _scaled(self, beta)
+    except ValueError:
+        raise RuntimeError(
+            f"The expanded size of the tensor ({result.shape[-1]}) must match the existing size ({self.shape[-1]}) at non-singleton dimension {result.ndim - 1}.  Target sizes: {list(result.shape)}.  Tensor sizes: {list(self.shape)}"
+        ) from None
+    return result
+
+
+derivative(
+    "addmm",
+    self=lambda at, grad, beta: grad if beta == 1 else grad * beta,
+    mat1=lambda at, grad, mat2, alpha: at.mm(grad if alpha == 1 else grad * alpha, at.conj(at.t(mat2))),
+    mat2=lambda at, grad, mat1, alpha: at.mm(at.conj(at.t(mat1)), grad if alpha == 1 else grad * alpha),
+)
+
+
+@composite("baddbmm", variants="function method", inplace=True, out=True)
+def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · batch1 batch2, per batch."""
+    result = at.bmm(batch1, batch2)
+    result = result if alpha == 1 else result * alpha
+    return result if beta == 0 else (self if beta == 1 else self * beta) + result
+
+
+@composite("addbmm", variants="function method", inplace=True, out=True)
+def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · Σ batch1 batch2."""
+    return self * beta + at.sum(at.bmm(batch1, batch2), 0) * alpha
+
+
+@composite("addmv", variants="function method", inplace=True, out=True)
+def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · mat vec."""
+    return self * beta + at.mv(mat, vec) * alpha
+
+
+@composite("addr", variants="function method", inplace=True, out=True)
+def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """β · self + α · vec1 vec2ᵀ."""
+    return self * beta + at.outer(vec1, vec2) * alpha
+
+
+# %% [markdown]
+# ## einsum
+# A sum over named indices. Ours goes operand by operand: each pair is laid out as a batched matrix product over the indices that are shared, and summed over those that occur nowhere else.
+
+# %%
+#| into: aten/native/linear.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+# %%
+#| into: aten/native/linear.py
+#| upstream: aten/src/ATen/native/Linear.cpp#at::native::einsum
+def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+    """The index names of each operand and of the result; `...` becomes names of its own. RuntimeError on a malformed equation."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(ranks)})"
+        )
+    spread = max(
+        [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term],
+        default=0,
+    )
+    inputs = []
+    for number, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
+        names = _names_of(term, rank, spread)
+        if len(names) != rank:
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({len(names)}) does not match the number of dimensions ({rank}) for operand {number}"
+            )
+        inputs.append(names)
+    if arrow:
+        output = _names_of(right, None, spread)
+        known = {name for names in inputs for name in names}
+        for name in output:
+            if name not in known:
+                raise RuntimeError(
+                    f"einsum(): output subscript {name} does not appear in the equation for any input operand"
+                )
+        return inputs, output
+    flat = [name for names in inputs for name in names]
+    dots = [f"#{i}" for i in range(spread)]
+    return inputs, dots + sorted({name for name in flat if flat.count(name) == 1 and not name.startswith("#")})
+
+
+def _names_of(term: str, rank: int | None, spread: int) -> list[str]:
+    head, dots, tail = term.partition("...")
+    for letter in head + tail:
+        if not letter.isalpha():
+            raise RuntimeError(f"einsum(): invalid subscript given, subscripts must be in [a-zA-Z], found {letter}")
+    if not dots:
+        return list(head)
+    count = spread if rank is None else rank - len(head) - len(tail)
+    return [*head, *(f"#{i}" for i in range(spread - count, spread)), *tail]
+
+
+@composite("einsum", variants="")
+def einsum(at: Any, equation: str, operands: Sequence[Any]) -> Any:
+    """The sum of products that the equation spells, `"bij,bjk->bik"`."""
+    inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
+    sizes: dict[str, int] = {}
+    for names, operand in zip(inputs, operands, strict=True):
+        for name, size in zip(names, operand.shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                if sizes[name] == 1:
+                    sizes[name] = size
+                elif size != 1:
+                    raise RuntimeError(
+                        f"einsum(): subscript {name} has size {size} for operand which does not broadcast with previously seen size {sizes[name]}"
+                    )
+    current, names = _diagonals(at, operands[0], inputs[0])
+    for number in range(1, len(operands)):
+        other, other_names = _diagonals(at, operands[number], inputs[number])
+        later = {name for rest in inputs[number + 1 :] for name in rest} | set(output)
+        current, names = _pair(at, current, names, other, other_names, later)
+    extra = [i for i, name in enumerate(names) if name not in output]
+    if extra:
+        current = at.sum(current, tuple(extra))
+        names = [name for name in names if name in output]
+    return at.permute(current, [names.index(name) for name in output]) if names != output else current
+
+
+def _diagonals(at: Any, operand: Any, names: list[str]) -> tuple[Any, list[str]]:
+    """A name that stands twice means the diagonal."""
+    names = list(names)
+    while len(set(names)) != len(names):
+        name = next(n for n in names if names.count(n) > 1)
+        first = names.index(name)
+        second = names.index(name, first + 1)
+        operand = at.diagonal(operand, 0, first, second)
+        names = [n for i, n in enumerate(names) if i not in (first, second)] + [name]
+    return operand, names
+
+
+def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later: set[str]) -> tuple[Any, list[str]]:
+    """Multiply two operands, summing the indices that nothing later needs."""
+    a, a_names = _sum_alone(at, a, a_names, set(b_names) | later)
+    b, b_names = _sum_alone(at, b, b_names, set(a_names) | later)
+    shared = [n for n in a_names if n in b_names]
+    a_size, b_size = dict(zip(a_names, a.shape, strict=True)), dict(zip(b_names, b.shape, strict=True))
+    summed = [n for n in shared if n not in later and a_size[n] == b_size[n]]
+    batch = [n for n in shared if n not in summed]
+    a_only, b_only = [n for n in a_names if n not in shared], [n for n in b_names if n not in shared]
+    batch_shape = [max(a_size[n], b_size[n]) for n in batch]
+    a = at.permute(a, [a_names.index(n) for n in batch + a_only + summed])
+    b = at.permute(b, [b_names.index(n) for n in batch + summed + b_only])
+    rows = [a_size[n] for n in a_only]
+    columns = [b_size[n] for n in b_only]
+    inner = [a_size[n] for n in summed]
+    a = at.expand(a, (*batch_shape, *rows, *inner))
+    b = at.expand(b, (*batch_shape, *inner, *columns))
+    count = math.prod(batch_shape)
+    a = at.reshape(a, (count, math.prod(rows), math.prod(inner)))
+    b = at.reshape(b, (count, math.prod(inner), math.prod(columns)))
+    left = [n for n in batch if n not in later]
+    result = at.reshape(at.bmm(a, b), (*batch_shape, *rows, *columns))
+    names = batch + a_only + b_only
+    if left:
+        result = at.sum(result, tuple(names.index(n) for n in left))
+        names = [n for n in names if n not in left]
+    return result, names
+
+
+def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple[Any, list[str]]:
+    """Sum at once over indices that occur in this operand alone."""
+    alone = [i for i, name in enumerate(names) if name not in keep]
+    return (at.sum(operand, tuple(alone)), [name for name in names if name in keep]) if alone else (operand, names)
+
+
+# %%
+#| into: aten/native/linear.py
+#| upstream: aten/src/ATen/native/Linear.cpp#at::native::tensordot
+@composite("tensordot", variants="function", out=True)
+def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
+    """The sum of products over the last dimensions of one and the first of the other, or over the pairs given."""
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        first, second = (
+            [maybe_wrap_dim(d, x.ndim) for d in ((ds,) if isinstance(ds, int) else ds)]
+            for ds, x in zip(dims, (a, b), strict=True)
+        )
+    if len(first) != len(second):
+        raise RuntimeError("both dimension lists should have same length")
+    for i, j in zip(first, second, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}"
+            )
+    rows, columns = [i for i in range(a.ndim) if i not in first], [j for j in range(b.ndim) if j not in second]
+    inner = math.prod(a.shape[i] for i in first)
+    left = at.reshape(at.permute(a, rows + first), (math.prod(a.shape[i] for i in rows), inner))
+    right = at.reshape(at.permute(b, second + columns), (inner, math.prod(b.shape[j] for j in columns)))
+    return at.reshape(at.mm(left, right), (*(a.shape[i] for i in rows), *(b.shape[j] for j in columns)))
+
+
+# %% [markdown]
+# ## Triangles, crosses, traces
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import triangular_ops as triangular_ops
+
+# %%
+#| into: aten/native/triangular_ops.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/triangular_ops.py
+#| upstream: aten/src/ATen/native/TriangularOps.cpp#at::native::tril_cpu
+def _check_rank(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
+@register("tril", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def tril(self: Array, diagonal: int = 0) -> Array:
+    """Zeros above a diagonal."""
+    _check_rank("tril", self)
+    return np.tril(self, diagonal)
+
+
+@register("triu", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def triu(self: Array, diagonal: int = 0) -> Array:
+    """Zeros below a diagonal."""
+    _check_rank("triu", self)
+    return np.triu(self, diagonal)
+
+
+derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
+derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
+
+
+@composite("trace", variants="function method", out=True)
+def trace(at: Any, self: Any) -> Any:
+    """The sum of the diagonal."""
+    if self.ndim != 2:
+        raise RuntimeError("trace: expected a matrix")
+    return at.sum(at.diagonal(self, 0, 0, 1))
+
+
+@composite("cross", variants="function method", out=True)
+def cross(at: Any, self: Any, other: Any, dim: int | None = None) -> Any:
+    """The cross product of vectors of three along `dim`."""
+    if dim is None:
+        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), -1)
+    a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
+    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    return at.stack(parts, dim)
+
+
+# %% [markdown]
+# ## Solving
+#
+# | operator | derivative |
+# |---|---|
+# | inv A | −A⁻ᴴ G A⁻ᴴ |
+# | solve A x = b | for b: x̄ = A⁻ᴴ G; for A: −x̄ xᴴ |
+# | det A | G · det A · A⁻ᴴ |
+# | cholesky, qr, svd, eigh | the standard adjoints (Giles 2008; Seeger et al. 2017) |
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import batch_linear_algebra as batch_linear_algebra
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| imports
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_inv_ex_out
+class LinAlgError(RuntimeError):
+    """A matrix cannot be inverted, factorised or decomposed. Known as `torch.linalg.LinAlgError`."""
+
+
+LinAlgError.__module__ = "torch._C"
+LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
+
+
+def _square(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    if self.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
+        )
+
+
+def _adjoint(at: Any, x: Any) -> Any:
+    return at.conj(at.transpose(x, -2, -1))
+
+
+@register("linalg_inv", key="CPU CUDA", variants="function", out=True)
+def linalg_inv(A: Array) -> Array:
+    """The inverse."""
+    _square("inv", A)
+    try:
+        return np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed because the input matrix is singular."
+        ) from None
+
+
+derivative(
+    "linalg_inv", A=lambda at, grad, result: -at.matmul(_adjoint(at, result), at.matmul(grad, _adjoint(at, result)))
+)
+composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
+
+
+@register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
+def _linalg_solve(A: Array, B: Array) -> Array:
+    _square("solve", A)
+    try:
+        return np.linalg.solve(A, B)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("torch.linalg.solve: The solver failed because the input matrix is singular.") from None
+
+
+def _solve_backward(at: Any, grad: Any, A: Any, result: Any, mask: tuple[bool, ...]) -> Any:
+    to_b = at._linalg_solve(_adjoint(at, A), grad)
+    return -at.matmul(to_b, _adjoint(at, result)) if mask[0] else None, to_b
+
+
+derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_backward(at, grad, A, result, mask)})
+
+
+@composite("linalg_solve", variants="function", out=True)
+def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
+    """X with A X = B (or X A = B with `left=False`); B may be a vector."""
+    if not left:
+        return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
+    result = at._linalg_solve(A, at.unsqueeze(B, -1) if is_vector else B)
+    return at.squeeze(result, -1) if is_vector else result
+
+
+@register("linalg_det", key="CPU CUDA", variants="function")
+def linalg_det(A: Array) -> Array:
+    """The determinant."""
+    _square("det", A)
+    return np.asarray(np.linalg.det(A))
+
+
+derivative(
+    "linalg_det",
+    A=lambda at, grad, A, result: (
+        at.unsqueeze(at.unsqueeze(grad * at.conj(result), -1), -1) * _adjoint(at, at.linalg_inv(A))
+    ),
+)
+composite("det", variants="function method")(lambda at, self: at.linalg_det(self))
+
+
+@register(
+    "linalg_slogdet",
+    key="CPU CUDA",
+    variants="function",
+    outputs="sign logabsdet",
+    named="linalg_slogdet",
+    differentiable_outputs=(1,),
+)
+def linalg_slogdet(A: Array) -> Any:
+    """Sign and logarithm of the size of the determinant."""
+    _square("slogdet", A)
+    sign, size = np.linalg.slogdet(A)
+    return [np.asarray(sign), np.asarray(size)]
+
+
+derivative(
+    "linalg_slogdet", A=lambda at, grad, A: at.unsqueeze(at.unsqueeze(grad, -1), -1) * _adjoint(at, at.linalg_inv(A))
+)
+composite("slogdet", variants="function method")(lambda at, self: at.linalg_slogdet(self))
+composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
+@register("linalg_cholesky", key="CPU CUDA", variants="function")
+def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
+    """The triangle L with A = L Lᴴ."""
+    _square("cholesky", A)
+    try:
+        lower = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the leading minor of order 1 is not positive-definite)."
+        ) from None
+    return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
+
+
+def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
+    L, G = (_adjoint(at, result), _adjoint(at, grad)) if upper else (result, grad)
+    phi = at.tril(at.matmul(_adjoint(at, L), at.tril(G)))
+    half = phi + _adjoint(at, at.tril(phi, -1))
+    inverse = at.linalg_inv(L)
+    return at.matmul(_adjoint(at, inverse), at.matmul(half, inverse)) * 0.5
+
+
+derivative("linalg_cholesky", A=_cholesky_backward)
+composite("cholesky", variants="function method")(lambda at, self, upper=False: at.linalg_cholesky(self, upper=upper))
+
+
+@register(
+    "_linalg_qr",
+    key="CPU CUDA",
+    variants="",
+    outputs="Q R",
+    named="linalg_qr",
+    node="LinalgQr",
+)
+def _linalg_qr(A: Array, mode: str) -> Any:
+    return list(np.linalg.qr(A, mode))
+
+
+def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
+    to_q, to_r = grads
+    m = None if to_r is None else at.matmul(to_r, _adjoint(at, R))
+    if to_q is not None:
+        part = at.matmul(_adjoint(at, to_q), Q)
+        m = -part if m is None else m - part
+    triangle = at.tril(m)
+    symmetric = triangle + _adjoint(at, at.tril(m, -1))
+    right = at.matmul(Q, symmetric)
+    if to_q is not None:
+        right = right + to_q
+    return _adjoint(at, at.linalg_solve(R, _adjoint(at, right)))
+
+
+derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
+
+
+@composite("linalg_qr", variants="function")
+def linalg_qr(at: Any, A: Any, mode: str = "reduced") -> Any:
+    """A = Q R with orthonormal Q and upper triangular R."""
+    return at._linalg_qr(A, mode)
+
+
+composite("qr", variants="function method")(
+    lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
+)
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_svd_out
+@register(
+    "_linalg_svd",
+    key="CPU CUDA",
+    variants="",
+    outputs="U S Vh",
+    named="linalg_svd",
+    node="LinalgSvd",
+)
+def _linalg_svd(A: Array, full_matrices: bool) -> Any:
+    return list(np.linalg.svd(A, full_matrices=full_matrices))
+
+
+def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
+    to_u, to_s, to_v = grads
+    V = _adjoint(at, Vh)
+    count = S.shape[-1]
+    row, column = at.unsqueeze(S, -2), at.unsqueeze(S, -1)
+    square = row * row - column * column
+    eye = at.diag_embed(at.ones_like(S))
+    F = at.where(eye == 1, 0, 1 / at.where(eye == 1, at.ones_like(square), square))
+    middle = at.diag_embed(to_s) if to_s is not None else at.diag_embed(at.zeros_like(S))
+    if to_u is not None:
+        part = at.matmul(_adjoint(at, U), to_u)
+        middle = middle + (part - _adjoint(at, part)) * F * row
+    if to_v is not None:
+        part = at.matmul(Vh, _adjoint(at, to_v))
+        middle = middle + column * ((part - _adjoint(at, part)) * F)
+    result = at.matmul(U, at.matmul(middle, Vh))
+    if to_u is not None and U.shape[-2] > count:
+        outside = to_u / row - at.matmul(U, at.matmul(_adjoint(at, U), to_u / row))
+        result = result + at.matmul(outside, Vh)
+    if to_v is not None and V.shape[-2] > count:
+        right = to_v / column
+        result = result + at.matmul(U, right - at.matmul(at.matmul(right, V), Vh))
+    return result
+
+
+derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
+
+
+@composite("linalg_svd", variants="function")
+def linalg_svd(at: Any, A: Any, full_matrices: bool = True) -> Any:
+    """A = U diag(S) Vᴴ."""
+    return at._linalg_svd(A, full_matrices)
+
+
+@composite("svd", variants="function method")
+def svd(at: Any, self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    """The old form: V in place of Vᴴ."""
+    U, S, Vh = at._linalg_svd(self, not some)
+    return U, S, _adjoint(at, Vh)
+
+
+@composite("linalg_svdvals", variants="function")
+def linalg_svdvals(at: Any, A: Any) -> Any:
+    """The singular values."""
+    return at._linalg_svd(A, False)[1]
+
+
+@composite("matrix_norm_nuclear", variants="")
+def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+    """The sum of the singular values."""
+    result = at.sum(at.linalg_svdvals(self), -1)
+    return at.unsqueeze(at.unsqueeze(result, -1), -1) if keepdim else result
+
+
+@register(
+    "linalg_eigh",
+    key="CPU CUDA",
+    variants="function",
+    outputs="eigenvalues eigenvectors",
+    named="linalg_eigh",
+)
+def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
+    _square("eigh", A)
+    return list(np.linalg.eigh(A, UPLO))
+
+
+def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    to_values, to_vectors = grads
+    V = eigenvectors
+    middle = at.diag_embed(to_values) if to_values is not None else at.diag_embed(at.zeros_like(eigenvalues))
+    if to_vectors is not None:
+        distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
+        eye = at.diag_embed(at.ones_like(eigenvalues))
+        part = at.matmul(_adjoint(at, V), to_vectors)
+        middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
+    return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
+
+
+derivative(
+    "linalg_eigh", A=lambda at, grads, eigenvalues, eigenvectors: _eigh_backward(at, grads, eigenvalues, eigenvectors)
+)
+
+
+@register("linalg_matrix_rank", key="CPU CUDA", variants="function")
+def linalg_matrix_rank(
+    A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
+) -> Array:
+    """How many singular values are larger than the tolerance."""
+    values = np.linalg.svd(A, compute_uv=False)
+    limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
+    return np.asarray((values > limit).sum(axis=-1), np.int64)
+
+
+@register("_linalg_pinv", key="CPU CUDA", variants="")
+def _linalg_pinv(A: Array, rcond: float) -> Array:
+    return np.linalg.pinv(A, rcond)
+
+
+@composite("linalg_pinv", variants="function")
+def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse."""
+    return at._linalg_pinv(A, rcond)
+
+
+@register("linalg_lstsq_solution", key="CPU CUDA", variants="")
+def linalg_lstsq_solution(A: Array, B: Array) -> Array:
+    """The least-squares solution of A X = B."""
+    return np.linalg.lstsq(A, B, rcond=None)[0]
+
+
+@composite("linalg_matrix_power", variants="function")
+def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
+    """A multiplied by itself."""
+    if n < 0:
+        return at.linalg_matrix_power(at.linalg_inv(A), -n)
+    if n == 0:
+        return at.diag_embed(at.ones_like(at.select(A, -1, 0)))
+    half = at.linalg_matrix_power(A, n // 2) if n > 1 else A
+    square = at.matmul(half, half) if n > 1 else A
+    return at.matmul(square, A) if n > 1 and n % 2 else square
+
+
+composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
+
+
+@register("_block_exponential", key="CPU CUDA", variants="")
+def _block_exponential(A: Array) -> Array:
+    """eᴬ by scaling and squaring of a Taylor series of degree 18."""
+    size = np.abs(A).sum(axis=-1).max() if A.size else 0.0
+    squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
+    scaled = A / A.dtype.type(2**squarings)
+    term = result = np.broadcast_to(np.eye(A.shape[-1], dtype=A.dtype), A.shape).copy()
+    for k in range(1, 19):
+        term = term @ scaled / A.dtype.type(k)
+        result = result + term
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
+@register("_matrix_exp_backward", key="CPU CUDA", variants="")
+def _matrix_exp_backward(grad: Array, A: Array) -> Array:
+    """The derivative of eᴬ in direction G, read from e of the block matrix [[Aᴴ, G], [0, Aᴴ]]."""
+    n = A.shape[-1]
+    H = np.conj(np.swapaxes(A, -1, -2))
+    block = np.zeros((*A.shape[:-2], 2 * n, 2 * n), A.dtype)
+    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad
+    return _block_exponential(block)[..., :n, n:]
+
+
+derivative("_block_exponential", A=lambda at, grad, A: at._matrix_exp_backward(grad, A))
+composite("matrix_exp", variants="function method")(lambda at, self: at._block_exponential(self))
+composite("linalg_matrix_exp", variants="function")(lambda at, A: at._block_exponential(A))
+
+# %% [markdown]
+# ## `torch.linalg`
+# The functions again, under their short names.
+
+
+# %%
+#| into: linalg/__init__.py
+"""Linear algebra (twin of `torch/linalg/__init__.py`)."""
+
+from readtorch import _C
+from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
+
+_at = _C._VariableFunctions
+cholesky = _at.linalg_cholesky
+det = _at.linalg_det
+eigh = _at.linalg_eigh
+inv = _at.linalg_inv
+matrix_exp = _at.linalg_matrix_exp
+matrix_power = _at.linalg_matrix_power
+matrix_rank = _at.linalg_matrix_rank
+pinv = _at.linalg_pinv
+qr = _at.linalg_qr
+slogdet = _at.linalg_slogdet
+solve = _at.linalg_solve
+svd = _at.linalg_svd
+svdvals = _at.linalg_svdvals
+vector_norm = _at.linalg_vector_norm
+
+
+def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+    """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
+    if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    A = A if dtype is None else A.to(dtype)
+    if ord == "fro":
+        return vector_norm(A, 2, dim, keepdim)
+    rows, columns = (axis % A.ndim for axis in dim)
+    if ord in ("nuc", 2, -2):
+        values = svdvals(A.movedim((rows, columns), (-2, -1)))
+        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for axis in sorted((rows, columns)) if keepdim else ():
+            result = result.unsqueeze(axis)
+        return result
+    summed, searched = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = A.abs().sum(summed, keepdim=True)
+    result = sums.amax(searched, keepdim=True) if ord > 0 else sums.amin(searched, keepdim=True)
+    return result if keepdim else result.squeeze((rows, columns))
+
+
+def cross(input, other, *, dim=-1):
+    """The cross product along `dim`."""
+    return _at.cross(input, other, dim)
+
+
+def multi_dot(tensors, *, out=None):
+    """A product of several matrices, in order."""
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = result @ tensor
+    return result
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonal of the last two dimensions."""
+    return _at.diagonal(A, offset, dim1, dim2)
+
+
+def eigvalsh(A, UPLO="L"):
+    """The eigenvalues of a Hermitian matrix."""
+    return eigh(A, UPLO)[0]
+
+
+# %%
+#| into: __init__.py
+_MODULES.append("linalg")

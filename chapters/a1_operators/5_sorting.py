@@ -1,0 +1,400 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Sorting, searching, counting
+#
+# Reference. Where elements keep their identity (sort, top k) the gradient follows them back to where they came from.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import sorting as sorting
+
+# %%
+#| into: aten/native/sorting.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.reduce_ops import value_selecting_backward
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/sorting.py
+#| upstream: aten/src/ATen/native/Sorting.cpp#at::native::sort
+def _order(self: Array, place: int, descending: bool) -> Array:
+    """Positions that sort along `place`, equal elements in their order, NaN as the largest."""
+    if not descending:
+        return np.argsort(self, axis=place, kind="stable")
+    reverse = np.flip(self, place)
+    order = np.flip(np.argsort(reverse, axis=place, kind="stable"), place)
+    return self.shape[place] - 1 - order
+
+
+@register(
+    "sort",
+    key="CPU CUDA",
+    variants="function method",
+    outputs="values indices",
+    named="sort",
+    differentiable_outputs=(0,),
+    out=True,
+)
+def sort(self: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Elements in order along `dim`, and where each came from."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    if not self.ndim:
+        return [self.copy(), np.zeros((), np.int64)]
+    order = _order(self, place, descending).astype(np.int64, copy=False)
+    return [np.take_along_axis(self, order, place), order]
+
+
+derivative(
+    "sort",
+    self=lambda at, grad, self_shape, dim, indices: value_selecting_backward(at, grad, dim, indices, self_shape, True),
+)
+
+
+@register("argsort", key="CPU CUDA", variants="function method")
+def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
+    """The positions that would sort along `dim`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    return _order(self, place, descending).astype(np.int64, copy=False) if self.ndim else np.zeros((), np.int64)
+
+
+composite("msort", variants="function method")(lambda at, self: at.sort(self, 0)[0])
+
+
+# %%
+#| into: aten/native/sorting.py
+#| upstream: aten/src/ATen/native/Sorting.cpp#at::native::topk
+@register(
+    "topk",
+    key="CPU CUDA",
+    variants="function method",
+    outputs="values indices",
+    named="topk",
+    differentiable_outputs=(0,),
+    out=True,
+)
+def topk(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The `k` largest (or smallest) elements along `dim`, in order, and their positions."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    if not 0 <= k <= (self.shape[place] if self.ndim else 1):
+        raise RuntimeError("selected index k out of range")
+    if not self.ndim:
+        return [self.copy(), np.zeros((), np.int64)]
+    order = np.take(_order(self, place, largest), np.arange(k), axis=place).astype(np.int64, copy=False)
+    return [np.take_along_axis(self, order, place), order]
+
+
+derivative(
+    "topk",
+    self=lambda at, grad, self_shape, dim, indices: value_selecting_backward(at, grad, dim, indices, self_shape, True),
+)
+
+
+# %%
+#| into: aten/native/sorting.py
+#| upstream: aten/src/ATen/native/Sorting.cpp#at::native::kthvalue
+def _kth(self: Array, k: int, place: int, keepdim: bool) -> list[Array]:
+    order = np.take(_order(self, place, False), [k], axis=place).astype(np.int64, copy=False)
+    values = np.take_along_axis(self, order, place)
+    return [values, order] if keepdim else [values.squeeze(place), order.squeeze(place)]
+
+
+@register(
+    "kthvalue",
+    key="CPU CUDA",
+    variants="function method",
+    outputs="values indices",
+    named="kthvalue",
+    differentiable_outputs=(0,),
+)
+def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest element along `dim`, counted from 1, and its position."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    size = self.shape[place] if self.ndim else 1
+    if not 1 <= k <= size:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {place}")
+    return _kth(self, k - 1, place, keepdim) if self.ndim else [self.copy(), np.zeros((), np.int64)]
+
+
+@register(
+    "_median_dim",
+    key="CPU CUDA",
+    variants="",
+    node="Median",
+    outputs="values indices",
+    named="median",
+    differentiable_outputs=(0,),
+)
+def _median_dim(self: Array, dim: int, keepdim: bool) -> Any:
+    place = maybe_wrap_dim(dim, self.ndim)
+    if not self.ndim:
+        return [self.copy(), np.zeros((), np.int64)]
+    if self.shape[place] == 0:
+        raise IndexError(f"median(): Expected reduction dim {place} to have non-zero size.")
+    values, order = _kth(self, (self.shape[place] - 1) // 2, place, True)
+    if self.dtype.kind == "f" and np.isnan(self).any():
+        first = np.argmax(np.isnan(self), axis=place, keepdims=True)
+        bad = np.isnan(self).any(axis=place, keepdims=True)
+        order = np.where(bad, first, order)
+        values = np.take_along_axis(self, order, place)
+    return [values, order] if keepdim else [values.squeeze(place), order.squeeze(place)]
+
+
+for _name in ("kthvalue", "_median_dim"):
+    derivative(
+        _name,
+        self=lambda at, grad, self_shape, dim, keepdim, indices: value_selecting_backward(
+            at, grad, dim, indices, self_shape, keepdim
+        ),
+    )
+
+
+@composite("median", variants="function method", out=True)
+def median(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle element in order, the lower one of two; along `dim` with its position."""
+    if dim is not None:
+        return at._median_dim(self, dim, keepdim)
+    flat = at.reshape(self, (-1,))
+    return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_dim(flat, 0, False)[0]
+
+
+@composite("quantile", variants="function method")
+def quantile(
+    at: Any, self: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """The elements below which a share `q` of all lies, interpolated between neighbours."""
+    x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
+    ordered = at.sort(x, place)[0]
+    count = x.shape[place]
+    results = []
+    single = not hasattr(q, "ndim") or not q.ndim
+    for share in [float(q)] if single else [float(value) for value in q]:
+        if not 0 <= share <= 1:
+            raise RuntimeError("quantile() q values must be in the range [0, 1]")
+        position = share * (count - 1)
+        low = int(position)
+        high = min(low + 1, count - 1)
+        weight = {
+            "linear": position - low,
+            "lower": 0.0,
+            "higher": float(position > low),
+            "midpoint": 0.5 if position > low else 0.0,
+            "nearest": float(round(position) > low),
+        }[interpolation]
+        result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
+        results.append(at.unsqueeze(result, place) if keepdim and dim is not None else result)
+    return results[0] if single else at.stack(results, 0)
+
+
+@register(
+    "_mode",
+    key="CPU CUDA",
+    variants="",
+    node="Mode",
+    outputs="values indices",
+    named="mode",
+    differentiable_outputs=(0,),
+)
+def _mode(self: Array, dim: int, keepdim: bool) -> Any:
+    place = maybe_wrap_dim(dim, self.ndim)
+    rows = np.moveaxis(self, place, -1)
+    index = np.empty(rows.shape[:-1], np.int64)
+    for where in np.ndindex(index.shape):
+        row = rows[where]
+        values, counts = np.unique(row, return_counts=True)
+        index[where] = np.flatnonzero(row == values[counts.argmax()])[-1]
+    order = np.expand_dims(index, place)
+    values = np.take_along_axis(self, order, place)
+    return [values, order] if keepdim else [values.squeeze(place), index]
+
+
+derivative(
+    "_mode",
+    self=lambda at, grad, self_shape, dim, keepdim, indices: value_selecting_backward(
+        at, grad, dim, indices, self_shape, keepdim
+    ),
+)
+composite("mode", variants="function method")(lambda at, self, dim=-1, keepdim=False: at._mode(self, dim, keepdim))
+
+
+def _register_running(name: str, better: Any) -> None:
+    def running(self: Array, dim: int) -> Any:
+        place = maybe_wrap_dim(dim, self.ndim)
+        if not self.ndim:
+            return [self.copy(), np.zeros((), np.int64)]
+        values = (np.maximum if name == "cummax" else np.minimum).accumulate(self, axis=place)
+        steps = np.arange(self.shape[place]).reshape([-1 if axis == place else 1 for axis in range(self.ndim)])
+        index = np.maximum.accumulate(np.where(self == values, steps, 0), axis=place)
+        return [values, index]
+
+    register(
+        name,
+        key="CPU CUDA",
+        variants="function method",
+        outputs="values indices",
+        named=name,
+        differentiable_outputs=(0,),
+    )(running)
+    derivative(
+        name,
+        self=lambda at, grad, self_shape, dim, indices: value_selecting_backward(
+            at, grad, dim, indices, self_shape, True
+        ),
+    )
+
+
+_register_running("cummax", np.greater_equal)
+_register_running("cummin", np.less_equal)
+
+# %% [markdown]
+# ## Distinct elements, bins
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import unique as unique
+
+# %%
+#| into: aten/native/unique.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/unique.py
+#| upstream: aten/src/ATen/native/Unique.cpp#at::native::_unique2_cpu
+@register("_unique", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=())
+def _unique(self: Array, dim: int | None) -> Any:
+    axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
+    values, inverse, counts = np.unique(self, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+    return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
+
+
+@composite("unique", variants="function method")
+def unique(
+    at: Any,
+    self: Any,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements, or slices along `dim`; where each element went, and how often each occurs, if asked for."""
+    values, inverse, counts = at._unique(self, dim)
+    extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
+    return (values, *extra) if extra else values
+
+
+@register(
+    "_unique_consecutive", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=()
+)
+def _unique_consecutive(self: Array) -> Any:
+    flat = self.reshape(-1)
+    starts = np.concatenate(([True], flat[1:] != flat[:-1])) if flat.size else np.zeros(0, bool)
+    positions = np.flatnonzero(starts)
+    counts = np.diff(np.append(positions, flat.size))
+    return [flat[starts], (np.cumsum(starts) - 1).reshape(self.shape), counts]
+
+
+@composite("unique_consecutive", variants="function method")
+def unique_consecutive(
+    at: Any, self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Runs of equal elements made one."""
+    values, inverse, counts = at._unique_consecutive(self)
+    extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
+    return (values, *extra) if extra else values
+
+
+@register("_bincount", key="CPU CUDA", variants="")
+def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
+    if self.ndim != 1 or (self.size and int(self.min()) < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    counts = np.bincount(self, weights, minlength)
+    return counts if weights is None else counts.astype(np.float64 if weights.dtype != np.float32 else np.float32)
+
+
+composite("bincount", variants="function method")(
+    lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
+)
+
+
+@register("histc", key="CPU CUDA", variants="function method")
+def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
+    """How many elements fall into each of `bins` equal ranges."""
+    low, high = (float(self.min()), float(self.max())) if min == max else (min, max)
+    if low == high:
+        low, high = low - 1, high + 1
+    return np.histogram(self, bins, (low, high))[0].astype(self.dtype)
+
+
+@register("_searchsorted", key="CPU CUDA", variants="")
+def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
+    side: Any = "right" if right else "left"
+    if sorted_sequence.ndim == 1:
+        return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
+    result = np.empty(self.shape, np.int64)
+    for where in np.ndindex(sorted_sequence.shape[:-1]):
+        result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+    return result
+
+
+@composite("searchsorted", variants="function")
+def searchsorted(
+    at: Any,
+    sorted_sequence: Any,
+    self: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Where each value would be put to keep the order."""
+    return at._searchsorted(sorted_sequence, self, right or side == "right")
+
+
+composite("bucketize", variants="function")(
+    lambda at, self, boundaries, *, out_int32=False, right=False: at._searchsorted(boundaries, self, right)
+)
+
+
+@register("tril_indices_raw", key="CPU CUDA", variants="")
+def _tril_indices(row: int, col: int, offset: int) -> Array:
+    return np.stack(np.tril_indices(row, offset, col)).astype(np.int64)

@@ -1,0 +1,348 @@
+# Tangled from chapters/a1_operators/4_matrices.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+class LinAlgError(RuntimeError):
+    """A matrix cannot be inverted, factorised or decomposed. Known as `torch.linalg.LinAlgError`."""
+
+
+LinAlgError.__module__ = "torch._C"
+LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
+
+
+def _square(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    if self.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
+        )
+
+
+def _adjoint(at: Any, x: Any) -> Any:
+    return at.conj(at.transpose(x, -2, -1))
+
+
+@register("linalg_inv", key="CPU CUDA", variants="function", out=True)
+def linalg_inv(A: Array) -> Array:
+    """The inverse."""
+    _square("inv", A)
+    try:
+        return np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed because the input matrix is singular."
+        ) from None
+
+
+derivative(
+    "linalg_inv", A=lambda at, grad, result: -at.matmul(_adjoint(at, result), at.matmul(grad, _adjoint(at, result)))
+)
+composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
+
+
+@register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
+def _linalg_solve(A: Array, B: Array) -> Array:
+    _square("solve", A)
+    try:
+        return np.linalg.solve(A, B)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("torch.linalg.solve: The solver failed because the input matrix is singular.") from None
+
+
+def _solve_backward(at: Any, grad: Any, A: Any, result: Any, mask: tuple[bool, ...]) -> Any:
+    to_b = at._linalg_solve(_adjoint(at, A), grad)
+    return -at.matmul(to_b, _adjoint(at, result)) if mask[0] else None, to_b
+
+
+derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_backward(at, grad, A, result, mask)})
+
+
+@composite("linalg_solve", variants="function", out=True)
+def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
+    """X with A X = B (or X A = B with `left=False`); B may be a vector."""
+    if not left:
+        return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
+    result = at._linalg_solve(A, at.unsqueeze(B, -1) if is_vector else B)
+    return at.squeeze(result, -1) if is_vector else result
+
+
+@register("linalg_det", key="CPU CUDA", variants="function")
+def linalg_det(A: Array) -> Array:
+    """The determinant."""
+    _square("det", A)
+    return np.asarray(np.linalg.det(A))
+
+
+derivative(
+    "linalg_det",
+    A=lambda at, grad, A, result: (
+        at.unsqueeze(at.unsqueeze(grad * at.conj(result), -1), -1) * _adjoint(at, at.linalg_inv(A))
+    ),
+)
+composite("det", variants="function method")(lambda at, self: at.linalg_det(self))
+
+
+@register(
+    "linalg_slogdet",
+    key="CPU CUDA",
+    variants="function",
+    outputs="sign logabsdet",
+    named="linalg_slogdet",
+    differentiable_outputs=(1,),
+)
+def linalg_slogdet(A: Array) -> Any:
+    """Sign and logarithm of the size of the determinant."""
+    _square("slogdet", A)
+    sign, size = np.linalg.slogdet(A)
+    return [np.asarray(sign), np.asarray(size)]
+
+
+derivative(
+    "linalg_slogdet", A=lambda at, grad, A: at.unsqueeze(at.unsqueeze(grad, -1), -1) * _adjoint(at, at.linalg_inv(A))
+)
+composite("slogdet", variants="function method")(lambda at, self: at.linalg_slogdet(self))
+composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
+
+
+@register("linalg_cholesky", key="CPU CUDA", variants="function")
+def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
+    """The triangle L with A = L Lᴴ."""
+    _square("cholesky", A)
+    try:
+        lower = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the leading minor of order 1 is not positive-definite)."
+        ) from None
+    return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
+
+
+def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
+    L, G = (_adjoint(at, result), _adjoint(at, grad)) if upper else (result, grad)
+    phi = at.tril(at.matmul(_adjoint(at, L), at.tril(G)))
+    half = phi + _adjoint(at, at.tril(phi, -1))
+    inverse = at.linalg_inv(L)
+    return at.matmul(_adjoint(at, inverse), at.matmul(half, inverse)) * 0.5
+
+
+derivative("linalg_cholesky", A=_cholesky_backward)
+composite("cholesky", variants="function method")(lambda at, self, upper=False: at.linalg_cholesky(self, upper=upper))
+
+
+@register(
+    "_linalg_qr",
+    key="CPU CUDA",
+    variants="",
+    outputs="Q R",
+    named="linalg_qr",
+    node="LinalgQr",
+)
+def _linalg_qr(A: Array, mode: str) -> Any:
+    return list(np.linalg.qr(A, mode))
+
+
+def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
+    to_q, to_r = grads
+    m = None if to_r is None else at.matmul(to_r, _adjoint(at, R))
+    if to_q is not None:
+        part = at.matmul(_adjoint(at, to_q), Q)
+        m = -part if m is None else m - part
+    triangle = at.tril(m)
+    symmetric = triangle + _adjoint(at, at.tril(m, -1))
+    right = at.matmul(Q, symmetric)
+    if to_q is not None:
+        right = right + to_q
+    return _adjoint(at, at.linalg_solve(R, _adjoint(at, right)))
+
+
+derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
+
+
+@composite("linalg_qr", variants="function")
+def linalg_qr(at: Any, A: Any, mode: str = "reduced") -> Any:
+    """A = Q R with orthonormal Q and upper triangular R."""
+    return at._linalg_qr(A, mode)
+
+
+composite("qr", variants="function method")(
+    lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
+)
+
+
+@register(
+    "_linalg_svd",
+    key="CPU CUDA",
+    variants="",
+    outputs="U S Vh",
+    named="linalg_svd",
+    node="LinalgSvd",
+)
+def _linalg_svd(A: Array, full_matrices: bool) -> Any:
+    return list(np.linalg.svd(A, full_matrices=full_matrices))
+
+
+def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
+    to_u, to_s, to_v = grads
+    V = _adjoint(at, Vh)
+    count = S.shape[-1]
+    row, column = at.unsqueeze(S, -2), at.unsqueeze(S, -1)
+    square = row * row - column * column
+    eye = at.diag_embed(at.ones_like(S))
+    F = at.where(eye == 1, 0, 1 / at.where(eye == 1, at.ones_like(square), square))
+    middle = at.diag_embed(to_s) if to_s is not None else at.diag_embed(at.zeros_like(S))
+    if to_u is not None:
+        part = at.matmul(_adjoint(at, U), to_u)
+        middle = middle + (part - _adjoint(at, part)) * F * row
+    if to_v is not None:
+        part = at.matmul(Vh, _adjoint(at, to_v))
+        middle = middle + column * ((part - _adjoint(at, part)) * F)
+    result = at.matmul(U, at.matmul(middle, Vh))
+    if to_u is not None and U.shape[-2] > count:
+        outside = to_u / row - at.matmul(U, at.matmul(_adjoint(at, U), to_u / row))
+        result = result + at.matmul(outside, Vh)
+    if to_v is not None and V.shape[-2] > count:
+        right = to_v / column
+        result = result + at.matmul(U, right - at.matmul(at.matmul(right, V), Vh))
+    return result
+
+
+derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
+
+
+@composite("linalg_svd", variants="function")
+def linalg_svd(at: Any, A: Any, full_matrices: bool = True) -> Any:
+    """A = U diag(S) Vᴴ."""
+    return at._linalg_svd(A, full_matrices)
+
+
+@composite("svd", variants="function method")
+def svd(at: Any, self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    """The old form: V in place of Vᴴ."""
+    U, S, Vh = at._linalg_svd(self, not some)
+    return U, S, _adjoint(at, Vh)
+
+
+@composite("linalg_svdvals", variants="function")
+def linalg_svdvals(at: Any, A: Any) -> Any:
+    """The singular values."""
+    return at._linalg_svd(A, False)[1]
+
+
+@composite("matrix_norm_nuclear", variants="")
+def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+    """The sum of the singular values."""
+    result = at.sum(at.linalg_svdvals(self), -1)
+    return at.unsqueeze(at.unsqueeze(result, -1), -1) if keepdim else result
+
+
+@register(
+    "linalg_eigh",
+    key="CPU CUDA",
+    variants="function",
+    outputs="eigenvalues eigenvectors",
+    named="linalg_eigh",
+)
+def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
+    _square("eigh", A)
+    return list(np.linalg.eigh(A, UPLO))
+
+
+def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    to_values, to_vectors = grads
+    V = eigenvectors
+    middle = at.diag_embed(to_values) if to_values is not None else at.diag_embed(at.zeros_like(eigenvalues))
+    if to_vectors is not None:
+        distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
+        eye = at.diag_embed(at.ones_like(eigenvalues))
+        part = at.matmul(_adjoint(at, V), to_vectors)
+        middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
+    return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
+
+
+derivative(
+    "linalg_eigh", A=lambda at, grads, eigenvalues, eigenvectors: _eigh_backward(at, grads, eigenvalues, eigenvectors)
+)
+
+
+@register("linalg_matrix_rank", key="CPU CUDA", variants="function")
+def linalg_matrix_rank(
+    A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
+) -> Array:
+    """How many singular values are larger than the tolerance."""
+    values = np.linalg.svd(A, compute_uv=False)
+    limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
+    return np.asarray((values > limit).sum(axis=-1), np.int64)
+
+
+@register("_linalg_pinv", key="CPU CUDA", variants="")
+def _linalg_pinv(A: Array, rcond: float) -> Array:
+    return np.linalg.pinv(A, rcond)
+
+
+@composite("linalg_pinv", variants="function")
+def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse."""
+    return at._linalg_pinv(A, rcond)
+
+
+@register("linalg_lstsq_solution", key="CPU CUDA", variants="")
+def linalg_lstsq_solution(A: Array, B: Array) -> Array:
+    """The least-squares solution of A X = B."""
+    return np.linalg.lstsq(A, B, rcond=None)[0]
+
+
+@composite("linalg_matrix_power", variants="function")
+def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
+    """A multiplied by itself."""
+    if n < 0:
+        return at.linalg_matrix_power(at.linalg_inv(A), -n)
+    if n == 0:
+        return at.diag_embed(at.ones_like(at.select(A, -1, 0)))
+    half = at.linalg_matrix_power(A, n // 2) if n > 1 else A
+    square = at.matmul(half, half) if n > 1 else A
+    return at.matmul(square, A) if n > 1 and n % 2 else square
+
+
+composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
+
+
+@register("_block_exponential", key="CPU CUDA", variants="")
+def _block_exponential(A: Array) -> Array:
+    """eᴬ by scaling and squaring of a Taylor series of degree 18."""
+    size = np.abs(A).sum(axis=-1).max() if A.size else 0.0
+    squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
+    scaled = A / A.dtype.type(2**squarings)
+    term = result = np.broadcast_to(np.eye(A.shape[-1], dtype=A.dtype), A.shape).copy()
+    for k in range(1, 19):
+        term = term @ scaled / A.dtype.type(k)
+        result = result + term
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
+@register("_matrix_exp_backward", key="CPU CUDA", variants="")
+def _matrix_exp_backward(grad: Array, A: Array) -> Array:
+    """The derivative of eᴬ in direction G, read from e of the block matrix [[Aᴴ, G], [0, Aᴴ]]."""
+    n = A.shape[-1]
+    H = np.conj(np.swapaxes(A, -1, -2))
+    block = np.zeros((*A.shape[:-2], 2 * n, 2 * n), A.dtype)
+    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad
+    return _block_exponential(block)[..., :n, n:]
+
+
+derivative("_block_exponential", A=lambda at, grad, A: at._matrix_exp_backward(grad, A))
+composite("matrix_exp", variants="function method")(lambda at, self: at._block_exponential(self))
+composite("linalg_matrix_exp", variants="function")(lambda at, A: at._block_exponential(A))

@@ -1,0 +1,82 @@
+# Tangled from chapters/a1_operators/1_pointwise.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def _check(name: str, self: Array, *others: Array) -> None:
+    from readtorch.aten.expand_utils import infer_size
+
+    shape = self.shape
+    for other in others:
+        shape = infer_size(shape, other.shape)
+
+
+@register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 · tensor2."""
+    _check("addcmul", self, tensor1, tensor2)
+    product = tensor1 * tensor2
+    return self + (product if value == 1 else product * product.dtype.type(value))
+
+
+derivative(
+    "addcmul",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(tensor2 * value),
+    tensor2=lambda at, grad, tensor1, value: grad * at.conj(tensor1 * value),
+)
+
+
+@register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 / tensor2."""
+    _check("addcdiv", self, tensor1, tensor2)
+    if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
+        )
+    quotient = tensor1 / tensor2
+    return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
+
+
+derivative(
+    "addcdiv",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(value / tensor2),
+    tensor2=lambda at, grad, tensor1, tensor2, value: -grad * at.conj(value * tensor1 / (tensor2 * tensor2)),
+)
+
+
+@composite("lerp", variants="function method", inplace=True, out=True)
+def lerp(at: Any, self: Any, end: Any, weight: Any) -> Any:
+    """Self + weight · (end − self)."""
+    return at._lerp_tensor(self, end, weight) if hasattr(weight, "dtype") else at._lerp_scalar(self, end, weight)
+
+
+@register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
+    if self.dtype != end.dtype:
+        raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+    weight = self.dtype.type(weight)
+    return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
+
+
+@register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
+    return self + weight * (end - self)
+
+
+derivative(
+    "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
+)
+derivative(
+    "_lerp_tensor",
+    self=lambda at, grad, weight: grad * at.conj(1 - weight),
+    end=lambda at, grad, weight: grad * at.conj(weight),
+    weight=lambda at, grad, self, end: grad * at.conj(end - self),
+)

@@ -1,0 +1,144 @@
+# Tangled from chapters/a1_operators/1_pointwise.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.type_properties import result_type
+from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.scalar_type import to_numpy_dtype
+
+
+@register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
+    wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
+    values = self.astype(wanted, copy=False)
+    if min is not None:
+        values = np.maximum(values, cast(min, wanted))
+    return values if max is None else np.minimum(values, cast(max, wanted))
+
+
+def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
+    inside = self >= min if min is not None else None
+    if max is not None:
+        inside = self <= max if inside is None else inside & (self <= max)
+    return inside
+
+
+derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
+
+
+@register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
+    values = self if min is None else np.maximum(self, min)
+    return values if max is None else np.minimum(values, max)
+
+
+def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
+    """To the input inside, to the lower bound below it (unless the upper is lower still), to the upper one above."""
+    below = self < min if min is not None else None
+    above = self > max if max is not None else None
+    zero = at.zeros_like(grad)
+    outside = below if above is None else above if below is None else below | above
+    to_min = to_max = None
+    if min is not None:
+        to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
+    if max is not None:
+        to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
+    return at.where(outside, zero, grad), to_min, to_max
+
+
+derivative(
+    "_clamp_tensor",
+    {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
+)
+
+
+@composite("clamp", variants="function method", inplace=True, out=True)
+def clamp(at: Any, self: Any, min: Any = None, max: Any = None) -> Any:
+    """Each element held between two bounds, numbers or tensors, of which one may be missing."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if hasattr(min, "dtype") or hasattr(max, "dtype"):
+        return at._clamp_tensor(self, _as_like(self, min), _as_like(self, max))
+    return at._clamp_scalar(self, min, max)
+
+
+def _as_like(like: Any, value: Any) -> Any:
+    if value is None or hasattr(value, "dtype"):
+        return value
+    from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+
+    array = np.asarray(value)
+    return wrap(array.astype(like._array.dtype)) if isinstance(like, TensorImpl) else array.astype(like.dtype)
+
+
+composite("clip", variants="function method", inplace=True, out=True)(
+    lambda at, self, min=None, max=None: at.clamp(self, min, max)
+)
+composite("clamp_min", variants="function method", inplace=True, out=True)(
+    lambda at, self, min: at.clamp(self, min, None)
+)
+composite("clamp_max", variants="function method", inplace=True, out=True)(
+    lambda at, self, max: at.clamp(self, None, max)
+)
+
+
+@register("nan_to_num", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def nan_to_num(
+    self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
+    """NaN made 0, infinities the largest numbers, or what is given instead."""
+    return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
+
+
+derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
+
+
+@composite("isclose", variants="function method")
+def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """|self − other| ≤ atol + rtol · |other|, elementwise."""
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
+    close = at.eq(self, other)
+    if equal_nan:
+        close = close | (at.isnan(self) & at.isnan(other))
+    if rtol == 0 and atol == 0:
+        return close
+    tolerance = atol + rtol * at.abs(other)
+    return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))
+
+
+@composite("allclose", variants="function method")
+def allclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Are all elements close?"""
+    return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
+
+
+@register("_equal", key="CPU CUDA", variants="")
+def _equal(self: Array, other: Array) -> Any:
+    return bool(self.shape == other.shape and (self == other).all())
+
+
+@composite("equal", variants="function method")
+def equal(at: Any, self: Any, other: Any) -> bool:
+    """Same shape and same elements?"""
+    return at._equal(self, other)
+
+
+@composite("isin", variants="function")
+def isin(at: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Which elements occur among the others."""
+    return at._isin(elements, test_elements, invert)
+
+
+@register("_isin", key="CPU CUDA", variants="")
+def _isin(elements: Array, test_elements: Array, invert: bool) -> Array:
+    return np.isin(elements, test_elements, invert=invert)
+
+
+composite("is_nonzero", variants="function method")(lambda at, self: bool(self))

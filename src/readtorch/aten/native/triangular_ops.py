@@ -1,0 +1,51 @@
+# Tangled from chapters/a1_operators/4_matrices.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def _check_rank(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
+@register("tril", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def tril(self: Array, diagonal: int = 0) -> Array:
+    """Zeros above a diagonal."""
+    _check_rank("tril", self)
+    return np.tril(self, diagonal)
+
+
+@register("triu", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def triu(self: Array, diagonal: int = 0) -> Array:
+    """Zeros below a diagonal."""
+    _check_rank("triu", self)
+    return np.triu(self, diagonal)
+
+
+derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
+derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
+
+
+@composite("trace", variants="function method", out=True)
+def trace(at: Any, self: Any) -> Any:
+    """The sum of the diagonal."""
+    if self.ndim != 2:
+        raise RuntimeError("trace: expected a matrix")
+    return at.sum(at.diagonal(self, 0, 0, 1))
+
+
+@composite("cross", variants="function method", out=True)
+def cross(at: Any, self: Any, other: Any, dim: int | None = None) -> Any:
+    """The cross product of vectors of three along `dim`."""
+    if dim is None:
+        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), -1)
+    a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
+    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    return at.stack(parts, dim)

@@ -1,0 +1,112 @@
+# Tangled from chapters/a1_operators/5_sorting.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+@register("_unique", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=())
+def _unique(self: Array, dim: int | None) -> Any:
+    axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
+    values, inverse, counts = np.unique(self, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+    return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
+
+
+@composite("unique", variants="function method")
+def unique(
+    at: Any,
+    self: Any,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements, or slices along `dim`; where each element went, and how often each occurs, if asked for."""
+    values, inverse, counts = at._unique(self, dim)
+    extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
+    return (values, *extra) if extra else values
+
+
+@register(
+    "_unique_consecutive", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=()
+)
+def _unique_consecutive(self: Array) -> Any:
+    flat = self.reshape(-1)
+    starts = np.concatenate(([True], flat[1:] != flat[:-1])) if flat.size else np.zeros(0, bool)
+    positions = np.flatnonzero(starts)
+    counts = np.diff(np.append(positions, flat.size))
+    return [flat[starts], (np.cumsum(starts) - 1).reshape(self.shape), counts]
+
+
+@composite("unique_consecutive", variants="function method")
+def unique_consecutive(
+    at: Any, self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Runs of equal elements made one."""
+    values, inverse, counts = at._unique_consecutive(self)
+    extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
+    return (values, *extra) if extra else values
+
+
+@register("_bincount", key="CPU CUDA", variants="")
+def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
+    if self.ndim != 1 or (self.size and int(self.min()) < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    counts = np.bincount(self, weights, minlength)
+    return counts if weights is None else counts.astype(np.float64 if weights.dtype != np.float32 else np.float32)
+
+
+composite("bincount", variants="function method")(
+    lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
+)
+
+
+@register("histc", key="CPU CUDA", variants="function method")
+def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
+    """How many elements fall into each of `bins` equal ranges."""
+    low, high = (float(self.min()), float(self.max())) if min == max else (min, max)
+    if low == high:
+        low, high = low - 1, high + 1
+    return np.histogram(self, bins, (low, high))[0].astype(self.dtype)
+
+
+@register("_searchsorted", key="CPU CUDA", variants="")
+def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
+    side: Any = "right" if right else "left"
+    if sorted_sequence.ndim == 1:
+        return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
+    result = np.empty(self.shape, np.int64)
+    for where in np.ndindex(sorted_sequence.shape[:-1]):
+        result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+    return result
+
+
+@composite("searchsorted", variants="function")
+def searchsorted(
+    at: Any,
+    sorted_sequence: Any,
+    self: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Where each value would be put to keep the order."""
+    return at._searchsorted(sorted_sequence, self, right or side == "right")
+
+
+composite("bucketize", variants="function")(
+    lambda at, self, boundaries, *, out_int32=False, right=False: at._searchsorted(boundaries, self, right)
+)
+
+
+@register("tril_indices_raw", key="CPU CUDA", variants="")
+def _tril_indices(row: int, col: int, offset: int) -> Array:
+    return np.stack(np.tril_indices(row, offset, col)).astype(np.int64)

@@ -1,0 +1,69 @@
+# Tangled from chapters/a1_operators/4_matrices.py — edit there, or here and run `readtorch sync`.
+"""Linear algebra (twin of `torch/linalg/__init__.py`)."""
+
+from readtorch import _C
+from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
+
+_at = _C._VariableFunctions
+cholesky = _at.linalg_cholesky
+det = _at.linalg_det
+eigh = _at.linalg_eigh
+inv = _at.linalg_inv
+matrix_exp = _at.linalg_matrix_exp
+matrix_power = _at.linalg_matrix_power
+matrix_rank = _at.linalg_matrix_rank
+pinv = _at.linalg_pinv
+qr = _at.linalg_qr
+slogdet = _at.linalg_slogdet
+solve = _at.linalg_solve
+svd = _at.linalg_svd
+svdvals = _at.linalg_svdvals
+vector_norm = _at.linalg_vector_norm
+
+
+def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+    """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
+    if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    A = A if dtype is None else A.to(dtype)
+    if ord == "fro":
+        return vector_norm(A, 2, dim, keepdim)
+    rows, columns = (axis % A.ndim for axis in dim)
+    if ord in ("nuc", 2, -2):
+        values = svdvals(A.movedim((rows, columns), (-2, -1)))
+        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for axis in sorted((rows, columns)) if keepdim else ():
+            result = result.unsqueeze(axis)
+        return result
+    summed, searched = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = A.abs().sum(summed, keepdim=True)
+    result = sums.amax(searched, keepdim=True) if ord > 0 else sums.amin(searched, keepdim=True)
+    return result if keepdim else result.squeeze((rows, columns))
+
+
+def cross(input, other, *, dim=-1):
+    """The cross product along `dim`."""
+    return _at.cross(input, other, dim)
+
+
+def multi_dot(tensors, *, out=None):
+    """A product of several matrices, in order."""
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = result @ tensor
+    return result
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonal of the last two dimensions."""
+    return _at.diagonal(A, offset, dim1, dim2)
+
+
+def eigvalsh(A, UPLO="L"):
+    """The eigenvalues of a Hermitian matrix."""
+    return eigh(A, UPLO)[0]
