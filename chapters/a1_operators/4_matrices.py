@@ -264,6 +264,7 @@ from typing import Any
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
+
 # %%
 #| into: aten/native/linear.py
 #| upstream: aten/src/ATen/native/Linear.cpp#at::native::einsum

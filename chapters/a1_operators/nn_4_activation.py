@@ -382,7 +382,6 @@ def glu(at: Any, self: Array, dim: int = -1) -> Any:
 
 # %%
 #| into: aten/native/__init__.py
-from readtorch.aten.native import activation as activation
 from readtorch.aten.native import gated_linear_unit as gated_linear_unit
 
 

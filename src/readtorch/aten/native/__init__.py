@@ -47,7 +47,6 @@ from readtorch.aten.native import normalization as normalization
 from readtorch.aten.native import layer_norm as layer_norm
 from readtorch.aten.native import group_norm as group_norm
 
-from readtorch.aten.native import activation as activation
 from readtorch.aten.native import gated_linear_unit as gated_linear_unit
 
 from readtorch.aten.native import soft_max as soft_max
