@@ -1498,6 +1498,7 @@ def _write(
 ) -> Any:
     """Run the kernel and leave its result in `array`, which is returned."""
     if entry.pointwise is not None:
+        values = values[: entry.schema.positional]
         operands = [
             v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
         ]
