@@ -212,7 +212,7 @@ class Describer:
                 return "tensor", reader
             if any(base is module for module in modules):
                 return "module", None
-            describe = _BY_BASE.get(id(base))
+            describe = _BY_BASE.get(id(base)) or _library_constant(base)
             if describe is not None:
                 return "described", describe
         return "other", None
@@ -234,6 +234,25 @@ def _modules() -> tuple[type, ...]:
     names = ("readtorch.nn.modules.module", "torch.nn.modules.module")
     found = (vars(sys.modules[name]).get("Module") for name in names if name in sys.modules)
     return tuple(c for c in found if c is not None)
+
+
+def _library_constant(kind: type) -> Callable[[Any], Description] | None:
+    """The library's dtype, device, layout and memory format, read through their slots."""
+    module = _module_of(kind)
+    if type(module) is not str or not module.startswith(("readtorch.", "torch")):
+        return None
+    slots = type.__dict__["__dict__"].__get__(kind)
+    name = _name_of(kind)
+    if name == "device" and "index" in slots:
+        return lambda d: ("d", f"{slots['type'].__get__(d)}{_ordinal(slots['index'].__get__(d))}")
+    slot = {"dtype": "name", "layout": "_name", "memory_format": "_name"}.get(name)
+    if slot is None or slot not in slots:
+        return None
+    return lambda d: ("d", "torch." + slots[slot].__get__(d).removeprefix("torch."))
+
+
+def _ordinal(index: Any) -> str:
+    return f":{index}" if type(index) is int else ""
 
 
 def _first(values: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -10,6 +9,7 @@ from typing import Any
 
 from readtorch.literate.trace.events import dumps
 from readtorch.literate.trace.fallback import render_fallback
+from readtorch.literate.trace.squeeze import squeeze_script, squeeze_style
 
 SCRIPTS = (
     "model",
@@ -29,30 +29,19 @@ SCRIPTS = (
 
 @cache
 def viewer_script() -> str:
-    """The viewer as one classic script: its files and style sheet joined, whole-line comments and indentation left out.
+    """The viewer as one classic script: its files and style sheet joined, without comments and needless spaces.
 
     It defines `<readtorch-trace>` once, however often it runs.
     """
     folder = files(__package__) / "viewer"
-    parts = [_stripped((folder / f"{name}.js").read_text(encoding="utf-8")) for name in SCRIPTS]
-    style = re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", (folder / "viewer.css").read_text("utf-8"), flags=re.S))
-    body = "\n".join([f"const STYLE = {_js_string(style)};", *parts])
+    scripts = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    style = squeeze_style((folder / "viewer.css").read_text(encoding="utf-8"))
+    quoted = style.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
     return (
         '(() => {\n"use strict";\n'
         'if (typeof customElements === "undefined" || customElements.get("readtorch-trace")) return;\n'
-        f"{body}\n}})();\n"
+        f"const STYLE = `{quoted}`;\n{squeeze_script(scripts)}\n}})();\n"
     )
-
-
-def _stripped(text: str) -> str:
-    """Without comments that fill their lines (the house style of these files) and without indentation."""
-    text = re.sub(r"^\s*/\*\*.*?\*/\s*$\n?", "", text, flags=re.S | re.M)
-    lines = (line.strip() for line in text.split("\n"))
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
-
-
-def _js_string(text: str) -> str:
-    return "`" + text.strip().replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${") + "`"
 
 
 def script_json(document: dict[str, Any]) -> str:

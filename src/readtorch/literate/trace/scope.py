@@ -141,7 +141,7 @@ class Scope:
         info = CodeInfo(
             len(self.infos),
             code,
-            _shown_names(code),
+            _shown_names(code, file.startswith(PACKAGE)),
             values,
             method,
             suspends,
@@ -178,9 +178,10 @@ class Scope:
         return inside and is_cell(file), False
 
 
-def _shown_names(code: CodeType) -> tuple[str, ...]:
+def _shown_names(code: CodeType, package: bool) -> tuple[str, ...]:
+    """Its variables. What a package's function merely finds around it is its configuration, and the same at every call."""
     if code.co_flags & inspect.CO_OPTIMIZED:
-        names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+        names = (*code.co_varnames, *code.co_cellvars, *(() if package else code.co_freevars))
     else:
         names = code.co_names
     return tuple(n for n in dict.fromkeys(names) if not n.startswith((".", "__")))

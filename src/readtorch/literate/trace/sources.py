@@ -19,7 +19,7 @@ from readtorch.literate.errors import LiterateError
 from readtorch.literate.trace.scope import Locate
 
 Excerpt = list[Any]
-"""[first line, text]"""
+"""[first line, text], with a third entry where it goes on after a docstring that was left out"""
 
 
 def file_entry(path: str, file: str, starts: Iterable[tuple[str, int]], *, embed: bool) -> dict[str, Any]:
@@ -45,13 +45,14 @@ def excerpts(text: str, starts: Iterable[tuple[str, int]]) -> list[Excerpt]:
         kept.update(range(first, last + 1))
     for first, last in docstrings:
         kept.difference_update(range(first + 1, last + 1))
+    after_docstring = {last + 1 for _, last in docstrings}
     found: list[Excerpt] = []
     for line in sorted(kept):
         if found and line == found[-1][0] + len(found[-1][1]):
             found[-1][1].append(lines[line - 1])
         else:
-            found.append([line, [lines[line - 1]]])
-    return [[first, "\n".join(texts)] for first, texts in found]
+            found.append([line, [lines[line - 1]], *([1] if line in after_docstring else [])])
+    return [[first, "\n".join(texts), *rest] for first, texts, *rest in found]
 
 
 @lru_cache(maxsize=256)

@@ -104,7 +104,7 @@ class Tensors:
 
     def _statistics(self, array: Any) -> tuple[Any, Any]:
         """((min, max, mean, flag), head), the flag "~" if sampled; (0, 0) where nothing may be said or time is spent."""
-        if array is None or self._spent > BUDGET_NS:
+        if array is None or _is_meta(array) or self._spent > BUDGET_NS:
             return 0, 0
         begin = perf_counter_ns()
         try:
@@ -174,9 +174,18 @@ READERS: list[tuple[str, str, Callable[[], Reader]]] = [
 
 
 def _device(array: Any) -> str:
-    device = getattr(array, "device", None)
-    number = getattr(device, "id", device)
-    return f"cuda:{number}" if isinstance(number, int) else "cuda" if number is None else str(number)
+    """Where an array lies that is not a plain one of the host."""
+    if _is_meta(array):
+        return "meta"
+    number = getattr(getattr(array, "device", None), "id", None)
+    if isinstance(number, int):
+        return f"cuda:{number}"
+    table = vars(sys.modules["readtorch.c10.core.dispatch_key"])["DEVICE_OF"]
+    return str(table[type(array)](array))
+
+
+def _is_meta(array: Any) -> bool:
+    return type(array).__name__ == "MetaArray"
 
 
 def _name(dtype: Any) -> str:

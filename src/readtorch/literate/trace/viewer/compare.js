@@ -96,7 +96,12 @@ class Alignment {
   contrast(frames) {
     const facts = frames.map((frame, side) => this.facts(side, frame));
     const length = Math.max(facts[0].length, facts[1].length);
-    const sameText = this.symbols[0][frames[0].number] && this.text(0, frames[0]) === this.text(1, frames[1]);
+    const texts = frames.map((frame, side) => this.text(side, frame));
+    const sameText = texts[0] === texts[1];
+    if (!sameText && texts[0] && texts[1]) {
+      this.note(frames.map((frame) => frame.begin), `${frames[0].name} is written differently`);
+      return;
+    }
     let [i, j] = [0, 0];
     while (i < length || j < length) {
       if (!sameText) {
@@ -114,9 +119,10 @@ class Alignment {
     }
   }
 
+  /** The source of a call's function: lines are only compared where it is the same. */
   text(side, frame) {
-    const { doc } = this.models[side];
-    return doc.files[frame.file].sha256;
+    const { excerpts } = this.models[side].doc.files[frame.file];
+    return lineage(excerpts || [], frame.first).map(([, text]) => text).join("\n");
   }
 
   facts(side, frame) {

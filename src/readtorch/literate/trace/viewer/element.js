@@ -19,7 +19,7 @@ class View {
     const go = (event) => this.go(event);
     this.timeline = new Timeline(model, go);
     this.tree = new Tree(model, go);
-    this.source = new Source(model, (file, line) => this.pick(file, line), book);
+    this.source = new Source(model, go, (file, line) => this.pick(file, line), book);
     this.values = new Values(model);
     this.live = make("p", { class: "live", role: "status", "aria-live": "polite" });
     this.element = make("section", { class: "view" });

@@ -168,14 +168,18 @@ class Model {
     const { name, value } = this.doc.events;
     const found = new Map();
     let fresh = 0;
+    let moved = false;
     for (const at of frame.events) {
       if (at > limit) break;
       if (this.kinds[at] === "S") found.set(this.doc.strings[name[this.detail[at]]], [value[this.detail[at]], at]);
-      else if (at < event && this.kinds[at] !== "A") fresh = at;
+      else if (at < event && this.kinds[at] !== "A") {
+        fresh = at;
+        moved ||= this.kinds[at] === "L";
+      }
     }
     return [...found]
       .filter(([, [index]]) => this.doc.values[index][0] !== "u")
-      .map(([key, [index, at]]) => [key, index, at > fresh]);
+      .map(([key, [index, at]]) => [key, index, moved && at > fresh]);
   }
 
   /** The chapter cell that `line` of `file` comes from. @returns {{path: string, id: string, line: number} | null} */

@@ -1,17 +1,29 @@
 // The listing of the function that is running: what ran is marked, the current line stands out, new values stand beside the line
 // that made them.
 
+/** The excerpt that holds `line`, and those that go on with it after a docstring that was left out. */
+function lineage(excerpts, line) {
+  let first = excerpts.findIndex(([start, text]) => start <= line && line < start + text.split("\n").length);
+  if (first < 0) return [];
+  while (first > 0 && excerpts[first][2]) first--;
+  let end = first + 1;
+  while (end < excerpts.length && excerpts[end][2]) end++;
+  return excerpts.slice(first, end);
+}
+
 class Source {
   /** @param {Model} model @param {(file: number, line: number) => void} pick a click on a line */
-  constructor(model, pick, book) {
+  constructor(model, go, pick, book) {
     this.model = model;
+    this.go = go;
     this.pick = pick;
     this.book = book;
     this.place = make("span", { class: "place" });
     this.chapter = make("span", { class: "chapter" });
     this.head = make("div", { class: "pane-head" }, this.place, this.chapter);
     this.body = make("div", { class: "scroll code", tabindex: "0", role: "region", "aria-label": "Source" });
-    this.element = make("div", { class: "pane source" }, this.head, this.body);
+    this.callers = make("div", { class: "callers" });
+    this.element = make("div", { class: "pane source" }, this.head, this.body, this.callers);
     this.listings = new Map();
     /** Line whose passes n and p visit: @type {{file: number, line: number} | null} */
     this.filter = null;
@@ -23,6 +35,7 @@ class Source {
     if (!frame) {
       this.place.textContent = "";
       this.chapter.replaceChildren();
+      this.callers.replaceChildren();
       this.body.replaceChildren(make("p", { class: "note" }, "Nothing of the code around this operator was recorded."));
       this.listing = null;
       return;
@@ -38,6 +51,37 @@ class Source {
       this.listing = listing;
     }
     this.mark(listing, frame, event, line);
+    this.showCallers(event);
+  }
+
+  /** The lines that the calls around were made from, innermost first. */
+  showCallers(event) {
+    const { model } = this;
+    const calls = model.stack(event);
+    const rows = [];
+    for (let i = calls.length - 1; i > 0 && rows.length < 3; i--) {
+      const at = model.seek(calls[i].begin, -1, (step) => model.frame[step] === calls[i - 1].number && model.kinds[step] === "L");
+      if (at === undefined) continue;
+      const text = this.text(calls[i - 1].file, model.line[at]);
+      rows.push(
+        make(
+          "button",
+          { type: "button", title: `go to ${calls[i - 1].name}, line ${model.line[at]}`, onclick: () => this.go(at) },
+          make("span", { class: "from" }, calls[i - 1].name),
+          make("code", {}, ...highlighted(text)[0]),
+        ),
+      );
+    }
+    this.callers.replaceChildren(...(rows.length ? [make("span", { class: "label" }, "called from"), ...rows] : []));
+  }
+
+  /** One line of a file, "" where it is not in the document. */
+  text(file, line) {
+    for (const [first, text] of this.model.doc.files[file].excerpts || []) {
+      const lines = text.split("\n");
+      if (first <= line && line < first + lines.length) return lines[line - first].trim();
+    }
+    return "";
   }
 
   showChapter(file, line) {
@@ -53,15 +97,23 @@ class Source {
   /** The excerpt of `file` that holds `line`, built once. */
   find(file, line) {
     const excerpts = this.model.doc.files[file].excerpts || [];
-    const index = excerpts.findIndex(([first, text]) => first <= line && line < first + text.split("\n").length);
-    const key = `${file}/${index}`;
-    if (!this.listings.has(key)) this.listings.set(key, index < 0 ? this.bare(file) : this.build(file, excerpts[index]));
+    const shown = lineage(excerpts, line);
+    const key = `${file}/${shown.length ? shown[0][0] : "bare"}`;
+    if (!this.listings.has(key)) this.listings.set(key, shown.length ? this.build(file, shown) : this.bare(file));
     return this.listings.get(key);
   }
 
-  build(file, [first, text]) {
+  build(file, excerpts) {
     const rows = new Map();
     const element = make("div", { class: "listing" });
+    for (const [first, text, goesOn] of excerpts) {
+      if (goesOn) element.append(make("div", { class: "ln gap" }, make("span", { class: "no" }, "⋮")));
+      this.lines(file, first, text, rows, element);
+    }
+    return { element, rows, marked: [] };
+  }
+
+  lines(file, first, text, rows, element) {
     highlighted(text).forEach((pieces, offset) => {
       const line = first + offset;
       const ghost = make("span", { class: "ghost" });
@@ -75,7 +127,6 @@ class Source {
       rows.set(line, { row, ghost });
       element.append(row);
     });
-    return { element, rows, marked: [] };
   }
 
   /** For files whose text is not in the document: the numbers of the lines that ran. */

@@ -117,10 +117,13 @@ class Tree {
     const module = doc.modules[frame.module];
     const tone = hue(doc.files[frame.file].path);
     const dot = make("i", { class: "dot" });
+    // Operators are closures made by a few functions: the operator's own name says more.
+    const own = frame.name.includes("<locals>") && frame.events.findLast((event) => this.model.kinds[event] === "O");
     if (tone !== null) dot.style.background = `oklch(0.68 0.12 ${tone})`;
     return [
       dot,
-      make("span", { class: "name" }, frame.name),
+      make("span", { class: "name" }, own ? this.model.operators[this.model.detail[own]].name : frame.name),
+      own ? make("span", { class: "owner" }, frame.name) : "",
       module ? make("span", { class: "owner" }, module[0] || module[1]) : "",
       frame.hook ? make("span", { class: "hook" }, frame.hook.replace(/_/g, " ")) : "",
       frame.left === "E" ? make("span", { class: "raises" }, frame.result >= 0 ? doc.values[frame.result][1] : "raises") : "",

@@ -84,13 +84,13 @@ function valueNode(value, modules) {
     make("i", { class: "serial", title: "number of this tensor, version of its contents" }, `T${serial}${version ? `.${version}` : ""}`),
   );
   const box = make("span", { class: "tensor" }, facts);
-  if (stats) {
+  const size = shape.reduce((a, b) => a * b, 1);
+  if (stats && size > 1) {
     const [low, high, mean, sampled] = stats;
     const pair = (name, number) => [make("i", {}, name), make("span", {}, String(number))];
     box.append(make("span", { class: "stats" }, ...pair(sampled ? "min ≈" : "min", low), ...pair("mean", mean), ...pair("max", high)));
   }
   if (head && head.length) {
-    const size = shape.reduce((a, b) => a * b, 1);
     box.append(make("span", { class: "head" }, `${head.join("  ")}${size > head.length ? "  …" : ""}`));
   }
   return box;
