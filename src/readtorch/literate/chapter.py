@@ -346,6 +346,38 @@ def _check_cells(cells: list[Cell], problems: Problems) -> None:
         for directive in cell.directives:
             if directive.key == "needs":
                 _check_needs(cell, directive, problems)
+    _check_exercises(cells, problems)
+
+
+def _check_exercises(cells: list[Cell], problems: Problems) -> None:
+    """An exercise has one stub, one solution and one check, in this order."""
+    found: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        for key in ("exercise", "solution", "check"):
+            name = cell.get(key)
+            if name is None:
+                continue
+            earlier = found.setdefault(name, {})
+            line = cell.directive_line(key)
+            if key in earlier:
+                place = f"{cell.path}:{earlier[key].directive_line(key)}"
+                problems.add(cell.path, line, f"{key} {name!r} stands a second time (first at {place})", "rename one")
+            elif key != "exercise" and ("exercise" not in earlier or (key == "check" and "solution" not in earlier)):
+                before = "exercise" if "exercise" not in earlier else "solution"
+                problems.add(
+                    cell.path, line, f"{key} {name!r} has no {before} above it", f"add a cell `#| {before}: {name}`"
+                )
+            earlier.setdefault(key, cell)
+    for name, cells_of in found.items():
+        for key in ("solution", "check"):
+            if "exercise" in cells_of and key not in cells_of:
+                stub = cells_of["exercise"]
+                problems.add(
+                    stub.path,
+                    stub.directive_line("exercise"),
+                    f"exercise {name!r} has no {key}",
+                    f"add a cell `#| {key}: {name}` below it",
+                )
 
 
 def _check_needs(cell: Cell, directive: Directive, problems: Problems) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from readtorch.literate.errors import Problems
+from readtorch.literate.percent import QuoteState
 
 MARK = re.compile(r"# ?\|(?P<rest>.*)")
 _ENTRY = re.compile(r"\s*(?P<key>[a-z_]+)\s*(?::\s*(?P<value>.*?)\s*)?$")
@@ -42,7 +43,7 @@ def _path(value: str) -> str | None:
         return "needs a path below src/readtorch/"
     if value.startswith("literate/"):
         return "literate/ is written by hand, not tangled"
-    if not re.fullmatch(r"[\w/]+\.(py|cu|cuh)", value):
+    if not re.fullmatch(r"(\w+/)*\w+\.(py|cu|cuh)", value, re.ASCII):
         return "needs a .py, .cu or .cuh path such as nn/modules/module.py"
     return None
 
@@ -122,7 +123,7 @@ def parse_directives(
         key, value = entry["key"], entry["value"] or ""
         known = KEYS.get(key)
         if known is None:
-            problems.add(path, line, f"unknown directive {key!r}", f"known are: {', '.join(KEYS)}")
+            problems.add(path, line, f"unknown directive {key!r}", _nearest(key))
             continue
         wrong = _wrong_value(known, value)
         if wrong:
@@ -134,16 +135,27 @@ def parse_directives(
         found.append(Directive(key, value, line))
     else:
         taken = len(lines)
-    for text_index in range(taken, len(lines)):
-        if lines[text_index].startswith("#") and MARK.match(lines[text_index]):
-            problems.add(
-                path,
-                first_line + text_index,
-                "a directive below the first lines of its cell has no effect",
-                "move it to the head of the cell",
-            )
+    _report_misplaced(lines, taken, first_line, path, problems)
     _check_together(found, path, problems)
     return tuple(found), taken
+
+
+def _report_misplaced(lines: list[str], taken: int, first_line: int, path: str, problems: Problems) -> None:
+    if not any(line.startswith("#") and MARK.match(line) for line in lines[taken:]):
+        return
+    quotes = QuoteState()
+    for number, line in enumerate(lines[taken:], first_line + taken):
+        if not quotes.triple and MARK.match(line):
+            what = "a directive below the first lines of its cell has no effect"
+            problems.add(path, number, what, "move it to the head of the cell")
+        quotes.read(line)
+
+
+def _nearest(key: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(key, KEYS, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(KEYS)}"
 
 
 def _wrong_value(key: _Key, value: str) -> str | None:
@@ -163,7 +175,9 @@ def _check_together(found: list[Directive], path: str, problems: Problems) -> No
                 problems.add(path, directive.line, f"{directive.key} and {other} exclude each other", "split the cell")
 
 
-_OPTION = re.compile(r'(?P<key>[a-z]+)=(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))|(?P<package>[\w.]+)|(?P<bad>\S+)')
+_OPTION = re.compile(
+    r'(?P<key>[a-z]+)=(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))|(?P<package>[A-Za-z_]\w*(?:\.\w+)*)(?=\s|$)|(?P<bad>\S+)'
+)
 
 
 def parse_trace(value: str) -> TraceSpec:
@@ -175,6 +189,8 @@ def parse_trace(value: str) -> TraceSpec:
             packages.append(match["package"])
         elif match["bad"]:
             raise ValueError(f"does not understand {match['bad']!r}")
+        elif (match["bare"] or "").startswith('"'):
+            raise ValueError(f"{match['key']}= has a quote that is not closed")
         elif match["key"] in options:
             raise ValueError(f"{match['key']}= stands twice")
         else:
