@@ -244,7 +244,7 @@ def dead_links(folder: Path) -> list[str]:
             elif anchor and path in pages and not anchor.startswith("__") and anchor not in pages[path].ids:
                 dead.append(f"{name}: {link} (no such anchor)")
     for script in folder.glob("whole/*.js"):
-        for path, anchor in re.findall(r'href=\\"~/([^"#]+)#([^"]*)\\"', script.read_text(encoding="utf-8")):
+        for path, anchor in re.findall(r'href=\\?"?~/([^"#>]+)#([^"> \\]*)', script.read_text(encoding="utf-8")):
             if path not in pages or unquote(anchor) not in pages[path].ids:
                 dead.append(f"{script.name}: {path}#{anchor}")
     return dead

@@ -30,36 +30,37 @@ def test_an_import_is_followed_through_re_exports(tmp_path: Path) -> None:
 
 def test_names_of_the_file_and_members_of_self_are_linked(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["00_tensor/1_box"])
-    assert '<a href="#Box">Box</a>(<a href="#twice">twice</a>(' in html
-    assert '<a href="#Box.double">double</a>()' in html
+    assert "<a href=#Box>Box</a>(<a href=#twice>twice</a>(" in html
+    assert "self.<a href=#Box.value>value</a>" in html
 
 
-def test_a_definition_does_not_link_to_itself(tmp_path: Path) -> None:
+def test_what_stands_in_the_same_listing_is_not_linked(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["00_tensor/1_box"])
-    assert '<span id="Box.value"></span>        <span class="bp">self</span>.value = value' in html
+    assert "<span id=Box.value></span>        self.value = value" in html
+    assert "self.double()." in html
 
 
 def test_an_annotated_parameter_is_an_instance_of_its_class(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["02_module"])
-    assert f'double = box.<a href="{BOX}#Box.double">double</a>()' in html
+    assert f"double = box.<a href={BOX}#Box.double>double</a>()" in html
 
 
 def test_a_local_name_hides_the_global_one(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["02_module"])
     assert "        Box = len" in html
-    assert '        Box(<span class="bp">self</span>' in html
+    assert "        Box(self" in html
 
 
 def test_module_members_are_followed_in_notebook_cells(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["02_module"])
-    assert f'torch.c10.<a href="{BOX}#Box">Box</a>' in html
-    assert 'shelf = nn.<a href="#Shelf">Shelf</a>()' in html
-    assert 'shelf.<a href="#Shelf.put">put</a>(' in html
+    assert f"torch.c10.<a href={BOX}#Box>Box</a>" in html
+    assert "shelf = nn.<a href=#Shelf>Shelf</a>()" in html
+    assert "shelf.<a href=#Shelf.put>put</a>(" in html
 
 
 def test_the_argument_of_a_claim_is_the_package(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path))[1]["02_module"])
-    assert 'assert </span>torch.nn.<a href="#Shelf">Shelf</a>().<a href="#Shelf.boxes">boxes</a>' in html
+    assert "assert </b>torch.nn.<a href=#Shelf>Shelf</a>().<a href=#Shelf.boxes>boxes</a> == []" in html
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_super_finds_the_base_class(tmp_path: Path) -> None:
         "# %% [markdown]\n# # T\n\n# %%\n#| into: nn/a.py\n#| imports\nfrom readtorch.c10 import Box\n\n"
         "# %%\n#| into: nn/a.py\nclass Big(Box):\n    def double(self) -> Box:\n        return super().double()\n"
     )
-    assert f'super().<a href="{BOX}#Box.double">double</a>()' in listing(tmp_path, cells)
+    assert f"super().<a href={BOX}#Box.double>double</a>()" in listing(tmp_path, cells)
 
 
 def test_overridden_members_are_the_classs_own(tmp_path: Path) -> None:
@@ -106,8 +107,8 @@ def test_overridden_members_are_the_classs_own(tmp_path: Path) -> None:
         "# %%\n#| into: nn/a.py\nclass Big(Box):\n    def double(self) -> Box:\n        return self.double() or self.opened()\n"
     )
     html = listing(tmp_path, cells)
-    assert '<span class="bp">self</span>.<a href="#Big.double">double</a>()' in html
-    assert f'<span class="bp">self</span>.<a href="{BOX}#Box.opened">opened</a>()' in html
+    assert "self.double() or self." in html
+    assert f"self.<a href={BOX}#Box.opened>opened</a>()" in html
 
 
 def test_every_link_leads_to_an_anchor(tmp_path: Path) -> None:
@@ -115,9 +116,9 @@ def test_every_link_leads_to_an_anchor(tmp_path: Path) -> None:
     import re
 
     pages = woven(write_book(tmp_path))[1]
-    ids = {f"book/{name}/index.html": set(re.findall(r'id="([^"]+)"', html_of(page))) for name, page in pages.items()}
+    ids = {f"book/{name}/index.html": set(re.findall(r'id="?([^" >]+)', html_of(page))) for name, page in pages.items()}
     for name, page in pages.items():
-        for href in re.findall(r'href="([^"]+)"', html_of(page)):
+        for href in re.findall(r'href="?([^" >]+)', html_of(page)):
             if href.startswith("https://"):
                 continue
             path, _, anchor = href.partition("#")
@@ -190,6 +191,6 @@ def test_operators_lead_to_their_registration(tmp_path: Path) -> None:
 
 def test_without_the_package_no_operator_is_guessed(tmp_path: Path) -> None:
     html = html_of(woven(write_book(tmp_path, {"00_tensor/1_ops": LIBRARY}))[1]["00_tensor/1_ops"])
-    assert 'x = torch.<a href="#Tensor">Tensor</a>()' in html
+    assert "x = torch.<a href=#Tensor>Tensor</a>()" in html
     assert "torch.add(x, x).exp()" in html
     assert "torch.Ghost()" in html

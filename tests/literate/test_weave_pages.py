@@ -28,8 +28,8 @@ def test_a_fragment_says_its_file_and_place(tmp_path: Path) -> None:
 
 def test_pieces_of_a_class_link_to_each_other(tmp_path: Path) -> None:
     html = box_page(tmp_path)
-    assert '<a href="#Box.double" title="Next piece of class Box: Box.double …"' in html
-    assert '<a href="#Box" title="Previous piece of class Box: Box"' in html
+    assert '<a href="#Box.double" aria-label="Next in Box: Box.double …"' in html
+    assert '<a href="#Box" aria-label="Previous in Box: Box"' in html
 
 
 def test_a_re_opened_class_shows_its_header_and_neighbour_dimmed(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ class CellWriter:
         self.outputs = outputs
         self.evidence = evidence
         self.notebook = site.notebook()
+        self._cell_index = -1
         self.locals: dict[str, str] = {}
         """Names that demonstrations define, to the anchor of their cell."""
 
@@ -91,9 +92,9 @@ class CellWriter:
         for neighbour, word, arrow in ((fragment.previous, "Previous", "←"), (fragment.next, "Next", "→")):
             if neighbour is not None:
                 href = escape(relative(self.site.addresses.of_cell(*neighbour.key), self.url))
-                what = f"class {fragment.thread}" if fragment.is_class else fragment.thread
-                title = escape(f"{word} piece of {what}: {neighbour.title}")
-                links.append(f'<a href="{href}" title="{title}" aria-label="{title}">{arrow}</a>')
+                what = fragment.thread if fragment.is_class else "this file"
+                title = escape(f"{word} in {what}: {neighbour.title}")
+                links.append(f'<a href="{href}" aria-label="{title}">{arrow}</a>')
         nav = f'<span class="rt-nav">{"".join(links)}</span>' if links else ""
         return (
             f'<div class="rt-head"><span class="rt-file">{escape(fragment.file)}</span>'
@@ -105,9 +106,9 @@ class CellWriter:
         items += [self._fact(value) for value in cell.get_all("fact")]
         items += [_source(value) for value in cell.get_all("source")]
         if fragment is not None and fragment.pieces > 1:
-            what = f"class <code>{escape(fragment.thread)}</code>" if fragment.is_class else "file"
-            name = escape(whole_name(fragment.file, fragment.thread))
-            items.append(f'<details class="rt-whole" data-whole="{name}"><summary>The whole {what}</summary></details>')
+            what = "class" if fragment.is_class else "file"
+            name = listing.attribute(whole_name(fragment.file, fragment.thread))
+            items.append(f"<details class=rt-whole data-whole={name}><summary>The whole {what}</summary></details>")
         return f'<div class="rt-foot">{"".join(items)}</div>' if items else ""
 
     def _upstream(self, target: str, cell: Cell) -> str:
@@ -117,7 +118,8 @@ class CellWriter:
             self.site.problems.append(error.problem(cell.path, cell.directive_line("upstream")))
             return ""
         pane = f' data-upstream="{escape(target)}"' if target.partition("#")[0].endswith((".py", ".h", ".yaml")) else ""
-        return f'<span class="rt-up"{pane}>{_upstream_link(found)}</span>'
+        mirrored = facts.our_path(found.path) == cell.into
+        return f'<span class="rt-up"{pane}>{_upstream_link(found, with_path=not mirrored)}</span>'
 
     def _fact(self, target: str) -> str:
         try:
@@ -143,6 +145,7 @@ class CellWriter:
 
     def _listing(self, cell: Cell, fragment: Fragment | None = None) -> tuple[str, bool]:
         """The code's HTML, and whether it has side comments."""
+        self._cell_index = cell.index
         code, first = cell.code, cell.code_line
         language = "python"
         references: list[Reference] = []
@@ -176,8 +179,8 @@ class CellWriter:
     def _href(self, reference: Reference) -> str | None:
         target = reference.target
         if isinstance(target, Definition):
-            if target.path == self.part.path and target.chapter_line == reference.line:
-                return None  # the definition itself
+            if target.path == self.part.path and target.cell == self._cell_index:
+                return None  # it stands in this very listing
             address = self.site.addresses.of(target)
             return None if address is None else relative(address, self.url)
         if isinstance(target, Local):
@@ -244,17 +247,18 @@ def is_setup(cell: Cell) -> bool:
     )
 
 
-def _upstream_link(found: facts.Target) -> str:
+def _upstream_link(found: facts.Target, *, with_path: bool = True) -> str:
+    """`with_path=False` where the path is the one that the cell's own file mirrors."""
     where = {
         "exact": f"{found.start}–{found.end}" if found.end > found.start else f"{found.start}",
         "anchor": f"around {found.start}",
         "file": "somewhere in the file",
     }[found.grade]
     kind = "line" if found.grade == "exact" and found.start == found.end else "lines"
+    path = f" in {escape(found.path)}" if with_path else ""
     where = where if found.grade == "file" else f"{kind if found.grade == 'exact' else 'line'} {where}"
     return (
-        f'<a class="rt-{found.grade}" href="{escape(found.url)}" title="{escape(found.path)}, {where}, '
-        f'PyTorch {facts.RELEASE}"><code>{escape(found.name)}</code> in {escape(found.path)}, {where}</a>'
+        f'<a class="rt-{found.grade}" href="{escape(found.url)}"><code>{escape(found.name)}</code>{path}, {where}</a>'
     )
 
 
@@ -287,5 +291,5 @@ def _ticks(result: Any) -> str:
         mark, words = _STATES[state]
         version = f" {escape(str(versions[key]))}" if versions.get(key) and state != "not-run" else ""
         note = "" if state == "held" else f" ({words})"
-        ticks.append(f'<span class="rt-tick rt-{state}" title="{words}">{mark} {name}{version}{note}</span>')
+        ticks.append(f'<span class="rt-tick rt-{state}">{mark} {name}{version}{note}</span>')
     return "".join(ticks)

@@ -76,30 +76,30 @@ def highlight(
     """One HTML string per line of `code`."""
     rows: list[list[str]] = [[]]
     column, line = 0, first_line
-    open_class = ""
-    for text, css, is_name in scan(code) if language == "python" else _other(code, language):
+    shade = ""
+    for text, kind, is_name in scan(code) if language == "python" else _other(code, language):
         for number, piece in enumerate(text.split("\n")):
             if number:
-                if open_class:
-                    rows[-1].append("</span>")
-                    open_class = ""
+                if shade:
+                    rows[-1].append(_TAGS[shade][1])
+                    shade = ""
                 rows.append([])
                 line, column = line + 1, 0
             if not piece:
                 continue
             html = _linked(piece, column, references.get(line, ()), href) if is_name else escape(piece, quote=False)
-            if css != open_class and not (not css and piece.isspace()):
-                html = ("</span>" if open_class else "") + (f'<span class="{css}">' if css else "") + html
-                open_class = css
+            if kind != shade and not (not kind and piece.isspace()):
+                html = f"{_TAGS[shade][1]}{_TAGS[kind][0]}{html}"
+                shade = kind
             rows[-1].append(html)
             column += len(piece)
-    if open_class:
-        rows[-1].append("</span>")
+    if shade:
+        rows[-1].append(_TAGS[shade][1])
     count = code.count("\n") + 1
     result = ["".join(row) for row in rows[:count]]
     for at, anchor in anchors.items():
         if 0 <= at - first_line < count:
-            result[at - first_line] = f'<span id="{escape(anchor)}"></span>{result[at - first_line]}'
+            result[at - first_line] = f"<span id={attribute(anchor)}></span>{result[at - first_line]}"
     return result
 
 
@@ -107,19 +107,37 @@ def _other(code: str, language: str) -> Iterator[Token]:
     """Tokens of another language, by Pygments."""
     lexer = get_lexer_by_name({"cuda": "cuda", "cpp": "cpp", "yaml": "yaml"}[language], stripnl=False, ensurenl=False)
     for kind, text in lexer.get_tokens(code):
-        css = next((name for parent, name in _CLASSES if kind in parent), "")
-        yield Token(text, css if text.strip() else "", is_name=False)
+        shade = next((name for parent, name in _KINDS if kind in parent), "")
+        yield Token(text, shade if text.strip() else "", is_name=False)
 
 
-_CLASSES = (
-    (PygmentsToken.Keyword, "k"),
-    (PygmentsToken.Literal.String, "s"),
-    (PygmentsToken.Literal.Number, "m"),
-    (PygmentsToken.Comment.Preproc, "cp"),
-    (PygmentsToken.Comment, "c"),
-    (PygmentsToken.Name.Function, "nf"),
-    (PygmentsToken.Name.Class, "nc"),
+_TAGS = {
+    "": ("", ""),
+    "keyword": ("<b>", "</b>"),
+    "constant": ("<var>", "</var>"),
+    "number": ("<var>", "</var>"),
+    "definition": ("<dfn>", "</dfn>"),
+    "string": ("<q>", "</q>"),
+    "doc": ("<q class=d>", "</q>"),
+    "comment": ("<i>", "</i>"),
+    "decorator": ("<b class=d>", "</b>"),
+}
+"""Elements rather than classed spans: they say what they are, and half of a page's bytes were span tags."""
+
+_KINDS = (
+    (PygmentsToken.Keyword, "keyword"),
+    (PygmentsToken.Literal.String, "string"),
+    (PygmentsToken.Literal.Number, "number"),
+    (PygmentsToken.Comment.Preproc, "decorator"),
+    (PygmentsToken.Comment, "comment"),
+    (PygmentsToken.Name.Function, "definition"),
+    (PygmentsToken.Name.Class, "definition"),
 )
+
+
+def attribute(value: str) -> str:
+    """An attribute's value, in quotes only where HTML wants them: a page has hundreds of links."""
+    return value if re.fullmatch(r"[\w./#%~-]+", value) else f'"{escape(value)}"'
 
 
 def _linked(piece: str, column: int, here: Iterable[Reference], href: Callable[[Reference], str | None]) -> str:
@@ -133,7 +151,7 @@ def _linked(piece: str, column: int, here: Iterable[Reference], href: Callable[[
         if target is None:
             continue
         out.append(escape(piece[done:start], quote=False))
-        out.append(f'<a href="{escape(target)}">{escape(reference.name, quote=False)}</a>')
+        out.append(f"<a href={attribute(target)}>{escape(reference.name, quote=False)}</a>")
         done = start + len(reference.name)
     out.append(escape(piece[done:], quote=False))
     return "".join(out)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 class Token(NamedTuple):
     text: str
-    css: str
-    """Class of the span, "" for none."""
+    kind: str
+    """keyword, constant, number, definition, string, doc, comment, decorator, or "" for what has no colour."""
     is_name: bool
 
 
@@ -34,7 +34,8 @@ _TOKEN = re.compile(
 )
 _KEYWORDS = frozenset(keyword.kwlist)
 _CONSTANTS = frozenset({"True", "False", "None"})
-_HOLE = re.compile(r"\{\{|\}\}|\{(?P<code>[^{}\n]*)\}")
+_HOLE = re.compile(r"\{\{|\}\}|\{(?P<code>[^{}\n!:]*)(?:[!:][^{}\n]*)?\}")
+"""An expression in an f-string, without its conversion and format."""
 
 
 def scan(code: str) -> Iterator[Token]:
@@ -50,16 +51,16 @@ def scan(code: str) -> Iterator[Token]:
             yield Token(text, _name_class(text, before), is_name=True)
         elif kind == "string":
             alone = not depth and not code[code.rfind("\n", 0, start) + 1 : start].strip()
-            yield from _string(text, "sd" if alone else "s")
+            yield from _string(text, "doc" if alone else "string")
         elif kind == "decorator":
             at = text.index("@")
             yield Token(text[:at], "", is_name=False)
-            yield Token(text[at:], "nd", is_name=True)
+            yield Token(text[at:], "decorator", is_name=True)
         elif kind == "bracket":
             depth += 1 if text in "([{" else -1
             yield Token(text, "", is_name=False)
         else:
-            yield Token(text, "c" if kind == "comment" else "m", is_name=False)
+            yield Token(text, "comment" if kind == "comment" else "number", is_name=False)
         before = text
     if position < len(code):
         yield Token(code[position:], "", is_name=False)
@@ -67,25 +68,25 @@ def scan(code: str) -> Iterator[Token]:
 
 def _name_class(text: str, before: str) -> str:
     if text in _CONSTANTS:
-        return "kc"
+        return "constant"
     if text in _KEYWORDS:
-        return "k"
+        return "keyword"
     if before in ("def", "class"):
-        return "nf" if before == "def" else "nc"
-    return "bp" if text in ("self", "cls") else ""
+        return "definition"
+    return ""
 
 
-def _string(text: str, css: str) -> Iterator[Token]:
+def _string(text: str, shade: str) -> Iterator[Token]:
     """A string; the expressions in an f-string are code again."""
     quote = min((at for at in (text.find('"'), text.find("'")) if at >= 0), default=0)
     if "f" not in text[:quote].lower():
-        yield Token(text, css, is_name=False)
+        yield Token(text, shade, is_name=False)
         return
     position = 0
     for match in _HOLE.finditer(text):
         if match["code"] is None:
             continue
-        yield Token(text[position : match.start("code")], css, is_name=False)
+        yield Token(text[position : match.start("code")], shade, is_name=False)
         yield from scan(match["code"])
         position = match.end("code")
-    yield Token(text[position:], css, is_name=False)
+    yield Token(text[position:], shade, is_name=False)

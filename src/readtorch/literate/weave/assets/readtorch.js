@@ -148,6 +148,8 @@
     });
   }
 
+  for (const link of document.querySelectorAll(".rt-nav a")) link.title = link.getAttribute("aria-label");
+
   const bar = () => document.querySelector(".md-header")?.offsetHeight ?? 0;
   function stick() {
     for (const element of document.querySelectorAll(".rt-row:not(.rt-sides) > *")) {
