@@ -107,7 +107,7 @@ def test_overridden_members_are_the_classs_own(tmp_path: Path) -> None:
         "# %%\n#| into: nn/a.py\nclass Big(Box):\n    def double(self) -> Box:\n        return self.double() or self.opened()\n"
     )
     html = listing(tmp_path, cells)
-    assert "self.double() or self." in html
+    assert "self.double() <b>or </b>self." in html
     assert f"self.<a href={BOX}#Box.opened>opened</a>()" in html
 
 
