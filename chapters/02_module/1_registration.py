@@ -1431,7 +1431,14 @@ def _(torch):
 #   the class that TorchScript makes of a module: both belong to systems that this book does not rebuild.
 # * `Parameter` switches off `__torch_function__`, the protocol by which tensor subclasses take over operators, and
 #   `UninitializedTensorMixin` refuses operators through it, naming the one that was refused. Ours has no such protocol.
-#
+
+# %%
+#| fact: torch/nn/modules/module.py#Module.__init__<Module.register_buffer
+#| fact: torch/nn/modules/module.py#Module.__getattr__<Module.__setattr__
+#| fact: torch/nn/parameter.py#UninitializedTensorMixin.__torch_function__
+#| fact: torch/nn/modules/lazy.py#LazyModuleMixin
+
+# %% [markdown]
 # ## Bugs you can now explain
 #
 # **“If .to() is called on nn.Parameter, it returns a tensor.”** (pytorch/pytorch#9303; again in issues 17484, 20089,

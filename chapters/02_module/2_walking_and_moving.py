@@ -496,6 +496,11 @@ class Module(Module):
 
 
 # %%
+#| fact: torch/nn/modules/dropout.py#Dropout.forward
+#| fact: torch/nn/modules/activation.py#RReLU.forward
+#| fact: torch/nn/modules/batchnorm.py#_BatchNorm.forward
+
+# %%
 class Drop(nn.Module):
     def forward(self, x):
         if not self.training:
@@ -1091,7 +1096,14 @@ Block(Scale(2))
 #   ours has this switch too.
 # * In C++, `torch::nn::Module::to` does the same walk, children first, and for each tensor the same assignment, there
 #   called `set_data`.
-#
+
+# %%
+#| fact: torch/utils/__init__.py#swap_tensors
+#| fact: torch/__future__.py#set_swap_module_params_on_conversion
+#| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::to_impl
+#| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::apply
+
+# %% [markdown]
 # ## Bugs you can now explain
 #
 # **“Buffers are moved to another device by copy and not in-place”** (pytorch/pytorch#43815, and again #80490). A module

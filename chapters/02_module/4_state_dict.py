@@ -976,6 +976,12 @@ class Module(Module):
 
 
 # %%
+#| fact: torch/_tensor.py#Tensor.module_load
+#| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::save
+#| fact: torch/csrc/api/include/torch/serialize/output-archive.h#torch::serialize::OutputArchive
+#| fact: torch/nn/modules/batchnorm.py#_NormBase._load_from_state_dict
+
+# %%
 #| claim: nn.Module has neither save nor load
 def _(torch):
     assert not hasattr(torch.nn.Module, "save") and not hasattr(torch.nn.Module, "load")

@@ -921,7 +921,13 @@ _MODULES += ["__future__", "nn"]
 # Methods such as `__len__` and `__iter__` carry a decorator that tells TorchScript to use the Python version, and the
 # signatures are overloaded for type checkers. `ParameterList` and `ParameterDict` once warned that their replicas are
 # empty under `DataParallel` (pytorch/pytorch#36035); chapter 6 shows why.
-#
+
+# %%
+#| fact: torch/_jit_internal.py#_copy_to_script_wrapper
+#| fact: torch/nn/modules/container.py#Sequential<ModuleList
+#| fact: torch/nn/modules/container.py#ParameterDict.update
+
+# %% [markdown]
 # ## Bugs you can now explain
 #
 # **“Module: parameters are not included if the module is initialized in a list”** (pytorch/pytorch#715, of February
