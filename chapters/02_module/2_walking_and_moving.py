@@ -500,6 +500,7 @@ class Module(Module):
 #| fact: torch/nn/modules/activation.py#RReLU.forward
 #| fact: torch/nn/modules/batchnorm.py#_BatchNorm.forward
 
+
 # %%
 class Drop(nn.Module):
     def forward(self, x):

@@ -1115,6 +1115,7 @@ class Module(Module):
 #| fact: torch/_jit_internal.py#_copy_to_script_wrapper
 #| fact: torch/utils/hooks.py#warn_if_has_hooks
 
+
 # %%
 #| claim: a global forward hook registered with_kwargs and always_call runs after an exception
 #| differs: in PyTorch 2.13 it is called without kwargs then, fails, and the failure is turned into a warning

@@ -539,12 +539,13 @@ class Module(Module):
 #| into: nn/modules/module.py
 def _saved_members(module: Module) -> dict[str, Tensor]:
     """The module's own tensors that a checkpoint holds, by name."""
-    parameters, buffers = module._parameters, module._buffers
-    members: dict[str, Any] = {**parameters, **buffers} if buffers else parameters
-    if None in members.values():
-        members = {name: tensor for name, tensor in members.items() if tensor is not None}
-    transient = module._non_persistent_buffers_set
-    return {name: tensor for name, tensor in members.items() if name not in transient} if transient else members
+    members: dict[str, Tensor] = {name: tensor for name, tensor in module._parameters.items() if tensor is not None}
+    if module._buffers:
+        transient = module._non_persistent_buffers_set
+        members.update(
+            {name: buffer for name, buffer in module._buffers.items() if buffer is not None and name not in transient}
+        )
+    return members
 
 
 def _unknown_keys(state_dict: dict[str, Any], prefix: str, own: dict[str, Any], children: dict[str, Any]) -> list[str]:
@@ -605,6 +606,58 @@ def _in_place_of(tensor: Tensor, given: Tensor) -> Tensor:
     if isinstance(given, Parameter):
         return given.requires_grad_(tensor.requires_grad)
     return Parameter(given, requires_grad=tensor.requires_grad)
+
+
+# %% [markdown]
+# The line that does the work is `copy_`, once per tensor, a hundred and more times per model. Most operators of chapter
+# 0 share one general entry point; upstream wrote the autograd side of a few by hand (`VariableTypeManual.cpp`), and
+# `copy_` is one of them. So is ours: where nothing is recorded, nobody watches, and both tensors have the same shape and
+# dtype, all that is left is to copy the elements and to count the change.
+
+# %%
+#| into: csrc/autograd/variable_type_manual.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from numpy import copyto, ndarray
+
+from readtorch.aten import record_function
+from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+
+
+# %%
+#| into: csrc/autograd/variable_type_manual.py
+def init() -> None:
+    """Put the hand-written entry points in front of the general ones."""
+    general = TensorImpl.copy_  # type: ignore[attr-defined]
+
+    def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+        """Overwrite the elements with those of `src`, broadcast and converted. Returns self."""
+        if isinstance(src, TensorImpl) and record_function.observer is None:
+            ours, theirs = self._array, src._array
+            if (
+                ours.__class__ is ndarray is theirs.__class__
+                and ours.shape == theirs.shape
+                and ours.dtype == theirs.dtype
+                and self._meta is None
+                and ((self._edge is None and src._edge is None) or not state.grad_mode)
+            ):
+                copyto(ours, theirs)
+                version_counter(self).value += 1
+                return self
+        return general(self, src, non_blocking)
+
+    TensorImpl.copy_ = copy_  # type: ignore[attr-defined]
+
+
+# %%
+#| into: _C/__init__.py
+from readtorch.csrc.autograd import variable_type_manual as _variable_type_manual
+
+_variable_type_manual.init()
 
 
 # %% tags=["raises-exception"]
@@ -980,6 +1033,7 @@ class Module(Module):
 #| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::save
 #| fact: torch/csrc/api/include/torch/serialize/output-archive.h#torch::serialize::OutputArchive
 #| fact: torch/nn/modules/batchnorm.py#_NormBase._load_from_state_dict
+
 
 # %%
 #| claim: nn.Module has neither save nor load

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 """The face of the floors below (twin of the extension module `torch._C`)."""
 
 import readtorch.aten.native
@@ -48,3 +48,7 @@ def _legacy_new(cls, args, dtype):
 
 
 _manual.init_random()
+
+from readtorch.csrc.autograd import variable_type_manual as _variable_type_manual
+
+_variable_type_manual.init()

@@ -1249,12 +1249,13 @@ def _by_child(state_dict: dict[str, Any], prefix: str) -> tuple[list[str], dict[
 
 def _saved_members(module: Module) -> dict[str, Tensor]:
     """The module's own tensors that a checkpoint holds, by name."""
-    parameters, buffers = module._parameters, module._buffers
-    members: dict[str, Any] = {**parameters, **buffers} if buffers else parameters
-    if None in members.values():
-        members = {name: tensor for name, tensor in members.items() if tensor is not None}
-    transient = module._non_persistent_buffers_set
-    return {name: tensor for name, tensor in members.items() if name not in transient} if transient else members
+    members: dict[str, Tensor] = {name: tensor for name, tensor in module._parameters.items() if tensor is not None}
+    if module._buffers:
+        transient = module._non_persistent_buffers_set
+        members.update(
+            {name: buffer for name, buffer in module._buffers.items() if buffer is not None and name not in transient}
+        )
+    return members
 
 
 def _unknown_keys(state_dict: dict[str, Any], prefix: str, own: dict[str, Any], children: dict[str, Any]) -> list[str]:

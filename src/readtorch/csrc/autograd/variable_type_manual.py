@@ -1,0 +1,34 @@
+# Tangled from chapters/02_module/4_state_dict.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy import copyto, ndarray
+
+from readtorch.aten import record_function
+from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+
+
+def init() -> None:
+    """Put the hand-written entry points in front of the general ones."""
+    general = TensorImpl.copy_  # type: ignore[attr-defined]
+
+    def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+        """Overwrite the elements with those of `src`, broadcast and converted. Returns self."""
+        if isinstance(src, TensorImpl) and record_function.observer is None:
+            ours, theirs = self._array, src._array
+            if (
+                ours.__class__ is ndarray is theirs.__class__
+                and ours.shape == theirs.shape
+                and ours.dtype == theirs.dtype
+                and self._meta is None
+                and ((self._edge is None and src._edge is None) or not state.grad_mode)
+            ):
+                copyto(ours, theirs)
+                version_counter(self).value += 1
+                return self
+        return general(self, src, non_blocking)
+
+    TensorImpl.copy_ = copy_  # type: ignore[attr-defined]
