@@ -39,6 +39,11 @@ def test_a_method_resolves_to_its_lines_and_a_permanent_link() -> None:
         ("torch/csrc/autograd/saved_variable.cpp#torch::autograd::SavedVariable::unpack", "anchor"),
         ("aten/src/ATen/native/BinaryOps.cpp#at::native::add", "file"),
         ("aten/src/ATen/native/BinaryOps.cpp#add", "file"),
+        ("aten/src/ATen/native/ReplicationPadding.cpp#at::native::replication_pad2d_out_cpu", "file"),
+        ("torch/csrc/autograd/engine.cpp#torch::autograd::GraphTask::init_to_execute", "file"),
+        ("torch/headeronly/core/ScalarType.h#c10::ScalarType", "exact"),
+        ("aten/src/ATen/native/AdaptivePooling.h#at::native::start_index", "exact"),
+        ("tools/autograd/templates/python_variable_methods.cpp#THPVariable_item", "exact"),
     ],
 )
 def test_targets_have_the_grade_that_is_known_of_them(target: str, grade: str) -> None:
@@ -58,6 +63,8 @@ def test_an_anchor_is_a_line_that_the_libraries_name() -> None:
         ("torch/nn/modules/module.py#Module.register_bufer", "torch/nn/modules/module.py#Module.register_buffer"),
         ("torch/nn/modules/linear.py#Linear.register_buffer", "torch/nn/modules/module.py#Module.register_buffer"),
         ("torch/nn/module.py#Module", "torch/nn/modules/module.py"),
+        ("c10/core/ScalarType.h#c10::ScalarType", "torch/headeronly/core/ScalarType.h#c10::ScalarType"),
+        ("aten/src/ATen/native/LinearAlgebra.cpp#at::native::mm", "at::native::mm_out_cpu"),
         ("torch/csrc/autograd/saved_variable.cpp#SavedVariable::unpak", "saved_variable.cpp#unpack"),
     ],
 )
@@ -226,6 +233,14 @@ def test_cpp_declarations_in_namespaces_classes_and_macros() -> None:
 namespace at { namespace native {
 // struct Commented { };
 constexpr int kLimit = 60;
+DECLARE_DISPATCH(void(*)(Tensor&),
+                 some_stub)
+#ifdef SOMETHING
+inline void either() {
+#else
+inline void either(int a) {
+#endif
+}
 using Fn = void (*)(Tensor&, int);
 struct Forward;
 C10_API ScalarType promote(ScalarType a, ScalarType b);
@@ -258,20 +273,22 @@ void plain(void);
 """
     assert rows(cpp_rows(text)) == [
         "at::native::kLimit variable 6-6",
-        "at::native::Fn alias 7-7",
-        "at::native::Forward forward 8-8",
-        "at::native::promote declaration 9-9",
-        "at::native::Holder class 11-28",
-        "  Holder function 14-16",
-        "  ~Holder declaration 17-17",
-        "  operator= declaration 18-18",
-        "  callback_ variable 19-19",
-        "  get function 20-22",
-        "  Mode enum 23-23",
-        "  a_ variable 26-26",
-        "  b_ variable 27-27",
-        "at::native::free_function function 29-31",
-        "plain declaration 34-34",
+        "at::native::some_stub variable 8-8",
+        "at::native::either function 10-14",
+        "at::native::Fn alias 15-15",
+        "at::native::Forward forward 16-16",
+        "at::native::promote declaration 17-17",
+        "at::native::Holder class 19-36",
+        "  Holder function 22-24",
+        "  ~Holder declaration 25-25",
+        "  operator= declaration 26-26",
+        "  callback_ variable 27-27",
+        "  get function 28-30",
+        "  Mode enum 31-31",
+        "  a_ variable 34-34",
+        "  b_ variable 35-35",
+        "at::native::free_function function 37-39",
+        "plain declaration 42-42",
     ]
 
 

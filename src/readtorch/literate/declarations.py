@@ -150,13 +150,43 @@ _NOISE = re.compile(
 _PREPROCESSOR = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 
 
+_STUB = re.compile(r"^[ \t]*DECLARE_DISPATCH\([^;{}]*?(\w+)\s*\);?[ \t]*$", re.MULTILINE)
+_BARE_MACRO = re.compile(
+    r"^[ \t]*[A-Z][A-Z0-9_]+\([^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\)[ \t]*$(?!\s*\{)", re.MULTILINE
+)
+
+
 def _blank(text: str) -> str:
-    """Comments, literals and preprocessor lines become spaces; lines stay where they are."""
+    """Comments, literals, preprocessor lines and their `#else` branches become spaces; lines stay where they are.
+
+    So do macro calls that stand alone without a semicolon, except `DECLARE_DISPATCH(type, name)`, which declares `name`.
+    """
 
     def spaces(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])
 
-    return _PREPROCESSOR.sub(spaces, _NOISE.sub(spaces, text))
+    def stub(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", "", match[0]) + f"int {match[1]};"
+
+    text = _without_alternatives(_NOISE.sub(spaces, text))
+    return _BARE_MACRO.sub(spaces, _STUB.sub(stub, _PREPROCESSOR.sub(spaces, text)))
+
+
+def _without_alternatives(text: str) -> str:
+    """Of each `#if … #else … #endif` the first branch, so that braces balance."""
+    kept: list[str] = []
+    dropping: list[bool] = []
+    for line in text.split("\n"):
+        match = re.match(r"\s*#\s*(if|else|elif|endif)", line)
+        kind = match[1] if match else ""
+        if kind == "if":
+            dropping.append(False)
+        elif kind == "endif" and dropping:
+            dropping.pop()
+        elif kind and dropping:
+            dropping[-1] = True
+        kept.append("" if any(dropping) and not kind else line)
+    return "\n".join(kept)
 
 
 _TYPE = re.compile(r"(?P<key>\b(?:class|struct|union|enum(?:\s+(?:class|struct))?))\s+(?P<rest>[^(]*)$", re.DOTALL)

@@ -11,7 +11,7 @@ line per symbol, indented by its nesting.
 | `sources.txt` | lines that the built libraries name (checks, log calls), and reading | `anchor`: a line inside it, else `file` |
 
 `files.txt` lists further C++ files, `exports.txt` C++ names, both found in the built libraries: a name that has no line in `sources.txt`
-but is exported resolves with the grade `file`. `readtorch upstream sync` writes all but `sources.txt` anew from an installed torch.
+but is exported, or declared in a header, resolves with the grade `file`. `readtorch upstream sync` writes all but `sources.txt` anew from an installed torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +35,7 @@ REPOSITORY = "https://github.com/pytorch/pytorch"
 DATA = Path(__file__).parent / "data"
 
 Grade = Literal["exact", "anchor", "file"]
+GENERATED = ("torch/version.py", "torch/_C/__init__.pyi", "torch/_C/_VariableFunctions.pyi", "torch/_C/_nn.pyi")
 CPP_SUFFIXES = (".cpp", ".cc", ".c", ".h", ".hpp", ".cu", ".cuh")
 
 
@@ -82,6 +83,8 @@ def resolve(target: str) -> Target:
     """
     path, _, name = target.partition("#")
     known = _files()
+    if path in GENERATED:
+        raise Unresolved(f"{path} is written when PyTorch is built: its repository does not have it", [])
     if path not in known:
         raise Unresolved(f"{path} is no file of PyTorch {RELEASE} known here", _near_paths(path))
     if not path.endswith(CPP_SUFFIXES):
@@ -93,7 +96,7 @@ def resolve(target: str) -> Target:
         matches = [t for t in symbols_in(path) if _is_suffix(wanted, _components(t.name))]
         if matches:
             return min(matches, key=lambda t: (_RANK[t.grade], t.kind in ("declaration", "forward"), t.name != name))
-        if _is_exported(wanted):
+        if known[path][0] != "headers.txt" and (_is_exported(wanted) or _is_declared(wanted)):
             return Target(path, name, "function", 0, 0, "file")
     raise Unresolved(f"{path} of PyTorch {RELEASE} has no {name!r}", _near_names(path, name))
 
@@ -284,6 +287,24 @@ def _is_exported(components: list[str]) -> bool:
     )
 
 
+def _is_declared(components: list[str]) -> bool:
+    """A header declares the name with the qualifiers given, one at least."""
+    return len(components) > 1 and any(
+        _components(target.name)[-len(components) :] == components
+        for target in _called(components[-1], ("headers.txt",))
+    )
+
+
+def _called(last: str, sources: tuple[str, ...]) -> Iterator[Target]:
+    """Targets with that last name, from any file of the data files named."""
+    for source in sources:
+        for match in re.finditer(rf"^ +(?:[\w:]+::)?{re.escape(last)} ", _text(source), re.MULTILINE):
+            for path, (where, start, stop) in _files().items():
+                if where == source and start <= match.start() < stop:
+                    yield from (t for t in symbols_in(path) if _last(t.name) == last)
+                    break
+
+
 def _near_paths(path: str) -> list[str]:
     base = path.rpartition("/")[2]
     same = [p for p in _files() if p.rpartition("/")[2] == base]
@@ -299,7 +320,18 @@ def _near_names(path: str, name: str) -> list[str]:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.75)
     close += [spelled[n] for n in difflib.get_close_matches(last, list(spelled), n=3, cutoff=0.75)]
     here = [f"{path}#{n}" for n in dict.fromkeys([*same, *close])]
+    if not here and path.endswith(CPP_SUFFIXES):
+        here = [f"{path}#{n}" for n in _near_exports(name)]
     return [*here[:3], *([] if same else _elsewhere(last, path)[: 4 - len(here[:3])])]
+
+
+def _near_exports(name: str) -> list[str]:
+    """Exported names of the same namespace that begin with this one, or are spelled like it."""
+    scope, _, last = name.rpartition("::")
+    names = sorted(_exports().get(scope, ()))
+    longer = [n for n in names if n.startswith(f"{last}_")]
+    found = longer[:3] or difflib.get_close_matches(last, names, n=3, cutoff=0.8)
+    return [f"{scope}::{n}" for n in found]
 
 
 def _last(name: str) -> str:
@@ -308,13 +340,5 @@ def _last(name: str) -> str:
 
 def _elsewhere(last: str, path: str) -> list[str]:
     """Targets of that last name in other files of the same language."""
-    cpp = path.endswith(CPP_SUFFIXES)
-    found = []
-    for source in ("sources.txt", "headers.txt") if cpp else ("python.txt",):
-        for match in re.finditer(rf"^ +{re.escape(last)} ", _text(source), re.MULTILINE):
-            for file, (where, start, stop) in _files().items():
-                if where == source and start <= match.start() < stop:
-                    found += [f"{file}#{t.name}" for t in symbols_in(file) if _last(t.name) == last][:1]
-            if len(found) >= 4:
-                return found
-    return found
+    sources = ("headers.txt", "sources.txt") if path.endswith(CPP_SUFFIXES) else ("python.txt",)
+    return list(dict.fromkeys(f"{target.path}#{target.name}" for target in islice(_called(last, sources), 8)))

@@ -76,6 +76,9 @@ HEADERS = (
     "c10/cuda/*.h",
     "c10/util/{intrusive_ptr,Exception,typeid,accumulate,SmallVector,ArrayRef}.h",
     "caffe2/serialize/*.h",
+    "torch/*.h",
+    "torch/headeronly/core/*.h",
+    "torch/headeronly/util/{Half,BFloat16,complex,Exception}.h",
     "torch/csrc/*.h",
     "torch/csrc/api/include/torch/*.h",
     "torch/csrc/api/include/torch/{nn,data,optim,serialize}/**/*.h",
@@ -174,6 +177,10 @@ def sync(torch: Path, into: Path = facts.DATA) -> list[str]:
     include = torch / "include"
     python = [("torch/" + f.relative_to(torch).as_posix(), f) for f in matching(torch, PYTHON)]
     headers = [(_header_path(f.relative_to(include).as_posix()), f) for f in matching(include, HEADERS)]
+    generators = torch.parent / "torchgen" / "packaged" / "autograd"
+    python += [("tools/autograd/" + f.name, f) for f in matching(generators, ["gen_*.py", "load_derivatives.py"])]
+    templates = matching(generators / "templates", ["*.cpp", "*.h"])
+    headers += [("tools/autograd/templates/" + f.name, f) for f in templates]
     operators = [(path, torch.parent / "torchgen" / file) for path, file in OPERATORS.items()]
     written = {
         "python.txt": sections(python, python_rows),
@@ -200,11 +207,15 @@ def _header_path(path: str) -> str:
 
 
 def _export_lines(names: set[tuple[str, ...]]) -> Iterator[str]:
+    """A line per namespace or class: its members, and the classes in it that have exported members.
+
+    `TORCH_IMPL_FUNC(name)` in the sources is the class `structured_name` in the libraries: both names are listed.
+    """
     scopes: dict[str, set[str]] = {}
-    for *outer, name in names:
+    for *outer, name in names | {parts[:-1] for parts in names if len(parts) > 2}:
         scope = "::".join(outer) or "::"
         if _is_listed(scope, name):
-            scopes.setdefault(scope, set()).add(name)
+            scopes.setdefault(scope, set()).update({name, name.removeprefix("structured_")})
     for scope in sorted(scopes):
         yield f"{scope} {' '.join(sorted(scopes[scope]))}"
 
@@ -212,7 +223,7 @@ def _export_lines(names: set[tuple[str, ...]]) -> Iterator[str]:
 def _is_listed(scope: str, name: str) -> bool:
     if scope == "::":
         return name.startswith(("THP", "init", "PyInit"))
-    if "lambda" in name or name.startswith(("structured_", "_GLOBAL_")):
+    if "lambda" in name or name.startswith("_GLOBAL_"):
         return False
     if scope in INNER:
         return True
