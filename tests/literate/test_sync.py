@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import books
@@ -13,12 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from readtorch.literate.agreed import Agreed, Edited
+from readtorch.literate.bring_back import bring_back
 from readtorch.literate.build import check, write
 from readtorch.literate.chapter import Book
 from readtorch.literate.crosscheck import is_docstring
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.rewrite import rewritten
-from readtorch.literate.sync import bring_back, sync_book
+from readtorch.literate.sync import sync_book
 from readtorch.literate.tangle import tangle, tangled_cells
 
 HEAD = books.HEADER
@@ -211,6 +213,24 @@ def test_a_file_without_imports_gets_an_imports_cell(root: Path) -> None:
         chapter(root).read_text()
         == HEAD + "# %%\n#| into: a.py\n#| imports\nimport os\n\n# %%\n#| into: a.py\nx = os\n"
     )
+
+
+def test_a_new_import_goes_where_the_chapter_may_import_it(root: Path) -> None:
+    """The cell next above the edit is in chapter 0, which has no module of chapter 2 yet."""
+    early = "# %%\n#| into: a.py\n#| imports\nimport os\n\n# %%\n#| into: a.py\nx = 1\n"
+    late = (
+        "# %%\n#| into: late.py\ny = 1\n\n# %%\n#| into: a.py\n#| imports\nimport sys\n\n# %%\n#| into: a.py\nz = 1\n"
+    )
+    books.Drawn({"00_tensor": HEAD + early, "02_module": HEAD + late}).write(root)
+    write(Book.load(root))
+    text = package(root).read_text()
+    package(root).write_text(
+        text.replace("import sys\n", "import sys\n\nfrom readtorch.late import y\n").replace("x = 1", "x = 2")
+    )
+    sync(root)
+    assert check(Book.load(root)) == 0
+    assert "x = 2" in (root / "chapters/00_tensor.py").read_text()
+    assert "import sys\n\nfrom readtorch.late import y" in chapter(root).read_text()
 
 
 def test_an_edit_in_a_cuda_source_comes_back(root: Path) -> None:
@@ -422,6 +442,34 @@ def test_without_git_and_cache_nothing_is_overwritten(root: Path) -> None:
         write(Book.load(root))
     sync(root)
     assert "return 10" in chapter(root).read_text()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_edits_of_both_sides_are_merged_unless_they_are_in_one_cell(count: int, data: st.DataObject) -> None:
+    text = HEAD + "\n\n".join(f"# %%\n#| into: a.py\ndef f{k}() -> int:\n    return {k}\n" for k in range(count))
+    in_chapter = data.draw(st.sets(st.integers(0, count - 1), min_size=1))
+    in_package = data.draw(st.sets(st.integers(0, count - 1), min_size=1))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        books.Drawn({"02_module": text}).write(root)
+        write(Book.load(root))
+        for k in in_chapter:
+            edit(chapter(root), f"    return {k}\n", f"    # in the chapter\n    return {k}\n")
+        for k in in_package:
+            edit(package(root), f"    return {k}\n", f"    return {k} + 0\n")
+        before = chapter(root).read_text(), package(root).read_text()
+        if in_chapter & in_package:
+            with pytest.raises(LiterateError, match=r"chapters/02_module\.py") as caught:
+                sync(root)
+            assert "src/readtorch/a.py:" in str(caught.value)
+            assert (chapter(root).read_text(), package(root).read_text()) == before
+            return
+        sync(root)
+        assert check(Book.load(root)) == 0
+        for k in range(count):
+            assert (f"    # in the chapter\n    return {k}" in package(root).read_text()) == (k in in_chapter)
+            assert (f"    return {k} + 0\n" in chapter(root).read_text()) == (k in in_package)
 
 
 # -- the property ----------------------------------------------------------------------------------------------------

@@ -308,6 +308,10 @@ REFUSED = {
         "# %%\n#| into: a.py\n#| imports\nfrom os import path  # why\n\n# %%\n#| into: a.py\n#| imports\nfrom os import sep\n",
         [(4, "cannot be merged with the one at chapters/02_module.py:9")],
     ),
+    "one name for two things": (
+        "# %%\n#| into: a.py\n#| imports\nfrom os import path\n\n# %%\n#| into: a.py\n#| imports\nfrom sys import path\n",
+        [(9, "path means sys.path here, and os.path at chapters/02_module.py:4, both in a.py")],
+    ),
     "several faults, listed together": (
         "# %%\n#| into: a.py\nclass M(M):\n    x = 1\n\n# %%\n#| into: b.py\nimport os\n\n# %%\n#| into: c.py\n\n# %%\n1\n",
         [(3, "no earlier cell"), (8, "middle of a module"), (10, "no code")],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from readtorch.literate.blocks import DEFINITIONS, Block, Line, TangledLine, glue, open_class, split
 from readtorch.literate.chapter import Cell, bound_names
-from readtorch.literate.crosscheck import check_names, is_docstring
+from readtorch.literate.crosscheck import check_bindings, check_names, is_docstring
 from readtorch.literate.errors import Problems
 from readtorch.literate.imports import Import, merge, read_imports
 
@@ -41,6 +41,7 @@ class Assembly:
                 break
             waiting = still
         check_names(self.path, self.body, self.problems)
+        check_bindings(self.imports, self.path, self.problems)
         self.problems.raise_if_any()
 
     # -- taking cells in -------------------------------------------------------------------------------------------

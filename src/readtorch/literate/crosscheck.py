@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from readtorch.literate.blocks import Block
 from readtorch.literate.chapter import ORDER, Cell, bound_names
 from readtorch.literate.errors import Problems
+from readtorch.literate.imports import Import
 
 _RELATIVE = re.compile(r"^\s*from\s+\.", re.MULTILINE)
 """Cheap to look for; whether it is an import and not text is asked of the syntax tree."""
@@ -94,6 +95,22 @@ def check_names(path: str, body: list[Block], problems: Problems) -> None:
             else:
                 members = block.members
             _check_scope(members, block.node.name + ".", path, problems)
+
+
+def check_bindings(imports: list[tuple[Import, Cell]], path: str, problems: Problems) -> None:
+    """Cells of one file may import the same thing as often as they like, but not two things under one name."""
+    first: dict[str, tuple[Import, Cell]] = {}
+    for item, cell in imports:
+        earlier, where = first.setdefault(item.binds, (item, cell))
+        same = (earlier.module, earlier.name) == (item.module, item.name)
+        packages = earlier.name is None and item.name is None and not earlier.alias and not item.alias
+        if not same and not packages and item.name != "*":
+            problems.add(
+                cell.path,
+                item.line,
+                f"{item.binds} means {item.what} here, and {earlier.what} at {where.path}:{earlier.line}, both in {path}",
+                "import one of them under another name",
+            )
 
 
 def _check_scope(blocks: list[Block], prefix: str, path: str, problems: Problems) -> None:

@@ -39,6 +39,11 @@ class Import:
         return (self.module, self.name, self.alias)
 
     @property
+    def what(self) -> str:
+        """The dotted name of what is imported."""
+        return self.module if self.name is None else f"{self.module}.{self.name}"
+
+    @property
     def binds(self) -> str:
         return self.alias or self.name or self.module.split(".")[0]
 
