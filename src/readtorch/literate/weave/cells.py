@@ -79,7 +79,7 @@ class CellWriter:
             return self._cell(cell, "rt-tangled", self._listing(cell)[0])
         code, has_sides = self._listing(cell, fragment)
         if cell.has("imports"):
-            label = f'<span class="rt-file">{escape(fragment.file)}</span> imports'
+            label = f"<code>{escape(fragment.file)}</code> imports"
             return self._cell(
                 cell, "rt-imports", f"<summary>{label}</summary>{code}{self._footer(cell)}", tag="details"
             )
@@ -91,25 +91,22 @@ class CellWriter:
         links = []
         for neighbour, word, arrow in ((fragment.previous, "Previous", "←"), (fragment.next, "Next", "→")):
             if neighbour is not None:
-                href = escape(relative(self.site.addresses.of_cell(*neighbour.key), self.url))
+                href = listing.attribute(relative(self.site.addresses.of_cell(*neighbour.key), self.url))
                 what = fragment.thread if fragment.is_class else "this file"
                 title = escape(f"{word} in {what}: {neighbour.title}")
-                links.append(f'<a href="{href}" aria-label="{title}">{arrow}</a>')
-        nav = f'<span class="rt-nav">{"".join(links)}</span>' if links else ""
-        return (
-            f'<div class="rt-head"><span class="rt-file">{escape(fragment.file)}</span>'
-            f'<span class="rt-place">{place}</span>{nav}</div>'
-        )
+                links.append(f'<a href={href} aria-label="{title}">{arrow}</a>')
+        nav = f"<div>{''.join(links)}</div>" if links else ""
+        return f"<div class=rt-head><code>{escape(fragment.file)}</code><span>{place}</span>{nav}</div>"
 
     def _footer(self, cell: Cell, fragment: Fragment | None = None) -> str:
         items = [self._upstream(value, cell) for value in cell.get_all("upstream")]
         items += [self._fact(value) for value in cell.get_all("fact")]
         items += [_source(value) for value in cell.get_all("source")]
-        if fragment is not None and fragment.pieces > 1:
+        if fragment is not None and fragment.pieces > 1 and not cell.has("imports"):
             what = "class" if fragment.is_class else "file"
             name = listing.attribute(whole_name(fragment.file, fragment.thread))
             items.append(f"<details class=rt-whole data-whole={name}><summary>The whole {what}</summary></details>")
-        return f'<div class="rt-foot">{"".join(items)}</div>' if items else ""
+        return f"<div class=rt-foot>{''.join(items)}</div>" if items else ""
 
     def _upstream(self, target: str, cell: Cell) -> str:
         try:
@@ -117,9 +114,8 @@ class CellWriter:
         except facts.Unresolved as error:
             self.site.problems.append(error.problem(cell.path, cell.directive_line("upstream")))
             return ""
-        pane = f' data-upstream="{escape(target)}"' if target.partition("#")[0].endswith((".py", ".h", ".yaml")) else ""
         mirrored = facts.our_path(found.path) == cell.into
-        return f'<span class="rt-up"{pane}>{_upstream_link(found, with_path=not mirrored)}</span>'
+        return f"<span class=rt-up>{_upstream_link(found, with_path=not mirrored)}</span>"
 
     def _fact(self, target: str) -> str:
         try:
@@ -257,9 +253,7 @@ def _upstream_link(found: facts.Target, *, with_path: bool = True) -> str:
     kind = "line" if found.grade == "exact" and found.start == found.end else "lines"
     path = f" in {escape(found.path)}" if with_path else ""
     where = where if found.grade == "file" else f"{kind if found.grade == 'exact' else 'line'} {where}"
-    return (
-        f'<a class="rt-{found.grade}" href="{escape(found.url)}"><code>{escape(found.name)}</code>{path}, {where}</a>'
-    )
+    return f'<a class=rt-{found.grade} href="{escape(found.url)}"><code>{escape(found.name)}</code>{path}, {where}</a>'
 
 
 def _source(text: str) -> str:

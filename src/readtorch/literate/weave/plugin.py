@@ -7,6 +7,7 @@ the site folder: a fault leaves the last good site as it is.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -146,6 +147,13 @@ class ReadtorchPlugin(BasePlugin[Options]):
 
     on_page_context = CombinedEvent(_before_search, _after_search)
 
+    def on_post_page(self, output: str, *, page: Page, config: MkDocsConfig) -> str:
+        """Drop the indentation of the theme's templates, a tenth of a page."""
+        start, stop = output.find("<article"), output.rfind("</article>")
+        if start < 0 or stop < start:
+            return output
+        return f"{_INDENT.sub(chr(10), output[:start])}{output[start:stop]}{_INDENT.sub(chr(10), output[stop:])}"
+
     @event_priority(-100)  # after the search plugin
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         index = Path(config.site_dir) / "search" / "search_index.json"
@@ -158,6 +166,9 @@ class ReadtorchPlugin(BasePlugin[Options]):
     ) -> LiveReloadServer:
         log.info("Editing a chapter weaves its page again; only changed code is run again.")
         return server
+
+
+_INDENT = re.compile(r"\s*\n\s*")
 
 
 def _count(number: int) -> str:

@@ -96,11 +96,14 @@
   }
 
   if (!page) return;
-  for (const span of document.querySelectorAll("[data-upstream]")) {
+  for (const span of document.querySelectorAll(".rt-up")) {
+    const link = span.querySelector("a");
+    const path = /\/blob\/[^/]+\/([^#]+)/.exec(link.href)[1];
+    if (!/\.(py|h|yaml)$/.test(path)) continue; // what an installed PyTorch carries
     const button = Object.assign(document.createElement("button"), { type: "button", className: "rt-show", textContent: "show mine" });
     button.title = "Show this symbol in the PyTorch installed here";
     button.addEventListener("click", () => busy(button, "reading …", async () => {
-      const symbol = span.dataset.upstream;
+      const symbol = `${path}#${link.querySelector("code").textContent}`;
       showUpstream(symbol, await ask("GET", `upstream?symbol=${encodeURIComponent(symbol)}`));
     }));
     span.append(" ", button);

@@ -148,7 +148,7 @@
     });
   }
 
-  for (const link of document.querySelectorAll(".rt-nav a")) link.title = link.getAttribute("aria-label");
+  for (const link of document.querySelectorAll(".rt-head a")) link.title = link.getAttribute("aria-label");
 
   const bar = () => document.querySelector(".md-header")?.offsetHeight ?? 0;
   function stick() {
