@@ -235,3 +235,10 @@ def test_a_page_is_taken_from_before_while_nothing_it_rests_on_changed(tmp_path:
 )
 def test_wide_blocks_do_not_go_beside_code(text: str, wide: str, note: str) -> None:
     assert prose.split_wide(text) == (wide, note)
+
+
+def test_dunder_names_in_a_sentence_are_code_and_not_bold() -> None:
+    html = prose.inline_html("Module.__init__ calls `__new__` and *then* x.__call__()")
+    assert html == (
+        "<code>Module.__init__</code> calls <code>__new__</code> and <em>then</em> <code>x.__call__()</code>"
+    )

@@ -45,7 +45,9 @@ def _is_public(site: Site, name: str) -> bool:
 
 
 def navigation(found: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{source.removeprefix("api/").removesuffix(".md"): source} for source in found]
+    """The pages by module, the package's name left out of all but its own."""
+    names = {source: source.removeprefix("api/").removesuffix(".md") for source in found}
+    return [{name.removeprefix(f"{PACKAGE}."): source} for source, name in names.items()]
 
 
 def with_explanations(html: str, site: Site, page: str) -> str:

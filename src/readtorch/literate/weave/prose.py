@@ -129,6 +129,11 @@ def to_html(text: str) -> str:
     return converter.convert(text)
 
 
+_DUNDER = re.compile(r"[\w.]*\b__\w+?__\b(?:\(\))?")
+
+
 def inline_html(text: str) -> str:
-    """One paragraph without its `<p>`."""
+    """One paragraph without its `<p>`. Dunder names, which Markdown takes for bold text, are code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    text = "".join(part if part.startswith("`") else _DUNDER.sub(r"`\g<0>`", part) for part in parts)
     return to_html(text).removeprefix("<p>").removesuffix("</p>")
