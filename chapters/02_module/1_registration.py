@@ -23,24 +23,6 @@
 # file. In PyTorch one class does this, `torch.nn.Module`, and everything with a `forward` derives from it: a linear
 # layer, a loss, a whole language model.
 #
-# ```mermaid
-# classDiagram
-#   direction LR
-#   Module <|-- Linear
-#   Module <|-- _ConvNd
-#   _ConvNd <|-- Conv2d
-#   Module <|-- _Loss
-#   _Loss <|-- _WeightedLoss
-#   _WeightedLoss <|-- CrossEntropyLoss
-#   Module <|-- Sequential
-#   Module <|-- DistributedDataParallel
-#   Module <|-- YourModel
-#   Tensor <|-- Parameter
-#   Module o-- Parameter : _parameters
-#   Module o-- Module : _modules
-#   Module : forward()
-# ```
-#
 # Its bookkeeping rests on a single trick: it looks at every assignment to an attribute. This part builds that trick.
 # The next ones walk what has been registered, call it, save it, and at the end train a network with it. (One thing in a
 # training loop is *not* a Module: the optimizer. It owns no tensors of the model; it is handed references to them,
@@ -456,7 +438,7 @@ def _(torch):
 
 
 # %%
-#| claim: nn.Parameter of a tensor subclass returns that subclass, for which isinstance(…, nn.Parameter) holds
+#| claim: a parameter made of a tensor subclass is of that subclass, and isinstance(…, nn.Parameter) holds for it
 def _(torch):
     class Sharded(torch.Tensor):
         pass
@@ -911,7 +893,7 @@ type(table).__name__, isinstance(table, nn.Buffer), table.persistent
 
 
 # %%
-#| claim: nn.Buffer(t) is a marked tensor of t's own class; converting the module drops the mark and keeps the registration
+#| claim: what nn.Buffer(t) returns is a marked tensor of t's own class; converting the module drops the mark and keeps the registration
 def _(torch):
     module = torch.nn.Module()
     module.table = torch.nn.Buffer(torch.ones(2), persistent=False)
@@ -973,6 +955,19 @@ class Affine(nn.Module):
 
 model = Affine()
 [name for name, _ in model.named_parameters()]
+
+# %% [markdown]
+# The class diagram of a model is flat: everything derives from `Module`, whether it computes, measures or only holds.
+#
+# ```mermaid
+# flowchart RL
+#   Conv2d --> _ConvNd --> Module
+#   CrossEntropyLoss --> _WeightedLoss --> _Loss --> Module
+#   Linear & Sequential & DistributedDataParallel & Affine["your model"] --> Module
+#   Parameter --> Tensor
+#   Module -. "_parameters" .-> Parameter
+#   Module -. "_modules" .-> Module
+# ```
 
 # %% [markdown]
 # The model from the beginning, with the three lines that `weights_of` needed replaced by a type. The two steps that
@@ -1449,7 +1444,7 @@ def _(torch):
 
 
 # %%
-#| claim: nn.Parameter(t).to(…) registers nothing if the conversion does something, and works if it does not
+#| claim: assigning nn.Parameter(t).to(…) registers nothing if the conversion does something, and works if it does not
 #| source: pytorch/pytorch#9303
 def _(torch):
     module = torch.nn.Module()

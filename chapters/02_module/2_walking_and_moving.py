@@ -167,7 +167,7 @@ class Module(Module):
 
 
 # %%
-#| claim: modules() starts with the module itself, descends, and yields a shared module once; children() yields direct ones only
+#| claim: the walk of modules() starts with the module itself, descends, and yields a shared module once; children() yields direct ones only
 def _(torch):
     nn = torch.nn
     leaf = nn.Module()
@@ -380,7 +380,7 @@ net.get_submodule("first.own"), net.get_parameter("second.own.weight").shape, ne
 
 
 # %%
-#| claim: set_submodule creates the last step of a path unless strict, and refuses to overwrite what is no module
+#| claim: assignment by set_submodule creates the last step of a path unless strict, and refuses to overwrite what is no module
 def _(torch):
     nn = torch.nn
     root = nn.Module()
@@ -436,7 +436,7 @@ holder.apply(lambda module: None)
 
 
 # %%
-#| claim: apply visits children before parents, and a module with two parents twice; modules() yields it once
+#| claim: children are visited by apply before their parents, and a module with two parents twice; modules() yields it once
 def _(torch):
     nn = torch.nn
     shared, left, right, root = (nn.Module() for _ in range(4))
@@ -521,7 +521,7 @@ drop(torch.ones(6)), drop.eval()(torch.ones(6))
 
 
 # %%
-#| claim: eval() leaves gradients on, no_grad() leaves the training flag on
+#| claim: after eval() gradients are still recorded, under no_grad() the training flag is still on
 def _(torch):
     class Drop(torch.nn.Module):
         def forward(self, x):
@@ -646,7 +646,7 @@ net.first.own.weight.grad, net.zero_grad(), net.first.own.weight.grad
 
 
 # %%
-#| claim: zero_grad() sets gradients to None; zeros are written, in place, only with set_to_none=False
+#| claim: after zero_grad() gradients are None; zeros are written, in place, only with set_to_none=False
 def _(torch):
     model = torch.nn.Module()
     model.weight = torch.nn.Parameter(torch.ones(2))
@@ -676,7 +676,7 @@ def _(torch):
 # object sees it.
 #
 # <figure>
-# <svg viewBox="0 0 720 208" role="img" aria-labelledby="todata-title todata-desc" style="max-width:100%;height:auto;font:14px sans-serif">
+# <svg width="720" viewBox="0 0 720 208" role="img" aria-labelledby="todata-title todata-desc" style="max-width:100%;height:auto;font:14px sans-serif">
 # <title id="todata-title">What model.to() changes for a parameter and for a buffer</title>
 # <desc id="todata-desc">Left: the module's table and the optimizer both point to one Parameter object. Its arrow to storage A (cpu) is
 # cut and now leads to storage B (cuda). Right: the buffer's entry in the table is cut from the old tensor, which still owns storage C,
@@ -976,7 +976,7 @@ class Module(Module):
 
 
 # %%
-#| claim: half() and to(dtype) leave integer buffers alone, type() casts them too, and to() refuses integer dtypes
+#| claim: integer buffers are left alone by half() and to(dtype) and cast by type(); an integer dtype is refused by to()
 def _(torch):
     def model():
         module = torch.nn.Module()

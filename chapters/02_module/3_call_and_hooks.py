@@ -153,7 +153,7 @@ f"forward {direct:.2f} µs, call {called:.2f} µs"
 
 
 # %%
-#| claim: forward can be replaced on an instance, __call__ cannot; a deep copy of a patched module still computes with the original's weights
+#| claim: an instance can be given another forward, but no other __call__; a deep copy of a patched module still computes with the original's weights
 def _(torch):
     import copy
 

@@ -259,7 +259,7 @@ before, saved["bias"]
 
 
 # %%
-#| claim: state_dict() holds detached aliases: no gradient, same memory; keep_vars=True gives the module's own objects
+#| claim: the values of state_dict() are detached aliases: no gradient, same memory; keep_vars=True gives the module's own objects
 def _(torch):
     module = torch.nn.Module()
     module.weight = torch.nn.Parameter(torch.ones(2))
@@ -292,7 +292,7 @@ def has_metadata(state):
 
 
 # %%
-#| claim: _metadata survives copy.copy, deepcopy and pickle of a state_dict, and is lost by its own copy() and by dict()
+#| claim: the metadata of a state_dict survive copy.copy, deepcopy and pickle, and are lost by its own copy() and by dict()
 def _(torch):
     import copy, pickle
 
@@ -701,7 +701,7 @@ except RuntimeError as error:
 
 
 # %%
-#| claim: load_state_dict raises after loading everything that fits: a model that refused a checkpoint is half loaded
+#| claim: everything that fits is loaded before load_state_dict raises: a model that refused a checkpoint is half loaded
 def _(torch):
     def model(width):
         module = torch.nn.Module()
@@ -761,7 +761,7 @@ def _(torch):
 
 
 # %%
-#| claim: assign=True replaces the Parameter objects, takes over the checkpoint's dtype, keeps requires_grad, and unties tied weights
+#| claim: loading with assign=True replaces the Parameter objects, takes over the checkpoint's dtype, keeps requires_grad, and unties tied weights
 def _(torch):
     nn = torch.nn
     model = nn.Module()
@@ -923,7 +923,7 @@ reader.load_state_dict(Holder(Vocabulary(["to", "be"])).state_dict()), reader.in
 
 
 # %%
-#| claim: get_extra_state alone makes a checkpoint that the same class refuses: the key is unexpected without set_extra_state
+#| claim: a class with get_extra_state and no set_extra_state refuses its own checkpoint: the key is unexpected
 def _(torch):
     class HalfDone(torch.nn.Module):
         def get_extra_state(self):
@@ -1036,7 +1036,7 @@ class Module(Module):
 
 
 # %%
-#| claim: nn.Module has neither save nor load
+#| claim: a Module has neither save nor load
 def _(torch):
     assert not hasattr(torch.nn.Module, "save") and not hasattr(torch.nn.Module, "load")
 
