@@ -35,4 +35,4 @@ def module(tmp_path: Path) -> Iterator[Callable[..., ModuleType]]:
 
     yield load
     for name in names:
-        del sys.modules[name]
+        sys.modules.pop(name, None)

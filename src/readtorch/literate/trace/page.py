@@ -22,6 +22,7 @@ SCRIPTS = (
     "compare",
     "chrome",
     "loader",
+    "view",
     "element",
 )
 """The viewer's files in the order in which they are joined; all share one function scope."""

@@ -71,9 +71,9 @@ class Recorder:
             self.events.append((CALL, thread, perf_counter_ns(), info, None, "", 0))
             return
         module = self.describe.module(frame.f_locals.get("self")) if info.method else None
-        hook = (
-            "" if info.dispatches or info.forward or not self.scope.dispatching else self._hook(info.code, frame.f_back)
-        )
+        hook = ""
+        if module is None and self.scope.dispatching and not info.dispatches:
+            module, hook = self._hook(info.code, frame.f_back)
         number = self._number(frame) if info.suspends else 0
         self.events.append((CALL, thread, perf_counter_ns(), info, module, hook, number))
         if info.values:
@@ -141,22 +141,23 @@ class Recorder:
             self._suspended[id(frame)] = (frame, self._frames)
             return self._frames
 
-    def _hook(self, code: CodeType, caller: FrameType | None) -> str:
-        """The kind of hook, if code of nn.Module is calling one: the name of the table that it stands in."""
-        info = None if caller is None else self.scope.known(caller.f_code)
-        if caller is None or info is None or not info.dispatches:
-            return ""
-        spaces = [caller.f_globals]
-        owner = caller.f_locals.get("self")
-        if self.describe.module(owner) is not None:
-            spaces.insert(0, object.__getattribute__(owner, "__dict__"))
-        for space in spaces:
-            for name, table in space.items():
-                if name.endswith("_hooks") and isinstance(table, dict):
-                    for function in dict.values(table):
-                        if _code_of(function) is code:
-                            return name.strip("_").removesuffix("s")
-        return ""
+    def _hook(self, code: CodeType, caller: FrameType | None) -> tuple[int | None, str]:
+        """(module, kind of hook) if code of nn.Module is calling one: the table that it stands in, of the nearest module."""
+        while caller is not None:
+            info = self.scope.known(caller.f_code)
+            if info is None or not info.dispatches:
+                break
+            owner = caller.f_locals.get("self")
+            module = self.describe.module(owner)
+            tables = caller.f_globals if module is None else object.__getattribute__(owner, "__dict__")
+            for name, table in list(tables.items()):
+                hooks = name.endswith("_hooks") and isinstance(table, dict)
+                if hooks and any(_code_of(function) is code for function in list(dict.values(table))):
+                    return module, name.strip("_").removesuffix("s")
+            if module is not None:
+                break
+            caller = caller.f_back
+        return None, ""
 
     # -- the library's observer slot -------------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ class Recorder:
                 append((kind, lane, end, name, given, made, begin))
                 return
             number = id(outputs)
-            entry = get(number)
+            entry: Any = get(number)
             if entry is None or entry[0]() is not outputs:
                 of = kinds(id(type(outputs)))
                 if of is not None and of.facts is not None:  # as Tensors.meet does, without the way there

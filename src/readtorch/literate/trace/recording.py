@@ -19,7 +19,7 @@ from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.encode import encode
 from readtorch.literate.trace.events import LINE, MAX_EVENTS, NODE, OP, RETURN, SET
 from readtorch.literate.trace.recorder import Recorder
-from readtorch.literate.trace.scope import LITERATE, Locate, Scope
+from readtorch.literate.trace.scope import LITERATE, Locate, Scope, find_roots
 
 LAYERS = ("calls", "lines", "ops", "autograd", "alloc", "queues", "comm", "kernels")
 DEFAULT = ("calls", "lines", "ops", "autograd")
@@ -50,6 +50,8 @@ class Recording:
             raise ValueError(f"trace: values is 'no' or 'summary', got {values!r}")
         if steps is not None and steps < 1:
             raise ValueError(f"trace: steps is a positive number, got {steps}")
+        for name in packages:
+            find_roots(name)
         self._packages = packages
         self._layers = chosen | {"calls"} if "lines" in chosen else chosen
         self._values = values

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -192,22 +192,21 @@ def dotted(name: str) -> str:
     return "readtorch" + name.removeprefix("torch") if name == "torch" or name.startswith("torch.") else name
 
 
-def find_roots(name: str) -> Iterator[_Root]:
+def find_roots(name: str) -> list[_Root]:
     """Where the code of package `name` lies. ValueError if there is no such package."""
-    found = False
+    found = []
     for candidate in dict.fromkeys((dotted(name), name)):
         upstream = candidate == "torch" or candidate.startswith("torch.")
         base, _, rest = candidate.partition(".")
         for folder in _package_folders(base, upstream):
             path = os.path.join(folder, *rest.split(".")) if rest else folder
             if os.path.isdir(path):
-                found = True
-                yield _Root(path + os.sep, upstream)
+                found.append(_Root(path + os.sep, upstream))
             elif os.path.isfile(path + ".py"):
-                found = True
-                yield _Root(path + ".py", upstream)
+                found.append(_Root(path + ".py", upstream))
     if not found:
         raise ValueError(f"trace: no package or module {name!r}; name it as upstream does, e.g. 'torch.nn.modules'")
+    return found
 
 
 def _package_folders(base: str, upstream: bool) -> list[str]:

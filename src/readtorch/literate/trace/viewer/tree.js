@@ -107,7 +107,7 @@ class Tree {
     } else toggle.hidden = true;
     row.prepend(toggle);
     row.style.top = `${index * ROW}px`;
-    row.style.paddingInlineStart = `${Math.min(depth, 14) * 12 + 18}px`;
+    row.style.paddingInlineStart = `${Math.min(depth * 12, 72 + depth * 3) + 18}px`;
     row.title = row.textContent;
     return row;
   }
