@@ -742,6 +742,7 @@ def __getattr__(name):
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
+        _names()  # what the module makes must be of the class that `_tensor` defines
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)

@@ -931,15 +931,10 @@ def allclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 
     return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
 
 
-@register("_equal", key="CPU CUDA", variants="")
-def _equal(self: Array, other: Array) -> Any:
-    return bool(self.shape == other.shape and (self == other).all())
-
-
 @composite("equal", variants="function method")
 def equal(at: Any, self: Any, other: Any) -> bool:
     """Same shape and same elements?"""
-    return at._equal(self, other)
+    return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 
 @composite("isin", variants="function")

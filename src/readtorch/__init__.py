@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/ — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
@@ -31,6 +31,7 @@ def __getattr__(name):
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
+        _names()  # what the module makes must be of the class that `_tensor` defines
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)
@@ -116,6 +117,32 @@ _MODULES.append("linalg")
 _MODULES.append("random")
 _NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
 
+_NAMES.update(
+    dict.fromkeys(
+        ("get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"), "aten.parallel"
+    )
+)
+_MODULES += ["accelerator", "amp", "as_torch", "backends", "cuda"]
+_NAMES.update(
+    {
+        "autocast": "amp.autocast_mode",
+        "get_autocast_dtype": "amp.autocast_mode",
+        "is_autocast_cache_enabled": "amp.autocast_mode",
+        "is_autocast_enabled": "amp.autocast_mode",
+        "set_autocast_dtype": "amp.autocast_mode",
+        "set_autocast_enabled": "amp.autocast_mode",
+        "clear_autocast_cache": "amp.autocast_mode",
+        "GradScaler": "amp.grad_scaler",
+        "are_deterministic_algorithms_enabled": "backends._switches",
+        "get_deterministic_debug_mode": "backends._switches",
+        "get_float32_matmul_precision": "backends._switches",
+        "is_deterministic_algorithms_warn_only_enabled": "backends._switches",
+        "set_deterministic_debug_mode": "backends._switches",
+        "set_float32_matmul_precision": "backends._switches",
+        "use_deterministic_algorithms": "backends._switches",
+    }
+)
+
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
     """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
@@ -128,3 +155,7 @@ _MODULES += ["__future__", "nn"]
 
 _MODULES += ["_weights_only_unpickler", "serialization"]
 _NAMES.update({"load": "serialization", "save": "serialization"})
+
+_MODULES.append("func")
+
+_MODULES.append("optim")

@@ -1,10 +1,12 @@
-# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/02_module/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -106,3 +108,36 @@ def _rebuild_parameter_with_state(
     for name, value in state.items():
         setattr(parameter, name, value)
     return parameter
+
+
+class KeyErrorMessage(str):
+    """A message that KeyError shows as it is: its repr is itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return self
+
+
+class ExceptionWrapper:
+    """The exception being handled, in a form that can be sent to another process or thread. `where` says where it was."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        kind, value, trace = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type = kind
+        #: The text only: a traceback holds every frame, and through them this very object.
+        self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
+        self.where = where
+
+    def reraise(self) -> NoReturn:
+        """Raise the same class with the original traceback in its message, or RuntimeError where it cannot be made."""
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            raise KeyError(KeyErrorMessage(message))
+        if getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
+        try:
+            exception = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise exception

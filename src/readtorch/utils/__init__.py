@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 """What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
 
 import importlib as _importlib
@@ -11,3 +11,6 @@ def __getattr__(name):
     if name not in _MODULES:
         raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")
     return _importlib.import_module(f"readtorch.utils.{name}")
+
+
+_MODULES.append("data")

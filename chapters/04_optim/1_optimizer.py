@@ -1,0 +1,566 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Optimizer: what the base class owns
+#
+# An optimizer holds two things: **parameter groups**, which say what is trained and how, and **state**, which remembers. The base class keeps
+# both, gives them a form that can be saved, and wraps every subclass's `step`. It computes nothing.
+
+# %%
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+from functools import wraps
+from itertools import chain
+from typing import Any
+
+import readtorch as torch
+from readtorch import nn
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: optim/optimizer.py
+"""The base of all optimizers: parameter groups, per-parameter state, hooks, saving and loading."""
+
+# %%
+#| into: optim/optimizer.py
+#| imports
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from copy import deepcopy
+from functools import wraps
+from itertools import chain
+from typing import Any
+
+import readtorch as torch
+from readtorch import Tensor
+from readtorch.utils.hooks import RemovableHandle
+
+# %% [markdown]
+# ## Why is `step` not the function that you wrote?
+#
+# Hooks around `step` have to run for every optimizer, also for those written outside PyTorch, which define a plain `step` method. So the base
+# constructor replaces `step` *on the class*, once, by a wrapper that runs the hooks. A class is marked with `hooked` so that a second
+# instance does not wrap the wrapper.
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#register_optimizer_step_pre_hook
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+StateDict = dict[str, Any]
+
+_global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+class _RequiredParameter:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+#: A default of `required` makes add_param_group insist that the group brings the option itself.
+required = _RequiredParameter()
+
+
+def _append_hook(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """Run `hook(optimizer, args, kwargs)` before every step of every optimizer; it may return new `(args, kwargs)`."""
+    return _append_hook(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """Run `hook(optimizer, args, kwargs)` after every step of every optimizer."""
+    return _append_hook(_global_optimizer_post_hooks, hook)
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#_use_grad_for_differentiable
+def _use_grad_for_differentiable(step: Callable) -> Callable:
+    """Run `step` with gradient recording only for an optimizer made with `differentiable=True`."""
+
+    @wraps(step)
+    def recording_as_asked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            return step(self, *args, **kwargs)
+
+    return recording_as_asked
+
+
+def _to_scalar(x: Any) -> Any:
+    """A one-element tensor as a 0-d one; anything else as it is."""
+    return x.squeeze() if isinstance(x, Tensor) and x.dim() != 0 else x
+
+
+def _get_value(x: Any) -> Any:
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _check_not_negative(**options: tuple[str, Any]) -> None:
+    """Each option is `(what it is called, value)`; ValueError for the first below zero."""
+    for what, value in options.values():
+        if not value >= 0:
+            raise ValueError(f"Invalid {what}: {value}")
+
+
+def _check_betas(betas: tuple[Any, Any]) -> None:
+    for index, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+
+
+def _check_lr_tensor(lr: Any, foreach: bool | None, capturable: bool = False) -> None:
+    if isinstance(lr, Tensor):
+        if foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+
+
+def _check_implementations(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+    """`foreach` and `fused` choose among implementations of one arithmetic; here one implementation serves all three."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def _check_capturable(params: list[Tensor], state_steps: list[Tensor]) -> None:
+    """Graph capture needs the counters beside the parameters on a device that can capture."""
+    for param, step in zip(params, state_steps, strict=True):
+        if param.device.type != "cuda" or step.device != param.device:
+            raise AssertionError(
+                "If capturable=True, params and state_steps must be on supported devices: ['cuda'], "
+                f"got {param.device} and {step.device}"
+            )
+
+
+def _ascent(param: Tensor, grad: Tensor, maximize: bool, weight_decay: float = 0.0) -> Tensor:
+    """The gradient to step against: negated for `maximize`, with L2 weight decay folded in."""
+    if maximize:
+        grad = -grad
+    return grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad
+
+
+def _as_real(*tensors: Any) -> tuple[Any, ...]:
+    """Complex tensors as real ones with a last dimension of 2: each part is optimized on its own."""
+    return tuple(torch.view_as_real(t) if isinstance(t, Tensor) and torch.is_complex(t) else t for t in tensors)
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer
+_HOOK_TABLES = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    `params` is an iterable of tensors, of `(name, tensor)` pairs, or of dicts (parameter groups: `params` and options);
+    `defaults` holds the value of every option for groups that do not bring their own. The order of parameters must be the
+    same from run to run, because saved state refers to parameters by position.
+
+    Raises TypeError for a bare tensor, a set, or members that are no tensors; ValueError for an empty list, a non-leaf
+    tensor, or a parameter that appears in two groups.
+    """
+
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable]
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hook_tables()
+        self._patch_step_function()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {torch.typename(params)}"
+            )
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hook_tables(self) -> None:
+        for table in _HOOK_TABLES:
+            self.__dict__.setdefault(table, OrderedDict())
+
+    def _patch_step_function(self) -> None:
+        cls = type(self)
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{cls.__name__}.zero_grad"
+        if not getattr(cls.step, "hooked", False):
+            cls.step = self.profile_hook_step(cls.step)  # type: ignore[method-assign]
+            cls.step.hooked = True  # type: ignore[attr-defined]
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer.profile_hook_step
+class Optimizer(Optimizer):
+    @staticmethod
+    def profile_hook_step(func: Callable) -> Callable:
+        """Wrap a `step` so that global and own hooks run around it."""
+
+        @wraps(func)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            self = args[0]
+            for hook in chain(_global_optimizer_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
+                replaced = hook(self, args, kwargs)
+                if replaced is not None:
+                    if not (isinstance(replaced, tuple) and len(replaced) == 2):
+                        raise RuntimeError(
+                            f"a step pre-hook of {func} must return None or a tuple of (new_args, new_kwargs), "
+                            f"but got {replaced}."
+                        )
+                    args, kwargs = replaced
+            out = func(*args, **kwargs)
+            for hook in chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
+                hook(self, args, kwargs)
+            return out
+
+        return wrapper
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Run `hook(self, args, kwargs)` before each step; it may return new `(args, kwargs)`."""
+        return _append_hook(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Run `hook(self, args, kwargs)` after each step."""
+        return _append_hook(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Run `hook(self)` before `state_dict` collects anything."""
+        return _append_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Run `hook(self, state_dict)` on the result of `state_dict`; it may return another one."""
+        return _append_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Run `hook(self, state_dict)` on a shallow copy before it is loaded; it may return another one."""
+        return _append_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Run `hook(self)` after a state_dict was loaded."""
+        return _append_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+
+# %% [markdown]
+# ## What does a parameter group accept?
+#
+# Every complaint about "the optimizer does not train this" begins here: a tensor that is no leaf has no `.grad` to step along, a set has no
+# order for a checkpoint to refer to, and a parameter in two groups would be stepped twice.
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer.add_param_group
+class Optimizer(Optimizer):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to `param_groups`; options that it lacks come from `defaults`.
+
+        Raises TypeError if it is no dict or holds something other than tensors; ValueError for non-leaf tensors, a missing
+        required option, a mix of named and unnamed parameters, or a parameter that another group holds.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        self._unpack_params(param_group)
+        for param in param_group["params"]:
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {torch.typename(param)}"
+                )
+            if not (self.defaults.get("differentiable") or param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        self._check_against_other_groups(param_group)
+        self.param_groups.append(param_group)
+
+    @staticmethod
+    def _unpack_params(group: dict[str, Any]) -> None:
+        """Make `group["params"]` a list of tensors, and `group["param_names"]` their names where pairs were given."""
+        given = group["params"]
+        if isinstance(given, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will change between runs. Please use a list instead."
+            )
+        members = [given] if isinstance(given, Tensor) else list(given)
+        names = [member[0] for member in members if isinstance(member, tuple)]
+        if names and len(names) != len(members):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        group["params"] = [member[1] if isinstance(member, tuple) else member for member in members]
+        if names:
+            group["param_names"] = names
+
+    def _check_against_other_groups(self, group: dict[str, Any]) -> None:
+        own = set(group["params"])
+        if len(own) != len(group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=4,
+            )
+        for other in self.param_groups:
+            if ("param_names" in group) != ("param_names" in other):
+                with_or_without = "with" if "param_names" in group else "without"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. "
+                    f"cannot add param group {with_or_without} names to the optimizer"
+                )
+        if any(not own.isdisjoint(other["params"]) for other in self.param_groups):
+            raise ValueError("some parameters appear in more than one parameter group")
+
+
+# %% [markdown]
+# ## `zero_grad` sets gradients to None
+#
+# Zeros would be read and added to in the next backward; `None` lets `AccumulateGrad` take over the incoming array instead of adding to it. It
+# also means that a parameter which took no part in the last backward is *skipped* by `step`: with zeros, momentum and weight decay would go
+# on moving it.
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer.zero_grad
+class Optimizer(Optimizer):
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradient of every parameter, or zero it in place with `set_to_none=False`."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                if set_to_none:
+                    param.grad = None
+                    continue
+                if param.grad.grad_fn is not None:
+                    param.grad.detach_()
+                else:
+                    param.grad.requires_grad_(False)
+                param.grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Do one optimization step. `closure` re-evaluates the model and returns the loss. Subclasses define it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _evaluate(closure: Callable[[], Any] | None) -> Any:
+        """The loss that `closure` returns, computed with gradients on (`step` itself runs without)."""
+        if closure is None:
+            return None
+        with torch.enable_grad():
+            return closure()
+
+    def _gather(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor], list[dict[str, Any]]]:
+        """The parameters of `group` that have a gradient, their gradients and their state, made on first use."""
+        params = [p for p in group["params"] if p.grad is not None]
+        states = []
+        for param in params:
+            if param.grad.is_sparse:
+                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+            state = self.state[param]
+            if not state:
+                state.update(self._init_state(param, group))
+            states.append(state)
+        return params, [p.grad for p in params], states
+
+    def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """What a subclass remembers for `param` before its first step."""
+        return {}
+
+
+# %% [markdown]
+# ## Saving: state refers to parameters by position
+#
+# A tensor is no key that survives a file. `state_dict` numbers the parameters in order of appearance and replaces each by its number, in the groups
+# and in the state. Loading does the reverse, which is why the same model with its layers registered in another order loads without complaint
+# and trains wrongly.
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer.state_dict
+class Optimizer(Optimizer):
+    def state_dict(self) -> StateDict:
+        """`{"state": {index: …}, "param_groups": [{…, "params": [index, …]}]}`; tensors are shared, not copied."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        index: dict[int, int] = {}
+        for param in chain.from_iterable(group["params"] for group in self.param_groups):
+            index.setdefault(id(param), len(index))
+        packed: StateDict = {
+            "state": {index[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()},
+            "param_groups": [
+                {
+                    **{key: value for key, value in group.items() if key != "params"},
+                    "params": [index[id(p)] for p in group["params"]],
+                }
+                for group in self.param_groups
+            ],
+        }
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            replaced = hook(self, packed)
+            packed = packed if replaced is None else replaced
+        return packed
+
+
+# %% [markdown]
+# What loading casts is worth knowing before a run in half precision resumes: floating state takes the *parameter's* dtype and device, so that
+# `exp_avg` of a half model is half again, with one exception. `step` counts, and a half counter stops counting at 2,048; it stays what it was.
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer.load_state_dict
+class Optimizer(Optimizer):
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Take over state and options saved by `state_dict`; parameters correspond by position.
+
+        Hyper-parameters come from the checkpoint. Raises ValueError if the number or the sizes of the groups differ.
+        """
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            replaced = hook(self, state_dict)
+            state_dict = state_dict if replaced is None else replaced
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError(
+                "loaded state dict has a different number of parameter groups: "
+                f"{len(saved_groups)}, the optimizer has {len(self.param_groups)}"
+            )
+        pairs = list(zip(self.param_groups, saved_groups, strict=True))
+        if any(len(mine["params"]) != len(saved["params"]) for mine, saved in pairs):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        param_of = {}
+        group_of = {}
+        for mine, saved in pairs:
+            for param, number in zip(mine["params"], saved["params"], strict=True):
+                param_of[number], group_of[number] = param, saved
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in param_of:
+                state[param_of[key]] = _cast_state(param_of[key], value, group_of[key])
+            else:
+                state[key] = value
+        for mine, saved in pairs:
+            saved["params"] = mine["params"]
+            if "param_names" in mine:
+                saved.setdefault("param_names", mine["param_names"])
+        self.__setstate__({"state": state, "param_groups": saved_groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hook_tables()
+        self._patch_step_function()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines.extend(f"    {key}: {group[key]}" for key in sorted(group) if key != "params")
+        return "\n".join([*lines, ")"])
+
+
+# %%
+#| into: optim/optimizer.py
+#| upstream: torch/optim/optimizer.py#Optimizer._process_value_according_to_param_policy
+def _cast_state(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None) -> Any:
+    """State `value` of `param` as it has to be on the parameter's device and in its dtype."""
+    if isinstance(value, Tensor):
+        if key == "step":
+            if group.get("capturable") or group.get("fused"):
+                return value.to(dtype=torch.float32, device=param.device)
+            return value
+        if param.is_floating_point():
+            return value.to(dtype=param.dtype, device=param.device)
+        return value.to(device=param.device)
+    if isinstance(value, dict):
+        return {k: _cast_state(param, v, group, k) for k, v in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return type(value)(_cast_state(param, v, group) for v in value)  # type: ignore[call-arg]
+    return value
+
+
+# %%
+#| claim: a checkpoint's hyper-parameters replace those of the optimizer that loads it
+def _(torch):
+    p = torch.nn.Parameter(torch.ones(1))
+    saved = torch.optim.SGD([p], lr=0.1, momentum=0.9).state_dict()
+    fresh = torch.optim.SGD([p], lr=0.5)
+    fresh.load_state_dict(saved)
+    assert fresh.param_groups[0]["lr"] == 0.1
+    assert fresh.param_groups[0]["momentum"] == 0.9
+
+
+# %%
+#| claim: loading gives the moments the parameter's dtype and leaves the step counter as it was saved
+def _(torch):
+    p = torch.nn.Parameter(torch.ones(1, dtype=torch.half))
+    optimizer = torch.optim.Adam([p])
+    saved = optimizer.state_dict()
+    saved["state"] = {0: {"step": torch.tensor(3.0), "exp_avg": torch.ones(1), "exp_avg_sq": torch.ones(1)}}
+    optimizer.load_state_dict(saved)
+    assert optimizer.state[p]["exp_avg"].dtype == torch.half
+    assert optimizer.state[p]["step"].dtype == torch.float32
+
+
+# %%
+#| claim: a parameter without a gradient is skipped, one with a zero gradient still decays
+def _(torch):
+    with_none, with_zero = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+    with_zero.grad = torch.zeros(1)
+    torch.optim.SGD([with_none, with_zero], lr=1.0, weight_decay=0.5).step()
+    assert with_none.item() == 1.0
+    assert with_zero.item() == 0.5

@@ -1,0 +1,340 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Averaging weights: SWA and EMA
+#
+# An average of the weights along the way often generalises better than the last ones. Two things go wrong when it is done by hand: the first average must be a
+# copy and not half of one, and the running statistics of batch norm belong to no point of the average. `AveragedModel` and `update_bn` are about these two.
+
+# %%
+import copy
+from typing import Any
+
+import readtorch as torch
+from readtorch import nn, optim
+from readtorch.literate import live
+from readtorch.optim import swa_utils
+
+live()
+
+# %%
+#| into: optim/swa_utils.py
+"""Stochastic weight averaging (Izmailov et al. 2018) and exponential moving averages of models."""
+
+# %%
+#| into: optim/swa_utils.py
+#| imports
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+
+import readtorch as torch
+from readtorch import Tensor
+from readtorch.nn import Module
+from readtorch.optim.lr_scheduler import LRScheduler, _format_param
+from readtorch.optim.optimizer import Optimizer
+
+# %%
+#| into: optim/swa_utils.py
+#| upstream: torch/optim/swa_utils.py#get_ema_multi_avg_fn
+__all__ = [
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "update_bn",
+]
+
+
+def _check_decay(decay: float) -> None:
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+
+
+def _averages_exactly(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or torch.is_complex(tensor)
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:
+    """A function of (average, new, count) that gives the exponential moving average with `decay`."""
+    _check_decay(decay)
+
+    @torch.no_grad()
+    def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+        return decay * ema_param + (1 - decay) * current_param
+
+    return ema_update
+
+
+def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
+    """A function of (average, new, count) that gives the equal average."""
+
+    @torch.no_grad()
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+
+    return swa_update
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """`get_ema_avg_fn` on whole lists, in place."""
+    _check_decay(decay)
+
+    @torch.no_grad()
+    def ema_update(ema_param_list: list[Tensor], current_param_list: list[Tensor], _: Any) -> None:
+        for average, new in zip(ema_param_list, current_param_list, strict=True):
+            if _averages_exactly(average):
+                average.lerp_(new, 1 - decay)
+            else:
+                average.copy_(average * decay + new * (1 - decay))
+
+    return ema_update
+
+
+def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """`get_swa_avg_fn` on whole lists, in place."""
+
+    @torch.no_grad()
+    def swa_update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any) -> None:
+        weight = 1 / (float(num_averaged) + 1)
+        for average, new in zip(averaged_param_list, current_param_list, strict=True):
+            if _averages_exactly(average):
+                average.lerp_(new, weight)
+            else:
+                average.copy_(average + (new - average) * weight)
+
+    return swa_update
+
+
+# %%
+#| into: optim/swa_utils.py
+#| upstream: torch/optim/swa_utils.py#AveragedModel
+class AveragedModel(Module):
+    """A copy of `model` whose parameters are averages of the values they took at each `update_parameters`.
+
+    The average is equal-weighted, unless `avg_fn(average, new, count)` for one tensor or `multi_avg_fn` for lists of them
+    says otherwise. Buffers are copied from the model, or averaged too with `use_buffers`. The number of averaged models is
+    a buffer, `n_averaged` (int64), and so part of the state_dict.
+
+    Raises AssertionError if both functions are given.
+    """
+
+    n_averaged: Tensor
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Callable[[Tensor, Tensor, Any], Tensor] | None = None,
+        multi_avg_fn: Callable[[list[Tensor], list[Tensor], Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", torch.tensor(0, dtype=torch.long, device=device))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The averaged model's output."""
+        return self.module(*args, **kwargs)
+
+    def _tensors_of(self, module: Module) -> Iterable[Tensor]:
+        if self.use_buffers:
+            return itertools.chain(module.parameters(), module.buffers())
+        return module.parameters()
+
+    def update_parameters(self, model: Module) -> None:
+        """Take the present parameters of `model` into the average; the first call copies them."""
+        averages = [average.detach() for average in self._tensors_of(self.module)]
+        news = [new.detach() for new in self._tensors_of(model)]
+        news = [new.to(average.device) for average, new in zip(averages, news, strict=True)]
+        if self.n_averaged == 0:
+            for average, new in zip(averages, news, strict=True):
+                average.copy_(new)
+        elif self.multi_avg_fn is not None:
+            #: The user's function may assume one dtype and device, as upstream's callers always had it.
+            for kind in dict.fromkeys((a.device, a.dtype) for a in averages):
+                chosen = [i for i, a in enumerate(averages) if (a.device, a.dtype) == kind]
+                count = self.n_averaged.to(kind[0])
+                self.multi_avg_fn([averages[i] for i in chosen], [news[i] for i in chosen], count)
+        else:
+            average_of = self.avg_fn or get_swa_avg_fn()
+            for average, new in zip(averages, news, strict=True):
+                average.copy_(average_of(average, new, self.n_averaged.to(average.device)))
+        if not self.use_buffers:
+            for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+                mine.detach().copy_(theirs.detach().to(mine.device))
+        self.n_averaged += 1
+
+
+# %% [markdown]
+# ## Why batch norm needs a pass over the data
+#
+# The averaged weights produce activations that no training step has seen, so the averaged model's running statistics fit none of its own activations. `update_bn` forgets
+# them and lets one pass over the data fill them anew. `momentum` is set to `None` meanwhile, which makes batch norm keep the plain mean over batches.
+
+
+# %%
+#| into: optim/swa_utils.py
+#| upstream: torch/optim/swa_utils.py#update_bn
+@torch.no_grad()
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Recompute the running statistics of every batch norm in `model` by one pass over `loader`.
+
+    A batch that is a list or a tuple contributes its first element. Batches of unequal size weigh the same. Training mode
+    and each momentum are put back; without batch-norm layers nothing is run.
+    """
+    from readtorch.nn.modules.batchnorm import _BatchNorm
+
+    momenta = {module: module.momentum for module in model.modules() if isinstance(module, _BatchNorm)}
+    if not momenta:
+        return
+    was_training = model.training
+    model.train()
+    for norm in momenta:
+        norm.reset_running_stats()
+        norm.momentum = None
+    for batch in loader:
+        inputs = batch[0] if isinstance(batch, list | tuple) else batch
+        model(inputs if device is None else inputs.to(device))
+    for norm, momentum in momenta.items():
+        norm.momentum = momentum
+    model.train(was_training)
+
+
+# %%
+#| into: optim/swa_utils.py
+#| upstream: torch/optim/swa_utils.py#SWALR
+class SWALR(LRScheduler):
+    """Anneals the rate of each group to `swa_lr` in `anneal_epochs` steps, by a cosine or linearly, and keeps it there."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float | list[float],
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        for rate, group in zip(_format_param("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self._set_anneal_func(anneal_strategy)
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _set_anneal_func(self, strategy: str) -> None:
+        self._anneal_strategy = strategy
+        self.anneal_func = _cosine_share if strategy == "cos" else _linear_share
+
+    def get_lr(self) -> list[Any]:
+        """Undo the share of `swa_lr` that the last step mixed in, then mix in this step's."""
+        self._warn_unless_stepping()
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        length = max(1, self.anneal_epochs)
+        before, now = (self.anneal_func(max(0, min(1, s / length))) for s in (step - 1, step))
+        rates = []
+        for group in self.optimizer.param_groups:
+            target = group["swa_lr"]
+            start = target if before == 1 else (group["lr"] - before * target) / (1 - before)
+            rates.append(target * now + start * (1 - now))
+        return rates
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer and the function, which is restored from its name."""
+        return {key: value for key, value in self.__dict__.items() if key not in ("optimizer", "anneal_func")}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.__dict__.update(state_dict)
+        self._set_anneal_func(self._anneal_strategy)
+
+
+def _linear_share(t: float) -> float:
+    return t
+
+
+def _cosine_share(t: float) -> float:
+    return (1 - math.cos(math.pi * t)) / 2
+
+
+# %%
+#| into: optim/__init__.py
+"""Optimizers and learning-rate schedulers."""
+
+from readtorch.optim import lr_scheduler as lr_scheduler
+from readtorch.optim import swa_utils as swa_utils
+from readtorch.optim._adafactor import Adafactor as Adafactor
+from readtorch.optim.adadelta import Adadelta as Adadelta
+from readtorch.optim.adagrad import Adagrad as Adagrad
+from readtorch.optim.adam import Adam as Adam
+from readtorch.optim.adamax import Adamax as Adamax
+from readtorch.optim.adamw import AdamW as AdamW
+from readtorch.optim.asgd import ASGD as ASGD
+from readtorch.optim.lbfgs import LBFGS as LBFGS
+from readtorch.optim.nadam import NAdam as NAdam
+from readtorch.optim.optimizer import Optimizer as Optimizer
+from readtorch.optim.radam import RAdam as RAdam
+from readtorch.optim.rmsprop import RMSprop as RMSprop
+from readtorch.optim.rprop import Rprop as Rprop
+from readtorch.optim.sgd import SGD as SGD
+from readtorch.optim.sparse_adam import SparseAdam as SparseAdam
+
+
+# %%
+#| claim: the first update of an AveragedModel copies, the second averages with equal weight
+def _(torch):
+    model = torch.nn.Linear(1, 1, bias=False)
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    for value in (1.0, 3.0):
+        model.weight.data.fill_(value)
+        averaged.update_parameters(model)
+    assert averaged.module.weight.item() == 2.0
+    assert averaged.n_averaged.item() == 2
+
+
+# %%
+#| claim: update_bn replaces the running statistics by those of one pass, and puts momentum and mode back
+def _(torch):
+    norm = torch.nn.BatchNorm1d(1, momentum=0.3)
+    model = torch.nn.Sequential(norm).eval()
+    batches = [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [9.0]])]
+    torch.optim.swa_utils.update_bn(batches, model)
+    assert norm.running_mean.item() == 4.5
+    assert norm.momentum == 0.3 and not model.training
+
+
+# %%
+#| into: __init__.py
+_MODULES.append("optim")

@@ -1,0 +1,97 @@
+# Tangled from chapters/02_module/8_functional_call.py — edit there, or here and run `readtorch sync`.
+"""Calling a module with other tensors in place of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from readtorch import Tensor, nn
+
+
+def functional_call(
+    module: nn.Module,
+    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call `module` with the given tensors in place of the parameters and buffers of those names; the module is unchanged.
+
+    `tie_weights`: a tensor given for one name of a shared parameter stands for all its names. `strict`: all names must be
+    given, and no others. ValueError for a name in two dicts, RuntimeError for what `strict` forbids.
+    """
+    given = _merge(parameter_and_buffer_dicts)
+    own = dict(module.named_parameters(remove_duplicate=False))
+    own.update(module.named_buffers(remove_duplicate=False))
+    if strict:
+        _check_names(module, given, own)
+    if tie_weights:
+        given = _tie(given, own)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _swapped(module, given):
+        return module(*arguments, **(kwargs or {}))
+
+
+def _merge(dicts: Any) -> dict[str, Tensor]:
+    if isinstance(dicts, dict):
+        return dict(dicts)
+    if not isinstance(dicts, Sequence):
+        raise ValueError(
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(dicts)}"
+        )
+    if not all(isinstance(each, dict) for each in dicts):
+        raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+    repeated = [key for key, count in Counter(key for each in dicts for key in each).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+    return {key: value for each in dicts for key, value in each.items()}
+
+
+def _check_names(module: nn.Module, given: dict[str, Tensor], own: dict[str, Tensor]) -> None:
+    missing, unexpected = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
+    if missing or unexpected:
+        parts = [
+            f"{what} key(s): {', '.join(map(repr, names))}."
+            for what, names in (("Unexpected", unexpected), ("Missing", missing))
+            if names
+        ]
+        raise RuntimeError(f"Error(s) in swapping tensors of {type(module).__name__}:\n\t" + "\n\t".join(parts))
+
+
+def _tie(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """`given` with every other name of a shared tensor added."""
+    names_of: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        names_of.setdefault(id(tensor), []).append(name)
+    tied = dict(given)
+    for names in names_of.values():
+        values = {id(given[name]): given[name] for name in names if name in given}
+        if len(values) > 1:
+            raise ValueError(f"functional_call got values for both {names[0]} and {names[1]}, which are tied")
+        for name in names if values else ():
+            tied[name] = next(iter(values.values()))
+    return tied
+
+
+@contextmanager
+def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
+    """The tensors of `given` in place of the module's own, for a block."""
+    replaced = []
+    try:
+        for path, tensor in given.items():
+            owner_path, _, name = path.rpartition(".")
+            owner = module.get_submodule(owner_path)
+            table = owner._parameters if name in owner._parameters else owner._buffers
+            if name not in table:
+                raise AttributeError(f"{type(owner).__name__} has no parameter or buffer `{name}`")
+            replaced.append((table, name, table[name]))
+            table[name] = tensor  # type: ignore[assignment]
+        yield
+    finally:
+        for table, name, original in reversed(replaced):
+            table[name] = original

@@ -1,0 +1,46 @@
+# Tangled from chapters/01_import/8_namespaces.py — edit there, or here and run `readtorch sync`.
+"""The current accelerator, of whatever kind (twin of `torch/accelerator/__init__.py`)."""
+
+from readtorch import cuda as _cuda
+
+
+def is_available():
+    """Is there an accelerator?"""
+    return _cuda.is_available()
+
+
+def device_count():
+    """How many there are."""
+    return _cuda.device_count()
+
+
+def current_accelerator(check_available=False):
+    """The kind of accelerator as a device without index, or None."""
+    if not _cuda.is_available():
+        return None
+    from readtorch import device
+
+    return device("cuda")
+
+
+def _need_one():
+    if not _cuda.is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def current_device_index():
+    """The number of the current device. RuntimeError without one."""
+    _need_one()
+    return _cuda.current_device()
+
+
+def set_device_index(device, /):
+    """Make a device the current one. RuntimeError without one."""
+    _need_one()
+    _cuda.set_device(device)
+
+
+def synchronize(device=None, /):
+    """Wait for the device. RuntimeError without one."""
+    _need_one()
+    _cuda.synchronize(device)

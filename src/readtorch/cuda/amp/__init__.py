@@ -1,0 +1,33 @@
+# Tangled from chapters/01_import/8_namespaces.py — edit there, or here and run `readtorch sync`.
+"""The old home of mixed precision; deprecated for `torch.amp`."""
+
+import warnings as _warnings
+
+from readtorch.amp import GradScaler as _GradScaler
+from readtorch.amp import autocast as _autocast
+from readtorch.amp import custom_bwd as custom_bwd
+from readtorch.amp import custom_fwd as custom_fwd
+
+
+def _deprecated(name):
+    _warnings.warn(
+        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', args...)` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+class autocast(_autocast):
+    """`torch.amp.autocast("cuda")`."""
+
+    def __init__(self, enabled=True, dtype=None, cache_enabled=True):
+        _deprecated("autocast")
+        super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
+
+
+class GradScaler(_GradScaler):
+    """`torch.amp.GradScaler("cuda")`."""
+
+    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        _deprecated("GradScaler")
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

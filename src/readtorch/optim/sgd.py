@@ -1,0 +1,124 @@
+# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+"""Stochastic gradient descent with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from readtorch import Tensor
+from readtorch.optim.optimizer import (
+    Optimizer,
+    ParamsT,
+    _ascent,
+    _check_implementations,
+    _check_lr_tensor,
+    _check_not_negative,
+    _to_scalar,
+    _use_grad_for_differentiable,
+)
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov momentum (Sutskever et al. 2013).
+
+    State: `momentum_buffer`, of the parameter's shape, once `momentum` is not 0.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        _check_lr_tensor(lr, foreach=False)
+        _check_not_negative(
+            lr=("learning rate", lr),
+            momentum=("momentum value", momentum),
+            weight_decay=("weight_decay value", weight_decay),
+        )
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": _to_scalar(lr),
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        _check_implementations(foreach, fused, differentiable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("nesterov", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("differentiable", False)
+            group.setdefault("fused", False)
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Do one step; returns the closure's loss, or None."""
+        loss = self._evaluate(closure)
+        for group in self.param_groups:
+            params, grads, states = self._gather(group)
+            buffers = [state.get("momentum_buffer") for state in states]
+            sgd(
+                params,
+                grads,
+                buffers,
+                **{key: group[key] for key in ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")},
+                foreach=group["foreach"],
+                fused=group["fused"],
+            )
+            if group["momentum"] != 0:
+                for state, buffer in zip(states, buffers, strict=True):
+                    state["momentum_buffer"] = buffer
+        return loss
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float | Tensor,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
+    for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
+        d_p = _ascent(param, d_p, maximize, weight_decay)
+        if momentum != 0:
+            buffer = momentum_buffer_list[i]
+            if buffer is None:
+                buffer = momentum_buffer_list[i] = d_p.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(d_p, alpha=1 - dampening)
+            d_p = d_p.add(buffer, alpha=momentum) if nesterov else buffer
+        if isinstance(lr, Tensor) and lr.requires_grad:
+            param.addcmul_(d_p, lr, value=-1)
+        else:
+            param.add_(d_p, alpha=-float(lr))
