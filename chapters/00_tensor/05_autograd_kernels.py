@@ -1607,6 +1607,22 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
 # %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
+#: CUDA's float32 list is long; the CPU's is losses and products, since bfloat16 has float32's range
+_FLOAT32_ON_CPU = {
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "nll_loss_nd",
+    "prod",
+    "smooth_l1_loss",
+}
+
+
 def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """The arguments with floating tensors cast as the operator's list asks."""
     modes = state.autocast
@@ -1619,6 +1635,8 @@ def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple
     if entry.autocast == "low":
         wanted = low
     elif entry.autocast == "float32":
+        if found[0]._array.__class__ is np.ndarray and entry.name not in _FLOAT32_ON_CPU:
+            return args, kwargs
         wanted = scalar_type.float32
         if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):
             return args, kwargs

@@ -235,7 +235,6 @@ def is_available():
 
 def version():
     """None: there is no cuDNN."""
-    return None
 
 
 # %%
@@ -535,7 +534,7 @@ def _(torch):
 # %% [markdown]
 # ## Mixed precision: autocast is a dispatch key
 #
-# Inside `autocast` the operators on one list (matrix products, convolutions) get their inputs in the low precision, those on another (exponentials, sums, losses) in float32. No operator knows of it: the cast happens above the kernel, in the table's `Autocast`
+# Inside `autocast` the operators on one list (matrix products, convolutions) get their inputs in the low precision, those on another (on CUDA exponentials, sums, losses; on the CPU losses only) in float32. No operator knows of it: the cast happens above the kernel, in the table's `Autocast`
 # column. What is here is the switch.
 
 # %%
@@ -748,11 +747,14 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
 
 
 # %%
-#| claim: autocast on the CPU computes products in bfloat16 and softmax in float32
+#| claim: autocast on the CPU computes products in bfloat16 and leaves softmax in it; only losses and prod are on its float32 list
 def _(torch):
+    low = torch.ones(2, 2, dtype=torch.bfloat16)
     with torch.autocast("cpu"):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
-        assert torch.softmax(torch.ones(2, 2, dtype=torch.bfloat16), 1).dtype == torch.float32
+        assert torch.softmax(low, 1).dtype == torch.bfloat16 and torch.exp(low).dtype == torch.bfloat16
+        assert torch.prod(low).dtype == torch.float32
+        assert torch.nn.functional.mse_loss(low, low).dtype == torch.float32
         with torch.autocast("cpu", enabled=False):
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
