@@ -155,6 +155,7 @@ from numpy._core.umath import _extobj_contextvar, _make_extobj
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
 
@@ -180,13 +181,26 @@ class Pointwise:
         self.boolean = promote == "bool"
         self.refuse = refuse
 
+    def refused_kinds(self) -> str:
+        """NumPy's letters for the kinds of inputs that must not be handed to the ufunc as they are."""
+        kinds = "".join(
+            {
+                kind.numpy.kind
+                for kind in scalar_type.ALL
+                if kind.numpy is not None and self.refuse and self.refuse(kind)
+            }
+        )
+        if self.floating and (not isinstance(self.ufunc, np.ufunc) or self.ufunc is np.reciprocal):
+            kinds += "iub"
+        return kinds
+
     def common(self, operands: Sequence[Any]) -> dtype:
         """The type these operands are computed in. RuntimeError where the operator refuses it."""
         found = result_type(operands)
         if self.floating and found._category <= INTEGRAL:
             found = get_default_dtype()
         if self.refuse is not None and (why := self.refuse(found)):
-            raise RuntimeError(why)
+            raise NotImplementedError(why) if why.startswith('"') else RuntimeError(why)
         return found
 
     def __call__(self, *operands: Any) -> Any:
@@ -554,7 +568,8 @@ class GeneratedNode(Node):
                 if edges[positions[0]] is not None:
                     results[positions[0]] = formula(at, *[values[name] for name in names])
             elif any(edges[i] is not None for i in positions):
-                values["mask"] = tuple(edges[i] is not None for i in positions)
+                if "mask" not in self.entry.schema.names:
+                    values["mask"] = tuple(edges[i] is not None for i in positions)
                 for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
                     results[i] = grad if edges[i] is not None else None
         return results
@@ -591,7 +606,7 @@ class GeneratedNode(Node):
             bound = self._bound_options()
             for name in bound:
                 values.setdefault(name, bound[name])
-        values["mask"] = tuple(edge is not None for edge in self._edges)
+        values.setdefault("mask", tuple(edge is not None for edge in self._edges))
         return values
 
     def _bound_options(self) -> dict[str, Any]:
@@ -1043,7 +1058,7 @@ def unary(entry: OperatorEntry) -> Call:
     """A pointwise operator with one tensor and no options."""
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refuse = entry.pointwise.refuse
+    refused = entry.pointwise.refused_kinds()
     record = Recorder(entry)
     differentiable = record.differentiable
     keep_input = differentiable and bool(record.saved)
@@ -1053,7 +1068,7 @@ def unary(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
 
     def call(input: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special or refuse is not None:
+        if kwargs or counts.special:
             return slow(input, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -1061,7 +1076,7 @@ def unary(entry: OperatorEntry) -> Call:
             array = input._array
         except AttributeError:
             raise not_a_tensor(entry, 0, input) from None
-        if array.__class__ is not ndarray:
+        if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
         try:
@@ -1110,7 +1125,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     """
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refuse = entry.pointwise.refuse
+    refused = entry.pointwise.refused_kinds()
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
@@ -1125,7 +1140,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     name = f"aten::{entry.name}"
 
     def call(input: Any, other: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special or refuse is not None:
+        if kwargs or counts.special:
             return slow(input, other, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -1141,7 +1156,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                     return slow(input, other)
         except AttributeError:
             return slow(input, other)
-        if a.__class__ is not ndarray:
+        if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
             return slow(input, other)
         token = ignore_floating_errors()
         try:
@@ -1533,7 +1548,7 @@ def _write(
 
 def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
     """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
-    if array.__class__ is not ndarray or entry.pointwise.boolean or entry.pointwise.refuse is not None:
+    if array.__class__ is not ndarray or entry.pointwise.boolean or not isinstance(entry.pointwise.ufunc, np.ufunc):
         return False
     if array.dtype.kind not in "fc":
         return False
@@ -1587,14 +1602,28 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
 
 
 def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
-    """`NAME_` of a composite: compute, then copy."""
+    """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(at, input, *args, **kwargs)
+        source = input
+        if state.grad_mode and (input._edge is not None or any(_wants_grad(value) for value in args)):
+            check_inplace(input)
+            source = tensor_impl.wrap(input._array.copy(), input._edge)
+        result = function(at, source, *args, **kwargs)
         check_cast(result._array.dtype, input._array.dtype)
-        return input.copy_(result)
+        if result._array.shape != input._array.shape:
+            shape = list(result._array.shape)
+            raise RuntimeError(
+                f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
+            )
+        if source is input or input._view is not None:
+            return at.copy_(input, result)
+        input._array[...] = result._array
+        version_counter(input).value += 1
+        rebase_history(input, result._edge)
+        return input
 
     return call
 
@@ -1759,8 +1788,7 @@ def offer(entry: OperatorEntry) -> None:
     call.__name__ = entry.name
     call.__qualname__ = f"_VariableFunctions.{entry.name}"
     call.__module__ = "torch"
-    if not entry.name.endswith("_"):
-        setattr(dispatcher.autograd, entry.name, call)
+    setattr(dispatcher.autograd, entry.name, call)
     if "function" in entry.variants:
         setattr(module(entry.module), entry.name, call)
     if "method" in entry.variants:
@@ -1777,6 +1805,7 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     name = f"{entry.name}_"
     call.__name__ = name
     call.__qualname__ = f"TensorBase.{name}"
+    setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
         setattr(TensorImpl, name, call)
     if "function" in entry.variants:

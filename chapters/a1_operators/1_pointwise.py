@@ -43,6 +43,8 @@ live()
 #| imports
 import math
 
+from readtorch.c10.core import scalar_type
+
 from readtorch.aten.core.dispatch.dispatcher import composite
 
 
@@ -653,9 +655,13 @@ def _flat(at: Any, grad: Any) -> Any:
     return at.zeros_like(grad)
 
 
-unary("floor", np.floor, "same", _flat)
-unary("ceil", np.ceil, "same", _flat)
-unary("trunc", np.trunc, "same", _flat)
+def _no_bool(kernel: str) -> Any:
+    return lambda common: f"\"{kernel}\" not implemented for 'Bool'" if common is scalar_type.bool else None
+
+
+unary("floor", np.floor, "same", _flat, refuse=_no_bool("floor_vml_cpu"))
+unary("ceil", np.ceil, "same", _flat, refuse=_no_bool("ceil_vml_cpu"))
+unary("trunc", np.trunc, "same", _flat, refuse=_no_bool("trunc_vml_cpu"))
 composite("fix", variants="function method", inplace=True, out=True)(lambda at, self: at.trunc(self))
 unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 
@@ -663,6 +669,8 @@ unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 @register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def round(self: Array, *, decimals: int = 0) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"round_vml_cpu\" not implemented for 'Bool'")
     return np.round(self, decimals)
 
 
@@ -690,13 +698,22 @@ unary(
     ),
 )
 unary("sgn", _sgn, "same", _flat)
-unary("positive", np.positive, "same", lambda at, grad: grad, inplace=False)
+unary(
+    "positive",
+    np.positive,
+    "same",
+    lambda at, grad: grad,
+    inplace=False,
+    refuse=lambda c: "The `+` operator, on a bool tensor is not supported." if c is scalar_type.bool else None,
+)
 unary("signbit", np.signbit, "bool", inplace=False)
 
 
 @register("abs", key="CPU CUDA", variants="function method", out=True, inplace=True)
 def abs(self: Array) -> Array:
     """The absolute value; of a complex number its length."""
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"abs_cpu\" not implemented for 'Bool'")
     return np.abs(self)
 
 
@@ -1062,6 +1079,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.native.unary_ops import unary
+from readtorch.c10.core import scalar_type
 
 
 # %%
@@ -1076,5 +1094,5 @@ unary(
     _relu,
     "same",
     lambda at, grad, result: grad * (result > 0),
-    refuse=None,
+    refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )

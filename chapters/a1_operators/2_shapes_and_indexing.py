@@ -51,14 +51,14 @@ def select(self: Array, dim: int, index: int) -> Array:
 
 
 @register("select_backward", key="CPU CUDA", variants="")
-def select_backward(grad: Array, shape: tuple[int, ...], dim: int, index: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    result[(slice(None),) * maybe_wrap_dim(dim, len(shape)) + (index,)] = grad
+def select_backward(grad_output: Array, shape: tuple[int, ...], dim: int, index: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
+    result[(slice(None),) * maybe_wrap_dim(dim, len(shape)) + (index,)] = grad_output
     return result
 
 
 derivative("select", self=lambda at, grad, self_shape, dim, index: at.select_backward(grad, self_shape, dim, index))
-derivative("select_backward", grad=lambda at, grad, dim, index: at.select(grad, dim, index))
+derivative("select_backward", grad_output=lambda at, grad, dim, index: at.select(grad, dim, index))
 
 # %%
 #| into: aten/native/tensor_shape.py
@@ -80,10 +80,10 @@ register("slice", key="CPU CUDA", variants="", view="always")(_slice)
 
 @register("slice_backward", key="CPU CUDA", variants="")
 def slice_backward(
-    grad: Array, shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int
+    grad_output: Array, shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int
 ) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    result[(_range(None),) * maybe_wrap_dim(dim, len(shape)) + (_range(start, end, step),)] = grad
+    result = np.zeros(shape, grad_output.dtype)
+    result[(_range(None),) * maybe_wrap_dim(dim, len(shape)) + (_range(start, end, step),)] = grad_output
     return result
 
 
@@ -91,7 +91,7 @@ derivative(
     "slice",
     self=lambda at, grad, self_shape, dim, start, end, step: at.slice_backward(grad, self_shape, dim, start, end, step),
 )
-derivative("slice_backward", grad=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
+derivative("slice_backward", grad_output=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
 
 
 @register("alias", key="CPU CUDA", variants="", view="always")
@@ -321,14 +321,9 @@ def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Arra
     first, second = maybe_wrap_dim(dim1, self.ndim), maybe_wrap_dim(dim2, self.ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    result = np.diagonal(self, offset, first, second)
     if self.__class__ is np.ndarray and self.flags.writeable:
-        result = (
-            np.lib.stride_tricks.as_strided(result, result.shape, result.strides, writeable=True)
-            if not result.flags.writeable and not result.size
-            else _writable_diagonal(self, offset, first, second)
-        )
-    return result
+        return _writable_diagonal(self, offset, first, second)
+    return np.diagonal(self, offset, first, second)
 
 
 def _writable_diagonal(array: Array, offset: int, first: int, second: int) -> Array:
@@ -349,9 +344,9 @@ def _writable_diagonal(array: Array, offset: int, first: int, second: int) -> Ar
 
 
 @register("diagonal_backward", key="CPU CUDA", variants="")
-def diagonal_backward(grad: Array, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    diagonal(result, offset, dim1, dim2)[...] = grad
+def diagonal_backward(grad_output: Array, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
+    diagonal(result, offset, dim1, dim2)[...] = grad_output
     return result
 
 
@@ -359,7 +354,7 @@ derivative(
     "diagonal",
     self=lambda at, grad, self_shape, offset, dim1, dim2: at.diagonal_backward(grad, self_shape, offset, dim1, dim2),
 )
-derivative("diagonal_backward", grad=lambda at, grad, offset, dim1, dim2: at.diagonal(grad, offset, dim1, dim2))
+derivative("diagonal_backward", grad_output=lambda at, grad, offset, dim1, dim2: at.diagonal(grad, offset, dim1, dim2))
 
 
 @composite("diag_embed", variants="function method")
@@ -402,11 +397,11 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
 
 
 @register("unfold_backward", key="CPU CUDA", variants="")
-def unfold_backward(grad: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
+def unfold_backward(grad_output: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
     place = maybe_wrap_dim(dimension, len(shape))
     view = np.moveaxis(result, place, 0)
-    windows = np.moveaxis(grad, place, 0)
+    windows = np.moveaxis(grad_output, place, 0)
     for i in range(windows.shape[0]):
         view[i * step : i * step + size] += np.moveaxis(windows[i], -1, 0)
     return result
@@ -418,7 +413,9 @@ derivative(
         grad, self_shape, dimension, size, step
     ),
 )
-derivative("unfold_backward", grad=lambda at, grad, dimension, size, step: at.unfold(grad, dimension, size, step))
+derivative(
+    "unfold_backward", grad_output=lambda at, grad, dimension, size, step: at.unfold(grad, dimension, size, step)
+)
 
 
 # %%
@@ -448,13 +445,13 @@ def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None =
 
 @register("as_strided_backward", key="CPU CUDA", variants="")
 def as_strided_backward(
-    grad: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
+    grad_output: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
 ) -> Array:
-    result = np.zeros(math.prod(shape), grad.dtype)
-    places = np.full(grad.shape, storage_offset or 0, np.int64)
+    result = np.zeros(math.prod(shape), grad_output.dtype)
+    places = np.full(grad_output.shape, storage_offset or 0, np.int64)
     for axis, step in enumerate(sizes((stride,))):
-        places += (np.arange(grad.shape[axis]) * step).reshape((-1,) + (1,) * (grad.ndim - axis - 1))
-    np.add.at(result, places, grad)
+        places += (np.arange(grad_output.shape[axis]) * step).reshape((-1,) + (1,) * (grad_output.ndim - axis - 1))
+    np.add.at(result, places, grad_output)
     return result.reshape(shape)
 
 
@@ -466,7 +463,7 @@ derivative(
 )
 derivative(
     "as_strided_backward",
-    grad=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
+    grad_output=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
 )
 
 
@@ -778,10 +775,10 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
 
 
 @register("_index_put_zeros", key="CPU CUDA", variants="", node="IndexPut")
-def _index_put_zeros(grad: Array, shape: tuple[int, ...], indices: Sequence[Array | None]) -> Array:
-    """Zeros of `shape` with `grad` added at the positions."""
-    result = np.zeros(shape, grad.dtype)
-    _add_at(result, tuple(slice(None) if i is None else i for i in indices), grad)
+def _index_put_zeros(grad_output: Array, shape: tuple[int, ...], indices: Sequence[Array | None]) -> Array:
+    """Zeros of `shape` with `grad_output` added at the positions."""
+    result = np.zeros(shape, grad_output.dtype)
+    _add_at(result, tuple(slice(None) if i is None else i for i in indices), grad_output)
     return result
 
 
@@ -808,7 +805,7 @@ def scatter_rows(target: Array, rows: Array, values: Array) -> None:
 
 
 derivative("index", self=lambda at, grad, self_shape, indices: at._index_put_zeros(grad, self_shape, indices))
-derivative("_index_put_zeros", grad=lambda at, grad, indices: at.index(grad, indices))
+derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(grad, indices))
 
 
 # %%
@@ -875,16 +872,16 @@ derivative(
 
 
 @register("_index_add_zeros", key="CPU CUDA", variants="", node="IndexAdd")
-def _index_add_zeros(grad: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
-    result = np.zeros(shape, grad.dtype)
+def _index_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
     if not shape:
-        return result + grad
+        return result + grad_output
     moved = np.moveaxis(result, dim, 0)
-    scatter_rows(moved, index.reshape(-1), np.moveaxis(grad, dim, 0))
+    scatter_rows(moved, index.reshape(-1), np.moveaxis(grad_output, dim, 0))
     return result
 
 
-derivative("_index_add_zeros", grad=lambda at, grad, dim, index: at.index_select(grad, dim, index))
+derivative("_index_add_zeros", grad_output=lambda at, grad, dim, index: at.index_select(grad, dim, index))
 
 
 @composite("index_select_array", variants="")
@@ -1015,11 +1012,11 @@ derivative("gather", self=lambda at, grad, self_shape, dim, index: at._scatter_a
 
 
 @register("_scatter_add_zeros", key="CPU CUDA", variants="", node="ScatterAdd")
-def _scatter_add_zeros(grad: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
-    return scatter_add(np.zeros(shape, grad.dtype), dim, index, grad)
+def _scatter_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    return scatter_add(np.zeros(shape, grad_output.dtype), dim, index, grad_output)
 
 
-derivative("_scatter_add_zeros", grad=lambda at, grad, dim, index: at.gather(grad, dim, index))
+derivative("_scatter_add_zeros", grad_output=lambda at, grad, dim, index: at.gather(grad, dim, index))
 
 
 @register("scatter_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -1251,14 +1248,14 @@ derivative("masked_select", self=lambda at, grad, self_shape, mask: at._masked_p
 
 
 @register("_masked_put_zeros", key="CPU CUDA", variants="", node="MaskedScatter")
-def _masked_put_zeros(grad: Array, shape: tuple[int, ...], mask: Array) -> Array:
+def _masked_put_zeros(grad_output: Array, shape: tuple[int, ...], mask: Array) -> Array:
     whole = infer_size(shape, mask.shape)
-    result = np.zeros(whole, grad.dtype)
-    result[np.broadcast_to(mask, whole)] = grad
+    result = np.zeros(whole, grad_output.dtype)
+    result[np.broadcast_to(mask, whole)] = grad_output
     return result
 
 
-derivative("_masked_put_zeros", grad=lambda at, grad, mask: at.masked_select(grad, mask))
+derivative("_masked_put_zeros", grad_output=lambda at, grad, mask: at.masked_select(grad, mask))
 
 
 @register("masked_scatter", key="CPU CUDA", variants="function method", inplace=True)

@@ -114,6 +114,11 @@ def set_default_dtype(d, /):
 
 _MODULES.append("linalg")
 
+_MODULES.append("functional")
+_NAMES.update(
+    dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
+)  # fmt: skip
+
 _MODULES.append("random")
 _NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
 

@@ -10,6 +10,7 @@ from numpy._core.umath import _extobj_contextvar, _make_extobj
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
 
@@ -32,13 +33,26 @@ class Pointwise:
         self.boolean = promote == "bool"
         self.refuse = refuse
 
+    def refused_kinds(self) -> str:
+        """NumPy's letters for the kinds of inputs that must not be handed to the ufunc as they are."""
+        kinds = "".join(
+            {
+                kind.numpy.kind
+                for kind in scalar_type.ALL
+                if kind.numpy is not None and self.refuse and self.refuse(kind)
+            }
+        )
+        if self.floating and (not isinstance(self.ufunc, np.ufunc) or self.ufunc is np.reciprocal):
+            kinds += "iub"
+        return kinds
+
     def common(self, operands: Sequence[Any]) -> dtype:
         """The type these operands are computed in. RuntimeError where the operator refuses it."""
         found = result_type(operands)
         if self.floating and found._category <= INTEGRAL:
             found = get_default_dtype()
         if self.refuse is not None and (why := self.refuse(found)):
-            raise RuntimeError(why)
+            raise NotImplementedError(why) if why.startswith('"') else RuntimeError(why)
         return found
 
     def __call__(self, *operands: Any) -> Any:

@@ -13,6 +13,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.aten.native.unary_ops import unary
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -25,7 +26,7 @@ unary(
     _relu,
     "same",
     lambda at, grad, result: grad * (result > 0),
-    refuse=None,
+    refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )
 
 

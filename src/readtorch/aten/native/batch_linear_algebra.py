@@ -99,7 +99,6 @@ composite("det", variants="function method")(lambda at, self: at.linalg_det(self
     variants="function",
     outputs="sign logabsdet",
     named="linalg_slogdet",
-    differentiable_outputs=(1,),
 )
 def linalg_slogdet(A: Array) -> Any:
     """Sign and logarithm of the size of the determinant."""
@@ -109,7 +108,10 @@ def linalg_slogdet(A: Array) -> Any:
 
 
 derivative(
-    "linalg_slogdet", A=lambda at, grad, A: at.unsqueeze(at.unsqueeze(grad, -1), -1) * _adjoint(at, at.linalg_inv(A))
+    "linalg_slogdet",
+    A=lambda at, grads, A: (
+        None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
+    ),
 )
 composite("slogdet", variants="function method")(lambda at, self: at.linalg_slogdet(self))
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
@@ -334,12 +336,12 @@ def _block_exponential(A: Array) -> Array:
 
 
 @register("_matrix_exp_backward", key="CPU CUDA", variants="")
-def _matrix_exp_backward(grad: Array, A: Array) -> Array:
+def _matrix_exp_backward(grad_output: Array, A: Array) -> Array:
     """The derivative of eᴬ in direction G, read from e of the block matrix [[Aᴴ, G], [0, Aᴴ]]."""
     n = A.shape[-1]
     H = np.conj(np.swapaxes(A, -1, -2))
     block = np.zeros((*A.shape[:-2], 2 * n, 2 * n), A.dtype)
-    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad
+    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad_output
     return _block_exponential(block)[..., :n, n:]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,11 @@ def binary(
     first: Rule | None = None,
     second: Rule | None = None,
     signature: Callable[..., Any] = _operands,
+    kernel: type[Pointwise] = Pointwise,
     **description: Any,
 ) -> None:
     """Register a pointwise operator of two operands; `first` and `second` are the derivatives by them."""
-    pointwise(name, Pointwise(name, ufunc, promote, refuse), signature, **description)
+    pointwise(name, kernel(name, ufunc, promote, refuse), signature, **description)
     formulas = {key: rule for key, rule in (("self", first), ("other", second)) if rule is not None}
     if formulas:
         derivative(name, formulas)
@@ -50,17 +51,35 @@ binary(
 )
 
 
-def _no_bool_subtraction(common: dtype) -> str | None:
-    if common is scalar_type.bool:
-        return "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
-    return None
+class _Subtraction(Pointwise):
+    """Differences of truth values have no meaning that everybody agrees on: refused, whichever operand is one."""
+
+    def common(self, operands: Sequence[Any]) -> dtype:
+        bools = [
+            operand for operand in operands if isinstance(operand, bool) or getattr(operand, "dtype", None) == np.bool_
+        ]
+        if len(bools) == 2:
+            raise RuntimeError(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+            )
+        if bools:
+            raise RuntimeError(
+                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+            )
+        return super().common(operands)
+
+    def refused_kinds(self) -> str:
+        return "b"
 
 
-def _subtract(a: Any, b: Any, out: Any = None) -> Any:
-    return np.subtract(a, b, out=out)
-
-
-binary("sub", np.subtract, first=lambda at, grad: grad, second=lambda at, grad: -grad, signature=_operands_alpha)
+binary(
+    "sub",
+    np.subtract,
+    kernel=_Subtraction,
+    first=lambda at, grad: grad,
+    second=lambda at, grad: -grad,
+    signature=_operands_alpha,
+)
 
 binary(
     "mul",

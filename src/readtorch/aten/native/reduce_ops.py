@@ -376,7 +376,7 @@ def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) ->
 def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
-    _no_empty("amax", self, dims, dim or None)
+    _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
     return np.maximum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
 
 
@@ -384,7 +384,7 @@ def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
 def amin(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
-    _no_empty("amin", self, dims, dim or None)
+    _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
     return np.minimum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
 
 
@@ -424,7 +424,8 @@ def aminmax(at: Any, self: Any, *, dim: int | None = None, keepdim: bool = False
 
 def _extreme_index(name: str, function: Any, self: Array, dim: int | None, keepdim: bool) -> Array:
     if dim is None:
-        _no_empty(name, self, None, None)
+        if not self.size:
+            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
         found = np.asarray(function(self), np.int64)
         return found.reshape((1,) * self.ndim) if keepdim else found
     place = maybe_wrap_dim(dim, self.ndim)
@@ -433,8 +434,8 @@ def _extreme_index(name: str, function: Any, self: Array, dim: int | None, keepd
 
 
 def _refuse_complex(name: str, self: Array) -> None:
-    if self.dtype.kind == "c":
-        raise RuntimeError(f"{name}(): does not support complex input")
+    if self.dtype.kind in "cb":
+        raise RuntimeError(f"{name}(): does not support {'bool' if self.dtype.kind == 'b' else 'complex'} input")
 
 
 @register("argmax", key="CPU CUDA", variants="function method", out=True)

@@ -48,10 +48,10 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
 
 
 @register("_index_put_zeros", key="CPU CUDA", variants="", node="IndexPut")
-def _index_put_zeros(grad: Array, shape: tuple[int, ...], indices: Sequence[Array | None]) -> Array:
-    """Zeros of `shape` with `grad` added at the positions."""
-    result = np.zeros(shape, grad.dtype)
-    _add_at(result, tuple(slice(None) if i is None else i for i in indices), grad)
+def _index_put_zeros(grad_output: Array, shape: tuple[int, ...], indices: Sequence[Array | None]) -> Array:
+    """Zeros of `shape` with `grad_output` added at the positions."""
+    result = np.zeros(shape, grad_output.dtype)
+    _add_at(result, tuple(slice(None) if i is None else i for i in indices), grad_output)
     return result
 
 
@@ -78,7 +78,7 @@ def scatter_rows(target: Array, rows: Array, values: Array) -> None:
 
 
 derivative("index", self=lambda at, grad, self_shape, indices: at._index_put_zeros(grad, self_shape, indices))
-derivative("_index_put_zeros", grad=lambda at, grad, indices: at.index(grad, indices))
+derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(grad, indices))
 
 
 @register("index_put", key="CPU CUDA", variants="function method", inplace=True)
@@ -139,16 +139,16 @@ derivative(
 
 
 @register("_index_add_zeros", key="CPU CUDA", variants="", node="IndexAdd")
-def _index_add_zeros(grad: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
-    result = np.zeros(shape, grad.dtype)
+def _index_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
     if not shape:
-        return result + grad
+        return result + grad_output
     moved = np.moveaxis(result, dim, 0)
-    scatter_rows(moved, index.reshape(-1), np.moveaxis(grad, dim, 0))
+    scatter_rows(moved, index.reshape(-1), np.moveaxis(grad_output, dim, 0))
     return result
 
 
-derivative("_index_add_zeros", grad=lambda at, grad, dim, index: at.index_select(grad, dim, index))
+derivative("_index_add_zeros", grad_output=lambda at, grad, dim, index: at.index_select(grad, dim, index))
 
 
 @composite("index_select_array", variants="")
@@ -269,11 +269,11 @@ derivative("gather", self=lambda at, grad, self_shape, dim, index: at._scatter_a
 
 
 @register("_scatter_add_zeros", key="CPU CUDA", variants="", node="ScatterAdd")
-def _scatter_add_zeros(grad: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
-    return scatter_add(np.zeros(shape, grad.dtype), dim, index, grad)
+def _scatter_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    return scatter_add(np.zeros(shape, grad_output.dtype), dim, index, grad_output)
 
 
-derivative("_scatter_add_zeros", grad=lambda at, grad, dim, index: at.gather(grad, dim, index))
+derivative("_scatter_add_zeros", grad_output=lambda at, grad, dim, index: at.gather(grad, dim, index))
 
 
 @register("scatter_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -498,14 +498,14 @@ derivative("masked_select", self=lambda at, grad, self_shape, mask: at._masked_p
 
 
 @register("_masked_put_zeros", key="CPU CUDA", variants="", node="MaskedScatter")
-def _masked_put_zeros(grad: Array, shape: tuple[int, ...], mask: Array) -> Array:
+def _masked_put_zeros(grad_output: Array, shape: tuple[int, ...], mask: Array) -> Array:
     whole = infer_size(shape, mask.shape)
-    result = np.zeros(whole, grad.dtype)
-    result[np.broadcast_to(mask, whole)] = grad
+    result = np.zeros(whole, grad_output.dtype)
+    result[np.broadcast_to(mask, whole)] = grad_output
     return result
 
 
-derivative("_masked_put_zeros", grad=lambda at, grad, mask: at.masked_select(grad, mask))
+derivative("_masked_put_zeros", grad_output=lambda at, grad, mask: at.masked_select(grad, mask))
 
 
 @register("masked_scatter", key="CPU CUDA", variants="function method", inplace=True)

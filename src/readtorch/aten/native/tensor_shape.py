@@ -189,14 +189,14 @@ def select(self: Array, dim: int, index: int) -> Array:
 
 
 @register("select_backward", key="CPU CUDA", variants="")
-def select_backward(grad: Array, shape: tuple[int, ...], dim: int, index: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    result[(slice(None),) * maybe_wrap_dim(dim, len(shape)) + (index,)] = grad
+def select_backward(grad_output: Array, shape: tuple[int, ...], dim: int, index: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
+    result[(slice(None),) * maybe_wrap_dim(dim, len(shape)) + (index,)] = grad_output
     return result
 
 
 derivative("select", self=lambda at, grad, self_shape, dim, index: at.select_backward(grad, self_shape, dim, index))
-derivative("select_backward", grad=lambda at, grad, dim, index: at.select(grad, dim, index))
+derivative("select_backward", grad_output=lambda at, grad, dim, index: at.select(grad, dim, index))
 
 _range = slice
 
@@ -215,10 +215,10 @@ register("slice", key="CPU CUDA", variants="", view="always")(_slice)
 
 @register("slice_backward", key="CPU CUDA", variants="")
 def slice_backward(
-    grad: Array, shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int
+    grad_output: Array, shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int
 ) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    result[(_range(None),) * maybe_wrap_dim(dim, len(shape)) + (_range(start, end, step),)] = grad
+    result = np.zeros(shape, grad_output.dtype)
+    result[(_range(None),) * maybe_wrap_dim(dim, len(shape)) + (_range(start, end, step),)] = grad_output
     return result
 
 
@@ -226,7 +226,7 @@ derivative(
     "slice",
     self=lambda at, grad, self_shape, dim, start, end, step: at.slice_backward(grad, self_shape, dim, start, end, step),
 )
-derivative("slice_backward", grad=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
+derivative("slice_backward", grad_output=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
 
 
 @register("alias", key="CPU CUDA", variants="", view="always")
@@ -444,14 +444,9 @@ def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Arra
     first, second = maybe_wrap_dim(dim1, self.ndim), maybe_wrap_dim(dim2, self.ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    result = np.diagonal(self, offset, first, second)
     if self.__class__ is np.ndarray and self.flags.writeable:
-        result = (
-            np.lib.stride_tricks.as_strided(result, result.shape, result.strides, writeable=True)
-            if not result.flags.writeable and not result.size
-            else _writable_diagonal(self, offset, first, second)
-        )
-    return result
+        return _writable_diagonal(self, offset, first, second)
+    return np.diagonal(self, offset, first, second)
 
 
 def _writable_diagonal(array: Array, offset: int, first: int, second: int) -> Array:
@@ -472,9 +467,9 @@ def _writable_diagonal(array: Array, offset: int, first: int, second: int) -> Ar
 
 
 @register("diagonal_backward", key="CPU CUDA", variants="")
-def diagonal_backward(grad: Array, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
-    diagonal(result, offset, dim1, dim2)[...] = grad
+def diagonal_backward(grad_output: Array, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
+    diagonal(result, offset, dim1, dim2)[...] = grad_output
     return result
 
 
@@ -482,7 +477,7 @@ derivative(
     "diagonal",
     self=lambda at, grad, self_shape, offset, dim1, dim2: at.diagonal_backward(grad, self_shape, offset, dim1, dim2),
 )
-derivative("diagonal_backward", grad=lambda at, grad, offset, dim1, dim2: at.diagonal(grad, offset, dim1, dim2))
+derivative("diagonal_backward", grad_output=lambda at, grad, offset, dim1, dim2: at.diagonal(grad, offset, dim1, dim2))
 
 
 @composite("diag_embed", variants="function method")
@@ -522,11 +517,11 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
 
 
 @register("unfold_backward", key="CPU CUDA", variants="")
-def unfold_backward(grad: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
-    result = np.zeros(shape, grad.dtype)
+def unfold_backward(grad_output: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
     place = maybe_wrap_dim(dimension, len(shape))
     view = np.moveaxis(result, place, 0)
-    windows = np.moveaxis(grad, place, 0)
+    windows = np.moveaxis(grad_output, place, 0)
     for i in range(windows.shape[0]):
         view[i * step : i * step + size] += np.moveaxis(windows[i], -1, 0)
     return result
@@ -538,7 +533,9 @@ derivative(
         grad, self_shape, dimension, size, step
     ),
 )
-derivative("unfold_backward", grad=lambda at, grad, dimension, size, step: at.unfold(grad, dimension, size, step))
+derivative(
+    "unfold_backward", grad_output=lambda at, grad, dimension, size, step: at.unfold(grad, dimension, size, step)
+)
 
 
 @register("as_strided", key="CPU CUDA", variants="function method", view="always")
@@ -565,13 +562,13 @@ def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None =
 
 @register("as_strided_backward", key="CPU CUDA", variants="")
 def as_strided_backward(
-    grad: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
+    grad_output: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
 ) -> Array:
-    result = np.zeros(math.prod(shape), grad.dtype)
-    places = np.full(grad.shape, storage_offset or 0, np.int64)
+    result = np.zeros(math.prod(shape), grad_output.dtype)
+    places = np.full(grad_output.shape, storage_offset or 0, np.int64)
     for axis, step in enumerate(sizes((stride,))):
-        places += (np.arange(grad.shape[axis]) * step).reshape((-1,) + (1,) * (grad.ndim - axis - 1))
-    np.add.at(result, places, grad)
+        places += (np.arange(grad_output.shape[axis]) * step).reshape((-1,) + (1,) * (grad_output.ndim - axis - 1))
+    np.add.at(result, places, grad_output)
     return result.reshape(shape)
 
 
@@ -583,7 +580,7 @@ derivative(
 )
 derivative(
     "as_strided_backward",
-    grad=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
+    grad_output=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
 )
 
 

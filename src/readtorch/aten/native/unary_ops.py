@@ -43,7 +43,7 @@ def _no_bool_negation(common: dtype) -> str | None:
     return None
 
 
-unary("neg", np.negative, "same", lambda at, grad: -grad)
+unary("neg", np.negative, "same", lambda at, grad: -grad, refuse=_no_bool_negation)
 
 
 @register("_conj_physical", key="CPU CUDA", variants="", node="Conj")
@@ -161,9 +161,13 @@ def _flat(at: Any, grad: Any) -> Any:
     return at.zeros_like(grad)
 
 
-unary("floor", np.floor, "same", _flat)
-unary("ceil", np.ceil, "same", _flat)
-unary("trunc", np.trunc, "same", _flat)
+def _no_bool(kernel: str) -> Any:
+    return lambda common: f"\"{kernel}\" not implemented for 'Bool'" if common is scalar_type.bool else None
+
+
+unary("floor", np.floor, "same", _flat, refuse=_no_bool("floor_vml_cpu"))
+unary("ceil", np.ceil, "same", _flat, refuse=_no_bool("ceil_vml_cpu"))
+unary("trunc", np.trunc, "same", _flat, refuse=_no_bool("trunc_vml_cpu"))
 composite("fix", variants="function method", inplace=True, out=True)(lambda at, self: at.trunc(self))
 unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 
@@ -171,6 +175,8 @@ unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 @register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def round(self: Array, *, decimals: int = 0) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"round_vml_cpu\" not implemented for 'Bool'")
     return np.round(self, decimals)
 
 
@@ -198,13 +204,22 @@ unary(
     ),
 )
 unary("sgn", _sgn, "same", _flat)
-unary("positive", np.positive, "same", lambda at, grad: grad, inplace=False)
+unary(
+    "positive",
+    np.positive,
+    "same",
+    lambda at, grad: grad,
+    inplace=False,
+    refuse=lambda c: "The `+` operator, on a bool tensor is not supported." if c is scalar_type.bool else None,
+)
 unary("signbit", np.signbit, "bool", inplace=False)
 
 
 @register("abs", key="CPU CUDA", variants="function method", out=True, inplace=True)
 def abs(self: Array) -> Array:
     """The absolute value; of a complex number its length."""
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"abs_cpu\" not implemented for 'Bool'")
     return np.abs(self)
 
 

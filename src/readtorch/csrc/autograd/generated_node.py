@@ -54,7 +54,8 @@ class GeneratedNode(Node):
                 if edges[positions[0]] is not None:
                     results[positions[0]] = formula(at, *[values[name] for name in names])
             elif any(edges[i] is not None for i in positions):
-                values["mask"] = tuple(edges[i] is not None for i in positions)
+                if "mask" not in self.entry.schema.names:
+                    values["mask"] = tuple(edges[i] is not None for i in positions)
                 for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
                     results[i] = grad if edges[i] is not None else None
         return results
@@ -91,7 +92,7 @@ class GeneratedNode(Node):
             bound = self._bound_options()
             for name in bound:
                 values.setdefault(name, bound[name])
-        values["mask"] = tuple(edge is not None for edge in self._edges)
+        values.setdefault("mask", tuple(edge is not None for edge in self._edges))
         return values
 
     def _bound_options(self) -> dict[str, Any]:

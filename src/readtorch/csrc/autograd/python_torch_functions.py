@@ -30,8 +30,7 @@ def offer(entry: OperatorEntry) -> None:
     call.__name__ = entry.name
     call.__qualname__ = f"_VariableFunctions.{entry.name}"
     call.__module__ = "torch"
-    if not entry.name.endswith("_"):
-        setattr(dispatcher.autograd, entry.name, call)
+    setattr(dispatcher.autograd, entry.name, call)
     if "function" in entry.variants:
         setattr(module(entry.module), entry.name, call)
     if "method" in entry.variants:
@@ -48,6 +47,7 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     name = f"{entry.name}_"
     call.__name__ = name
     call.__qualname__ = f"TensorBase.{name}"
+    setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
         setattr(TensorImpl, name, call)
     if "function" in entry.variants:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, tensor_impl
 from readtorch.c10.core.device import device
@@ -189,6 +190,38 @@ def detach_(self: Any) -> Any:
 
 
 bind("data", get_data, set_data)
+
+
+def reversed_dims(self: Any) -> Any:
+    """The dimensions in reverse order; deprecated for other than matrices."""
+    if self._array.ndim != 2:
+        warnings.warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a "
+            "future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))`.",
+            stacklevel=2,
+        )
+    return dispatcher.autograd.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))
+
+
+def transposed_matrices(self: Any) -> Any:
+    """The last two dimensions exchanged."""
+    if self._array.ndim < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self._array.ndim}-D tensor."
+        )
+    return dispatcher.autograd.transpose(self, -2, -1)
+
+
+bind("T", reversed_dims)
+bind("mT", transposed_matrices)
+bind("H", lambda self: dispatcher.autograd.conj(reversed_dims(self)))
+bind("mH", lambda self: dispatcher.autograd.conj(transposed_matrices(self)))
+bind(
+    "real", lambda self: dispatcher.autograd.real(self), lambda self, value: dispatcher.autograd.real(self).copy_(value)
+)
+bind(
+    "imag", lambda self: dispatcher.autograd.imag(self), lambda self, value: dispatcher.autograd.imag(self).copy_(value)
+)
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:

@@ -151,11 +151,11 @@ def setitem(self: Any, index: Any, value: Any) -> None:
         )
     if indices:
         value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
-        dispatcher.operators["index_put_"].call(view, indices, value)
+        at.index_put_(view, indices, value)
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
         value = at.select(value, 0, 0)
-    dispatcher.operators["copy_"].call(view, value)
+    at.copy_(view, value)
 
 
 def _value_array(value: Any, target: np.dtype) -> np.ndarray:

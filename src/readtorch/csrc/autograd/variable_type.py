@@ -350,7 +350,7 @@ def unary(entry: OperatorEntry) -> Call:
     """A pointwise operator with one tensor and no options."""
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refuse = entry.pointwise.refuse
+    refused = entry.pointwise.refused_kinds()
     record = Recorder(entry)
     differentiable = record.differentiable
     keep_input = differentiable and bool(record.saved)
@@ -360,7 +360,7 @@ def unary(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
 
     def call(input: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special or refuse is not None:
+        if kwargs or counts.special:
             return slow(input, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -368,7 +368,7 @@ def unary(entry: OperatorEntry) -> Call:
             array = input._array
         except AttributeError:
             raise not_a_tensor(entry, 0, input) from None
-        if array.__class__ is not ndarray:
+        if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
         try:
@@ -415,7 +415,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     """
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refuse = entry.pointwise.refuse
+    refused = entry.pointwise.refused_kinds()
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
@@ -430,7 +430,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     name = f"aten::{entry.name}"
 
     def call(input: Any, other: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special or refuse is not None:
+        if kwargs or counts.special:
             return slow(input, other, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -446,7 +446,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                     return slow(input, other)
         except AttributeError:
             return slow(input, other)
-        if a.__class__ is not ndarray:
+        if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
             return slow(input, other)
         token = ignore_floating_errors()
         try:
@@ -813,7 +813,7 @@ def _write(
 
 def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
     """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
-    if array.__class__ is not ndarray or entry.pointwise.boolean or entry.pointwise.refuse is not None:
+    if array.__class__ is not ndarray or entry.pointwise.boolean or not isinstance(entry.pointwise.ufunc, np.ufunc):
         return False
     if array.dtype.kind not in "fc":
         return False
@@ -860,14 +860,28 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
 
 
 def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
-    """`NAME_` of a composite: compute, then copy."""
+    """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        result = function(at, input, *args, **kwargs)
+        source = input
+        if state.grad_mode and (input._edge is not None or any(_wants_grad(value) for value in args)):
+            check_inplace(input)
+            source = tensor_impl.wrap(input._array.copy(), input._edge)
+        result = function(at, source, *args, **kwargs)
         check_cast(result._array.dtype, input._array.dtype)
-        return input.copy_(result)
+        if result._array.shape != input._array.shape:
+            shape = list(result._array.shape)
+            raise RuntimeError(
+                f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
+            )
+        if source is input or input._view is not None:
+            return at.copy_(input, result)
+        input._array[...] = result._array
+        version_counter(input).value += 1
+        rebase_history(input, result._edge)
+        return input
 
     return call
 

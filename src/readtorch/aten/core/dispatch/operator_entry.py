@@ -87,7 +87,7 @@ class Derivative:
     """The formulas of an operator, `parameter -> formula`, and what they need, read off their parameter names.
 
     A formula's parameters: `at`; `grad` (or `grads` with several outputs, None where one is unused); `result` or the name of an output; the name of any
-    parameter; `NAME_shape` and `NAME_dtype` of a tensor parameter; `mask`, which gradients are wanted, in a formula for several parameters.
+    parameter; `NAME_shape` and `NAME_dtype` of a tensor parameter; `mask`, which gradients are wanted, in a formula for several parameters (unless the operator has a parameter of that name).
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
@@ -108,6 +108,11 @@ class Derivative:
         self.metas = tuple((t, what) for t in tensors for what in ("shape", "dtype") if f"{t}_{what}" in named)
         #: kept outputs by number
         self.outputs = tuple(i for i, name in enumerate(outputs) if name in named)
+        for reserved in ("grad", "grads"):
+            if reserved in schema.names:
+                raise ValueError(
+                    f"a parameter named {reserved!r} cannot be told from the incoming gradient: call it grad_output"
+                )
         known = {*self.saved, *(f"{t}_{what}" for t, what in self.metas), *outputs, "grad", "grads", "mask"}
         #: does a formula use an option of the call?
         self.options = bool(named - known)

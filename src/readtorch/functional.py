@@ -1,0 +1,204 @@
+# Tangled from chapters/a1_operators/6_functional.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.expand_utils import infer_size
+from readtorch.c10.core import scalar_type
+
+_at = _C._VariableFunctions
+
+
+def einsum(*args: Any) -> Tensor:
+    """The sum of products that an equation spells: `einsum("bij,bjk->bik", a, b)`, or with lists of numbers in place of letters."""
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+        )
+    if isinstance(args[0], Tensor):
+        return _einsum_from_lists(args)
+    equation, operands = args[0], args[1:]
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    return dispatcher.autograd.einsum(equation, operands)
+
+
+def _einsum_from_lists(args: tuple) -> Tensor:
+    """`einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+
+    def letters(numbers: Sequence[Any]) -> str:
+        return "".join(
+            "..." if n is Ellipsis else chr(ord("A") + n) if n < 26 else chr(ord("a") + n - 26) for n in numbers
+        )
+
+    operands, terms = args[0 : len(args) // 2 * 2 : 2], args[1::2]
+    equation = ",".join(letters(term) for term in terms)
+    if len(args) % 2:
+        equation += "->" + letters(args[-1])
+    return dispatcher.autograd.einsum(equation, operands)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """The tensors, each stretched to their common shape."""
+    tensors = tuple(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
+    shape: tuple[int, ...] = ()
+    for tensor in tensors:
+        shape = infer_size(shape, tuple(tensor.shape))
+    return tuple(tensor.expand(shape) for tensor in tensors)
+
+
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The common shape of several."""
+    result: tuple[int, ...] = ()
+    for shape in shapes:
+        try:
+            result = infer_size(result, (shape,) if isinstance(shape, int) else tuple(shape))
+        except RuntimeError as error:
+            raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape") from error
+    return _C.Size(result)
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of one size, or of the sizes in a list, along `dim`."""
+    return tensor.split(split_size_or_sections, dim)
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """The coordinates of a grid, one tensor per vector. `indexing` "ij" or "xy"."""
+    vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
+    if indexing is None:
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
+        )
+        indexing = "ij"
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    for vector in vectors:
+        if vector.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {vector}")
+    swap = indexing == "xy" and len(vectors) >= 2
+    if swap:
+        vectors[0], vectors[1] = vectors[1], vectors[0]
+    shape = tuple(vector.numel() for vector in vectors)
+    grids = [vector.reshape((-1,) + (1,) * (len(shape) - i - 1)).expand(shape) for i, vector in enumerate(vectors)]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+        grids = [grid.transpose(0, 1) for grid in grids]
+    return tuple(grids)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All tuples of one element of each vector, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return _at.stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """The matrices along a diagonal, zeros elsewhere."""
+    matrices = [tensor.reshape(1, -1) if tensor.ndim < 2 else tensor for tensor in tensors]
+    width = sum(matrix.shape[1] for matrix in matrices)
+    rows, start = [], 0
+    for matrix in matrices:
+        left, right = (
+            matrix.new_zeros(matrix.shape[0], start),
+            matrix.new_zeros(matrix.shape[0], width - start - matrix.shape[1]),
+        )
+        rows.append(_at.cat([left, matrix, right], 1))
+        start += matrix.shape[1]
+    return _at.cat(rows, 0)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a vector, as rows."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    index = _at.tensor(list(choose(range(input.shape[0]), r)), dtype=scalar_type.int64).reshape(-1, r)
+    return input[index]
+
+
+def _each(function: Any, tensors: tuple) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        return function(tensors[0])
+    return tuple(function(tensor) for tensor in (tensors[0] if len(tensors) == 1 else tensors))
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """At least one dimension."""
+    return _each(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """At least two dimensions, new ones in front."""
+    return _each(lambda x: x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x, tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """At least three dimensions."""
+    return _each(
+        lambda x: (
+            x.reshape(1, 1, 1)
+            if x.ndim == 0
+            else x[None, :, None]
+            if x.ndim == 1
+            else x.unsqueeze(-1)
+            if x.ndim == 2
+            else x
+        ),
+        tensors,
+    )
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """The p-norm distance of every row of `x1` to every row of `x2`."""
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    return _at.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
+    """A product of several matrices."""
+    result = matrices[0]
+    for matrix in matrices[1:]:
+        result = result @ matrix
+    return result
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Positions in a flat array as coordinates in `shape`."""
+    result: list[Tensor] = []
+    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
+        result.append(indices % size)
+        indices = indices // size
+    return tuple(reversed(result))
+
+
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column numbers of the lower triangle."""
+    found = _C._from_numpy(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+    return found if dtype is None else found.to(dtype)
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column numbers of the upper triangle."""
+    found = _C._from_numpy(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+    return found if dtype is None else found.to(dtype)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of each element, as rows."""
+    count = x.shape[0] if N is None else N
+    columns = [x**i for i in range(count)]
+    return _at.stack(columns if increasing else columns[::-1], -1)

@@ -1,0 +1,484 @@
+"""The parity table: one line per operator. `t` is the library, `a`, `b`, `c` the inputs described after the expression.
+
+Each line is run on both libraries, forward, backward and twice backward, for each layout and dtype that `test_operators.py` lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor to make: shape, range of values, and whether it is of floats (differentiable), integers or bools."""
+
+    shape: tuple[int, ...]
+    low: float = -2.0
+    high: float = 2.0
+    kind: str = "float"
+
+
+def F(*shape: int, lo: float = -2.0, hi: float = 2.0) -> Input:
+    return Input(shape, lo, hi)
+
+
+def P(*shape: int) -> Input:
+    """Positive floats, away from zero."""
+    return Input(shape, 0.5, 2.5)
+
+
+def U(*shape: int) -> Input:
+    """Floats inside of (-1, 1)."""
+    return Input(shape, -0.9, 0.9)
+
+
+def N(*shape: int, lo: int = -5, hi: int = 6) -> Input:
+    return Input(shape, lo, hi, "int")
+
+
+def B(*shape: int) -> Input:
+    return Input(shape, 0, 2, "bool")
+
+
+@dataclass(frozen=True)
+class Case:
+    expression: str
+    inputs: tuple[Input, ...]
+    grad: bool = True
+    double: bool = True
+    ints: bool = False
+    half: bool = True
+    tolerance: float = 1.0
+    layouts: tuple[str, ...] = ("contiguous", "strided", "scalar", "empty")
+    skip: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.expression.replace(" ", "")
+
+
+@dataclass
+class Table:
+    cases: list[Case] = field(default_factory=list)
+
+    def __call__(self, expression: str, *inputs: Input, **options: object) -> None:
+        self.cases.append(Case(expression, inputs, **options))  # type: ignore[arg-type]
+
+
+op = Table()
+SHAPED = ("contiguous", "strided")
+NO_SCALAR = ("contiguous", "strided", "empty")
+
+# arithmetic, and what broadcasts
+for name in ("add", "sub", "mul"):
+    op(f"t.{name}(a, b)", F(3, 4), F(3, 4), ints=True)
+    op(f"t.{name}(a, b)", F(3, 1, 4), F(5, 1), layouts=SHAPED)
+    op(f"t.{name}(a, b)", F(3, 4), F(), layouts=SHAPED)
+    op(f"a.{name}(2.5)", F(3, 4))
+    op(f"a.{name}(3)", F(3, 4), ints=True)
+op("t.add(a, b, alpha=2.5)", F(3, 4), F(4), layouts=SHAPED)
+op("t.sub(a, b, alpha=2)", F(3, 4), F(4), layouts=SHAPED, ints=True)
+op("a + b", F(3, 4), N(3, 4))
+op("a * b", N(3, 4), F(4), layouts=SHAPED)
+op("a / b", F(3, 4), P(3, 4), ints=True)
+op("a / b", F(3, 4), P(4), layouts=SHAPED)
+op("a / 4", F(3, 4), ints=True)
+op("3 - a", F(3, 4), ints=True)
+op("3 / a", P(3, 4), ints=True)
+op("1.5 - a", F(3, 4), ints=True)
+op("a // b", F(3, 4), P(3, 4), grad=False)
+op("a // b", N(3, 4), N(3, 4, lo=1), grad=False)
+op("a // 2", F(3, 4), grad=False, ints=True)
+op("t.div(a, b, rounding_mode='trunc')", F(3, 4), P(3, 4))
+op("t.div(a, b, rounding_mode='trunc')", N(3, 4), N(3, 4, lo=1), grad=False)
+op("t.div(a, b, rounding_mode='floor')", F(3, 4), P(3, 4), grad=False)
+op("a % b", F(3, 4), P(3, 4))
+op("a % b", N(3, 4), N(3, 4, lo=1), grad=False)
+op("a % 1.5", F(3, 4))
+op("t.fmod(a, b)", F(3, 4), P(3, 4))
+op("t.fmod(a, 1.5)", F(3, 4), ints=True)
+op("a ** b", P(3, 4), F(3, 4))
+op("a ** 2", F(3, 4), ints=True)
+op("a ** 3", F(3, 4))
+op("a ** 0.5", P(3, 4))
+op("a ** -1", P(3, 4))
+op("a ** -1.5", P(3, 4))
+op("a ** 0", F(3, 4))
+op("2 ** a", F(3, 4), ints=False)
+op("2.5 ** a", F(3, 4))
+op("t.pow(a, b)", P(3, 4), F(4), layouts=SHAPED)
+op("-a", F(3, 4), ints=True)
+op("abs(a)", F(3, 4), ints=True)
+op("t.rsub(a, b)", F(3, 4), F(3, 4))
+op("t.maximum(a, b)", F(3, 4), F(3, 4), ints=True)
+op("t.minimum(a, b)", F(3, 4), F(4), layouts=SHAPED)
+op("t.maximum(a, a)", F(3, 4))
+op("t.fmax(a, b)", F(3, 4), F(3, 4))
+op("t.fmin(a, b)", F(3, 4), F(3, 4))
+op("t.atan2(a, b)", F(3, 4), P(3, 4))
+op("t.hypot(a, b)", F(3, 4), P(3, 4), half=False)
+op("t.logaddexp(a, b)", F(3, 4), F(3, 4), half=False)
+op("t.logaddexp2(a, b)", F(3, 4), F(3, 4), half=False)
+op("t.copysign(a, b)", P(3, 4), F(3, 4))
+op("t.xlogy(a, b)", P(3, 4), P(3, 4))
+op("t.gcd(a, b)", N(3, 4), N(3, 4), grad=False)
+op("t.lcm(a, b)", N(3, 4), N(3, 4), grad=False)
+op("t.heaviside(a, b)", F(3, 4), F(3, 4), grad=False)
+
+# comparison and logic
+for symbol in ("==", "!=", "<", "<=", ">", ">="):
+    op(f"a {symbol} b", F(3, 4), F(3, 4), grad=False, ints=True)
+    op(f"a {symbol} 1", F(3, 4), grad=False, ints=True)
+    op(f"a {symbol} b", N(3, 4), F(4), grad=False, layouts=SHAPED)
+for symbol in ("&", "|", "^"):
+    op(f"a {symbol} b", N(3, 4), N(3, 4), grad=False)
+    op(f"a {symbol} b", B(3, 4), B(3, 4), grad=False)
+op("~a", N(3, 4), grad=False)
+op("~a", B(3, 4), grad=False)
+op("a << b", N(3, 4, lo=0), N(3, 4, lo=0, hi=4), grad=False)
+op("a >> 1", N(3, 4), grad=False)
+for name in ("logical_and", "logical_or", "logical_xor"):
+    op(f"t.{name}(a, b)", F(3, 4), B(3, 4), grad=False)
+op("t.logical_not(a)", N(3, 4, lo=0, hi=2), grad=False)
+op("t.isclose(a, b)", F(3, 4), F(3, 4), grad=False)
+op("t.equal(a, a.clone())", F(3, 4), grad=False)
+op("t.allclose(a, a + 1e-9)", F(3, 4), grad=False)
+for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf"):
+    op(f"t.{name}(a / (a > 0))", F(3, 4), grad=False)
+op("t.isin(a, b)", N(3, 4), N(3), grad=False, layouts=SHAPED)
+op("t.isreal(a)", F(3, 4), grad=False)
+
+# functions of one number
+for name in (
+    "exp",
+    "exp2",
+    "expm1",
+    "sin",
+    "cos",
+    "sinh",
+    "cosh",
+    "tanh",
+    "sigmoid",
+    "atan",
+    "asinh",
+    "erf",
+    "erfc",
+    "sinc",
+    "square",
+):
+    op(f"t.{name}(a)", F(3, 4), ints=True)
+op("t.tan(a)", U(3, 4), ints=True)
+for name in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"):
+    op(f"t.{name}(a)", P(3, 4), ints=True)
+for name in ("lgamma", "digamma"):
+    op(f"t.{name}(a)", P(3, 4), half=False, double=False, grad=name == "lgamma")
+for name in ("asin", "acos", "atanh", "erfinv"):
+    op(f"t.{name}(a)", U(3, 4), half=False)
+op("t.acosh(a)", F(3, 4, lo=1.5, hi=3.0))
+op("t.logit(a)", F(3, 4, lo=0.1, hi=0.9))
+op("t.logit(a, 0.2)", F(3, 4, lo=0.1, hi=0.9))
+for name in ("floor", "ceil", "trunc", "round", "sign", "sgn", "abs", "positive", "frac"):
+    op(f"t.{name}(a)", F(3, 4), ints=name not in ("frac",))
+op("t.round(a, decimals=1)", F(3, 4), grad=False, half=False)
+op("t.signbit(a)", F(3, 4), grad=False)
+op("t.relu(a)", F(3, 4), ints=True)
+op("t.deg2rad(a)", F(3, 4))
+op("t.rad2deg(a)", F(3, 4))
+op("t.angle(a)", F(3, 4), grad=False)
+op("t.nan_to_num(a / 0)", F(3, 4), grad=False)
+op("a.clamp(-1, 1)", F(3, 4), ints=True)
+op("a.clamp(min=0.5)", F(3, 4))
+op("a.clamp(max=0.5)", F(3, 4))
+op("t.clamp(a, b, c)", F(3, 4), F(3, 4, lo=-1.0, hi=0.0), F(3, 4, lo=0.5, hi=1.0))
+op("t.clamp_min(a, 0.5)", F(3, 4))
+op("t.addcmul(a, b, c, value=0.5)", F(3, 4), F(3, 4), F(3, 4))
+op("t.addcmul(a, b, c)", F(3, 4), F(4), F(3, 1), layouts=SHAPED)
+op("t.addcdiv(a, b, c, value=0.5)", F(3, 4), F(3, 4), P(3, 4))
+op("t.lerp(a, b, 0.3)", F(3, 4), F(3, 4))
+op("t.lerp(a, b, c)", F(3, 4), F(3, 4), F(3, 4))
+
+# reductions
+for name in ("sum", "mean", "prod", "amax", "amin", "nansum"):
+    dims = "1" if name == "prod" else "(0, 2)"
+    op(f"a.{name}()", F(2, 3, 4), ints=name != "mean", half=name != "prod")
+    op(f"a.{name}(1)", F(2, 3, 4), ints=name != "mean", layouts=SHAPED)
+    op(f"a.{name}({dims}, keepdim=True)", F(2, 3, 4), layouts=SHAPED)
+op("a.sum(-1, dtype=t.float64)", F(2, 3, 4), layouts=SHAPED)
+op("a.sum((), keepdim=True)", F(2, 3))
+op("a.mean([])", F(2, 3))
+op("a.prod()", Input((3, 2), 0, 2.9), half=False)
+op("(a.round()).prod(1)", F(4, 3, lo=-1.4, hi=1.4), layouts=SHAPED)
+op("(a * 0).prod(0)", F(3, 2), layouts=SHAPED)
+for name in ("var", "std"):
+    op(f"a.{name}()", F(3, 4), layouts=SHAPED)
+    op(f"a.{name}(1)", F(3, 4), layouts=SHAPED)
+    op(f"a.{name}((0, 1), unbiased=False, keepdim=True)", F(3, 4, 2), layouts=SHAPED)
+    op(f"a.{name}(0, correction=0)", F(3, 4), layouts=SHAPED)
+    op(f"a.{name}(False)", F(3, 4), layouts=SHAPED)
+    op(f"t.{name}_mean(a, 1)", F(3, 4), layouts=SHAPED)
+op("t.logsumexp(a, 1)", F(3, 4), layouts=SHAPED)
+op("t.logsumexp(a, (0, 1), keepdim=True)", F(3, 4), layouts=SHAPED)
+for name in ("max", "min"):
+    op(f"a.{name}()", F(3, 4), ints=True)
+    op(f"a.{name}(1)", F(3, 4), ints=True, layouts=NO_SCALAR)
+    op(f"a.{name}(0, keepdim=True)", F(3, 4), layouts=SHAPED)
+    op(f"t.{name}(a, b)", F(3, 4), F(3, 4))
+    op(f"a.round().{name}()", F(3, 4, lo=-1, hi=1))
+op("a.round().amax(0)", F(4, 3, lo=-1, hi=1), layouts=SHAPED)
+op("t.aminmax(a, dim=1)", F(3, 4), layouts=SHAPED, double=False)
+for name in ("argmax", "argmin"):
+    op(f"a.{name}()", F(3, 4), grad=False, ints=True)
+    op(f"a.{name}(1)", F(3, 4), grad=False, ints=True)
+    op(f"a.{name}(0, keepdim=True)", F(3, 4), grad=False)
+for name in ("all", "any"):
+    op(f"(a > 0).{name}()", F(3, 4), grad=False)
+    op(f"(a > 0).{name}(1)", F(3, 4), grad=False)
+    op(f"a.{name}(0, keepdim=True)", N(3, 4), grad=False)
+op("t.count_nonzero(a)", N(3, 4, lo=-1, hi=2), grad=False)
+op("t.count_nonzero(a, 1)", N(3, 4, lo=-1, hi=2), grad=False, layouts=SHAPED)
+op("a.cumsum(1)", F(3, 4), ints=True, layouts=SHAPED)
+op("a.cumsum(0)", F(3))
+op("a.cumprod(1)", F(3, 4), layouts=SHAPED, half=False)
+op("(a.round()).cumprod(0)", F(4, 3, lo=-1.4, hi=1.4), layouts=SHAPED, double=False)
+op("t.logcumsumexp(a, 1)", F(3, 4), layouts=SHAPED, half=False)
+op("a.cummax(1)", F(3, 4), layouts=SHAPED)
+op("a.cummin(0)", F(3, 4), layouts=SHAPED)
+op("t.diff(a)", F(3, 4), layouts=SHAPED)
+op("t.diff(a, n=2, dim=0)", F(4, 3), layouts=SHAPED)
+for p in ("2", "1", "0", "3", "float('inf')", "-float('inf')", "0.5"):
+    op(f"t.linalg.vector_norm(a, {p})", P(3, 4), layouts=SHAPED, half=False, double=p not in ("0",))
+    op(f"a.norm({p}, 1)", P(3, 4), layouts=SHAPED, half=False)
+op("a.norm()", F(3, 4), half=False, layouts=SHAPED)
+op("(a * 0).norm()", F(3, 4), half=False, layouts=SHAPED, double=False)
+op("t.dist(a, b)", F(3, 4), F(3, 4), half=False, layouts=SHAPED)
+op("t.renorm(a, 2, 0, 1.0)", F(3, 4), half=False, layouts=SHAPED, double=False)
+
+# shapes
+op("a.reshape(4, 3)", F(3, 4), layouts=SHAPED)
+op("a.reshape(-1)", F(3, 4))
+op("a.reshape((2, -1, 2))", F(3, 4), layouts=SHAPED)
+op("a.contiguous().view(2, 6)", F(3, 4), layouts=SHAPED)
+op("a.t().contiguous()", F(3, 4), layouts=SHAPED)
+op("a.flatten()", F(2, 3, 4))
+op("a.flatten(1)", F(2, 3, 4), layouts=SHAPED)
+op("a.unflatten(1, (2, -1))", F(3, 4), layouts=SHAPED)
+op("a.transpose(0, 2)", F(2, 3, 4), layouts=SHAPED)
+op("a.t()", F(3, 4), layouts=NO_SCALAR)
+op("a.T", F(3, 4), layouts=NO_SCALAR)
+op("a.mT", F(2, 3, 4), layouts=SHAPED)
+op("a.permute(2, 0, 1)", F(2, 3, 4), layouts=SHAPED)
+op("a.permute((1, 0))", F(2, 3), layouts=SHAPED)
+op("t.movedim(a, 0, -1)", F(2, 3, 4), layouts=SHAPED)
+op("t.movedim(a, (0, 1), (1, 2))", F(2, 3, 4), layouts=SHAPED)
+op("t.swapaxes(a, 0, 1)", F(2, 3), layouts=SHAPED)
+op("a.squeeze()", F(1, 3, 1))
+op("a.squeeze(0)", F(1, 3, 1), layouts=SHAPED)
+op("a.squeeze((0, 2))", F(1, 3, 1), layouts=SHAPED)
+op("a.unsqueeze(1)", F(3, 4), layouts=NO_SCALAR)
+op("a.unsqueeze(-1)", F(3, 4))
+op("a.expand(5, 3, 4)", F(3, 4), layouts=SHAPED)
+op("a.expand(-1, 4)", F(3, 1), layouts=SHAPED)
+op("a.expand_as(b)", F(1, 4), F(3, 4), layouts=SHAPED)
+op("t.broadcast_to(a, (2, 3, 4))", F(3, 1), layouts=SHAPED)
+op("a.repeat(2, 3)", F(3, 4), layouts=NO_SCALAR)
+op("a.repeat(2, 1, 3)", F(3, 4), layouts=NO_SCALAR)
+op("t.tile(a, (2,))", F(3, 4))
+op("a.repeat_interleave(2)", F(3, 4))
+op("a.repeat_interleave(3, 1)", F(3, 4), layouts=SHAPED)
+op("a.repeat_interleave(t.tensor([1, 0, 2]), 0)", F(3, 4), layouts=SHAPED)
+op("a.flip(0)", F(3, 4), layouts=SHAPED)
+op("a.flip((0, 1))", F(3, 4), layouts=SHAPED)
+op("a.roll(1)", F(3, 4))
+op("a.roll((1, -2), (0, 1))", F(3, 4), layouts=SHAPED)
+op("t.rot90(a)", F(3, 4), layouts=SHAPED)
+op("a.diagonal()", F(3, 4), layouts=SHAPED)
+op("a.diagonal(1, 0, 2)", F(3, 2, 4), layouts=SHAPED)
+op("t.diag(a)", F(3), layouts=NO_SCALAR)
+op("t.diag(a, 1)", F(3, 4), layouts=SHAPED)
+op("t.diag_embed(a)", F(2, 3), layouts=SHAPED)
+op("a.unfold(1, 2, 1)", F(3, 4), layouts=SHAPED)
+op("a.unfold(0, 2, 2)", F(5, 2), layouts=SHAPED)
+op("a.as_strided((2, 2), (1, 2))", F(3, 4), layouts=("contiguous",))
+op("a.narrow(1, 1, 2)", F(3, 4), layouts=SHAPED)
+op("t.split(a, 2)", F(5, 2), layouts=SHAPED)
+op("t.split(a, [1, 3], 1)", F(3, 4), layouts=SHAPED)
+op("a.chunk(3)", F(5, 2), layouts=SHAPED)
+op("a.unbind(1)", F(3, 4), layouts=SHAPED)
+op("t.tensor_split(a, 3)", F(5, 2), layouts=SHAPED)
+op("a.select(1, 2)", F(3, 4), layouts=SHAPED)
+op("t.cat([a, b])", F(3, 4), F(2, 4), layouts=SHAPED)
+op("t.cat([a, b, a], 1)", F(3, 4), F(3, 1), layouts=SHAPED)
+op("t.cat([a, b])", F(3), N(2), layouts=SHAPED)
+op("t.stack([a, b], 1)", F(3, 4), F(3, 4))
+op("t.hstack([a, b])", F(3, 4), F(3, 4), layouts=SHAPED)
+op("t.vstack([a, b])", F(4), F(3, 4), layouts=SHAPED)
+op("t.dstack([a, b])", F(3, 4), F(3, 4), layouts=SHAPED)
+op("t.tril(a)", F(3, 4), layouts=NO_SCALAR)
+op("t.triu(a, 1)", F(2, 3, 4), layouts=SHAPED)
+op("t.meshgrid(a, b, indexing='ij')", F(3), F(4), layouts=SHAPED)
+op("t.broadcast_tensors(a, b)", F(3, 1), F(4), layouts=SHAPED)
+op("t.block_diag(a, b)", F(2, 3), F(1, 2), layouts=SHAPED)
+op("t.cartesian_prod(a, b)", F(2), F(3), layouts=SHAPED)
+op("t.combinations(a, 2)", F(4), layouts=SHAPED)
+op("t.atleast_2d(a)", F(4))
+op("a.detach() * a", F(3, 4))
+op("a.clone()", F(3, 4), ints=True)
+op("a.double()", F(3, 4), ints=True)
+op("a.half().float()", F(3, 4), double=False)
+op("a.long()", F(3, 4), grad=False)
+op("a.to(t.uint8)", P(3, 4), grad=False)
+op("a.bool()", F(3, 4), grad=False)
+
+# indexing
+op("a[1]", F(3, 4), layouts=SHAPED)
+op("a[-1, 2]", F(3, 4), layouts=SHAPED)
+op("a[1:]", F(3, 4), layouts=NO_SCALAR)
+op("a[::2, 1:3]", F(3, 4), layouts=SHAPED)
+op("a[..., 0]", F(2, 3, 4), layouts=SHAPED)
+op("a[None, :, None]", F(3, 4), layouts=NO_SCALAR)
+op("a[...]", F(3, 4))
+op("a[[0, 2]]", F(3, 4), layouts=SHAPED)
+op("a[t.tensor([0, 0, 2])]", F(3, 4), layouts=SHAPED)
+op("a[t.tensor([[0, 1], [2, 2]])]", F(3, 4), layouts=SHAPED)
+op("a[:, [1, 1, 3]]", F(3, 4), layouts=SHAPED)
+op("a[[0, 1], [2, 3]]", F(3, 4), layouts=SHAPED)
+op("a[0, :, [1, 2]]", F(2, 3, 4), layouts=SHAPED)
+op("a[[0, 1], :, [1, 2]]", F(2, 3, 4), layouts=SHAPED)
+op("a[:, [0, 1], [1, 2]]", F(2, 3, 4), layouts=SHAPED)
+op("a[a > 0]", F(3, 4), ints=True)
+op("a[a.sum(1) > 0]", F(3, 4), layouts=SHAPED)
+op("a[:, t.tensor([True, False, True, False])]", F(3, 4), layouts=SHAPED)
+op("a[True]", F(3, 4))
+op("a[t.tensor(1)]", F(3, 4), layouts=SHAPED)
+op("a.index_select(1, b)", F(3, 4), N(3, lo=0, hi=4), layouts=SHAPED)
+op("a.gather(1, b)", F(3, 4), N(3, 2, lo=0, hi=4), layouts=SHAPED)
+op("a.gather(0, b)", F(3, 4), N(2, 4, lo=0, hi=3), layouts=SHAPED)
+op("a.scatter(1, b, c)", F(3, 4), N(3, 1, lo=0, hi=4), F(3, 1), layouts=SHAPED)
+op("a.scatter(1, b, 2.5)", F(3, 4), N(3, 2, lo=0, hi=4), layouts=SHAPED)
+op("a.scatter_add(1, b, c)", F(3, 4), N(3, 5, lo=0, hi=4), F(3, 5), layouts=SHAPED)
+for reduce in ("sum", "mean", "amax", "amin", "prod"):
+    op(
+        f"a.scatter_reduce(1, b, c, '{reduce}')",
+        P(3, 4),
+        N(3, 5, lo=0, hi=4),
+        P(3, 5),
+        layouts=SHAPED,
+        double=False,
+        half=False,
+    )
+    op(
+        f"a.scatter_reduce(1, b, c, '{reduce}', include_self=False)",
+        P(3, 4),
+        N(3, 5, lo=0, hi=4),
+        P(3, 5),
+        layouts=SHAPED,
+        double=False,
+        half=False,
+    )
+op("a.index_add(0, b, c)", F(3, 4), N(2, lo=0, hi=3), F(2, 4), layouts=SHAPED)
+op("a.index_add(0, b, c, alpha=2.5)", F(3, 4), N(2, lo=0, hi=3), F(2, 4), layouts=SHAPED)
+op("a.index_copy(0, t.tensor([2, 0]), b)", F(3, 4), F(2, 4), layouts=SHAPED)
+op("a.index_fill(1, t.tensor([2, 0]), 1.5)", F(3, 4), layouts=SHAPED)
+op("a.index_put((t.tensor([0, 2]),), b)", F(3, 4), F(2, 4), layouts=SHAPED)
+op("a.index_put((t.tensor([0, 0]), t.tensor([1, 1])), b, accumulate=True)", F(3, 4), F(2), layouts=SHAPED)
+op("a.masked_fill(a > 0, 1.5)", F(3, 4))
+op("a.masked_fill(b, c)", F(3, 4), B(3, 4), F(), layouts=SHAPED)
+op("a.masked_select(a > 0)", F(3, 4))
+op("a.masked_select(b)", F(3, 4), B(4), layouts=SHAPED)
+op("a.masked_scatter(b, c)", F(3, 4), B(3, 4), F(12), layouts=SHAPED)
+op("t.where(a > 0, a, b)", F(3, 4), F(3, 4))
+op("t.where(a > 0, a, 0.0)", F(3, 4))
+op("t.where(a > 0, 1.0, a)", F(3, 4))
+op("t.where(b, a, c)", F(3, 1), B(3, 4), F(4), layouts=SHAPED)
+op("t.where(a > 0)", F(3, 4), grad=False, layouts=NO_SCALAR)
+op("t.nonzero(a > 0)", F(3, 4), grad=False)
+op("t.take_along_dim(a, b, 1)", F(3, 4), N(3, 2, lo=0, hi=4), layouts=SHAPED)
+op("t.take(a, b)", F(3, 4), N(5, lo=0, hi=12), layouts=SHAPED)
+
+# sorting
+op("a.sort()", F(3, 4), ints=True)
+op("a.sort(0, descending=True)", F(3, 4), layouts=SHAPED)
+op("a.round().sort(stable=True)", F(3, 9, lo=-1, hi=1), layouts=SHAPED)
+op("a.argsort(1)", F(3, 4), grad=False, layouts=SHAPED)
+op("a.topk(2)", F(3, 4), layouts=SHAPED)
+op("a.topk(2, 0, largest=False)", F(3, 4), layouts=SHAPED)
+op("a.kthvalue(2, 1)", F(3, 4), layouts=SHAPED)
+op("a.median()", F(3, 5))
+op("a.median(1)", F(3, 4), layouts=SHAPED)
+op("t.quantile(a, 0.3)", F(3, 4), layouts=SHAPED, half=False)
+op("t.quantile(a, t.tensor([0.1, 0.5]).to(a.dtype), 1)", F(3, 4), layouts=SHAPED, half=False)
+op("a.mode(1)", N(3, 6, lo=0, hi=3), grad=False, layouts=SHAPED)
+op("t.unique(a)", N(3, 6, lo=0, hi=3), grad=False)
+op("t.unique(a, return_inverse=True, return_counts=True)", N(3, 6, lo=0, hi=3), grad=False)
+op("t.unique(a, dim=0)", N(3, 2, lo=0, hi=2), grad=False, layouts=SHAPED)
+op("t.unique_consecutive(a)", N(12, lo=0, hi=2), grad=False)
+op("t.bincount(a)", N(12, lo=0, hi=5), grad=False)
+op("t.bincount(a, b)", N(12, lo=0, hi=5), F(12), grad=False, half=False, layouts=SHAPED)
+op("t.histc(a, 4)", F(12), grad=False, half=False, layouts=SHAPED)
+op("t.searchsorted(a.sort()[0], b)", F(6), F(3), grad=False, layouts=SHAPED, half=False)
+op("t.bucketize(a, t.tensor([-1.0, 0.0, 1.0]))", F(3, 4), grad=False, half=False)
+
+# matrices
+op("t.mm(a, b)", F(3, 4), F(4, 5), layouts=SHAPED)
+op("t.mm(a, b)", N(3, 4), N(4, 5), grad=False, layouts=SHAPED)
+op("t.bmm(a, b)", F(2, 3, 4), F(2, 4, 5), layouts=SHAPED)
+op("t.mv(a, b)", F(3, 4), F(4), layouts=SHAPED)
+op("t.dot(a, b)", F(4), F(4), layouts=SHAPED)
+op("t.outer(a, b)", F(3), F(4), layouts=SHAPED)
+op("a @ b", F(3, 4), F(4, 5), layouts=SHAPED)
+op("a @ b", F(4), F(4, 5), layouts=SHAPED)
+op("a @ b", F(3, 4), F(4), layouts=SHAPED)
+op("a @ b", F(4), F(4), layouts=SHAPED)
+op("a @ b", F(2, 3, 4), F(4, 5), layouts=SHAPED)
+op("a @ b", F(2, 3, 4), F(4), layouts=SHAPED)
+op("a @ b", F(4), F(2, 4, 3), layouts=SHAPED)
+op("a @ b", F(2, 1, 3, 4), F(5, 4, 2), layouts=SHAPED)
+op("t.addmm(a, b, c)", F(3, 5), F(3, 4), F(4, 5), layouts=SHAPED)
+op("t.addmm(a, b, c, beta=0.5, alpha=2)", F(5), F(3, 4), F(4, 5), layouts=SHAPED)
+op("t.baddbmm(a, b, c, beta=0.5, alpha=2)", F(2, 3, 5), F(2, 3, 4), F(2, 4, 5), layouts=SHAPED)
+op("t.addmv(a, b, c)", F(3), F(3, 4), F(4), layouts=SHAPED)
+op("t.einsum('ij,jk->ik', a, b)", F(3, 4), F(4, 5), layouts=SHAPED)
+op("t.einsum('bij,bjk->bik', a, b)", F(2, 3, 4), F(2, 4, 5), layouts=SHAPED)
+op("t.einsum('ii', a)", F(3, 3), layouts=SHAPED)
+op("t.einsum('ij->ji', a)", F(3, 4), layouts=SHAPED)
+op("t.einsum('...ij,...jk', a, b)", F(2, 3, 4), F(4, 5), layouts=SHAPED)
+op("t.einsum('i,j,k->ijk', a, b, c)", F(2), F(3), F(4), layouts=SHAPED)
+op("t.einsum('bhid,bhjd->bhij', a, b)", F(2, 2, 3, 4), F(2, 2, 5, 4), layouts=SHAPED)
+op("t.einsum('ij,ij->', a, b)", F(3, 4), F(3, 4), layouts=SHAPED)
+op("t.tensordot(a, b, 2)", F(2, 3, 4), F(3, 4, 5), layouts=SHAPED)
+op("t.tensordot(a, b, ([0, 1], [1, 0]))", F(3, 4, 5), F(4, 3, 2), layouts=SHAPED)
+op("t.trace(a)", F(3, 4), layouts=SHAPED)
+op("t.linalg.cross(a, b)", F(2, 3), F(2, 3), layouts=SHAPED)
+op("t.cdist(a, b)", F(3, 2), F(4, 2), layouts=SHAPED, half=False, double=False)
+EYE = "(a @ a.mT + 3 * t.eye(3, dtype=a.dtype))"
+op(f"t.linalg.inv({EYE})", F(3, 3), layouts=SHAPED, half=False)
+op(f"t.linalg.solve({EYE}, b)", F(3, 3), F(3, 2), layouts=SHAPED, half=False)
+op(f"t.linalg.solve({EYE}, b)", F(3, 3), F(3), layouts=SHAPED, half=False)
+op(f"t.linalg.det({EYE})", F(3, 3), layouts=SHAPED, half=False)
+op(f"t.linalg.slogdet({EYE})", F(3, 3), layouts=SHAPED, half=False)
+op(f"t.logdet({EYE})", F(3, 3), layouts=SHAPED, half=False)
+op(f"t.linalg.cholesky({EYE})", F(3, 3), layouts=SHAPED, half=False)
+op("t.linalg.svdvals(a)", F(3, 4), layouts=SHAPED, half=False)
+op(f"t.linalg.eigh({EYE})[0]", F(3, 3), layouts=SHAPED, half=False)
+op("t.linalg.qr(a)[1].abs()", F(4, 3), layouts=SHAPED, half=False, double=False)
+op("t.linalg.matrix_norm(a)", F(3, 4), layouts=SHAPED, half=False)
+op("t.linalg.matrix_norm(a, 1)", F(3, 4), layouts=SHAPED, half=False)
+op("t.linalg.matrix_power(a, 3)", F(3, 3), layouts=SHAPED, half=False)
+op("t.matrix_exp(a)", U(3, 3), layouts=SHAPED, half=False, double=False)
+op("t.linalg.pinv(a)", F(3, 4), layouts=SHAPED, half=False, grad=False)
+op("t.linalg.matrix_rank(a)", F(3, 4), layouts=SHAPED, half=False, grad=False)
+
+# in place, on a copy that is not a leaf
+for name, rest in {
+    "add_": "b", "sub_": "b", "mul_": "b", "div_": "b + 3", "pow_": "2", "clamp_": "-1, 1", "exp_": "", "neg_": "", "sigmoid_": "", "tanh_": "",
+    "relu_": "", "abs_": "", "sin_": "", "copy_": "b", "fill_": "1.5", "zero_": "", "masked_fill_": "b > 0, 0.5", "lerp_": "b, 0.3",
+    "addcmul_": "b, b", "mul_ ": "a", "tril_": "", "square_": "", "cumsum_": "0",
+}.items():  # fmt: skip
+    op(f"a.clone().{name.strip()}({rest})", F(3, 4), *([F(3, 4)] if "b" in rest else []), layouts=SHAPED)
+op("(lambda x: (x[0].mul_(2), x)[1])(a.clone())", F(3, 4), layouts=SHAPED)
+op("(lambda x: (x[:, 1:].copy_(b), x)[1])(a.clone())", F(3, 4), F(3, 3), layouts=SHAPED)
+op("(lambda x: (x.__setitem__((slice(None), 1), b), x)[1])(a * 2)", F(3, 4), F(3), layouts=SHAPED)
+op("(lambda x: (x.__setitem__(x > 0, 0.5), x)[1])(a * 2)", F(3, 4), layouts=SHAPED)
+op("(lambda x: (x.__setitem__([0, 2], b), x)[1])(a * 2)", F(3, 4), F(2, 4), layouts=SHAPED)
+op("(lambda x, v: (x.mul_(3), v * 2)[1])(*(lambda x: (x, x[1]))(a * 2))", F(3, 4), layouts=SHAPED)
+op("(lambda x: (x.t().add_(b), x.sum(0))[1])(a * 2)", F(3, 4), F(3), layouts=SHAPED)
