@@ -385,6 +385,15 @@ def batch_norm(
 
 # %%
 #| into: aten/native/normalization.py
+@register("_keep_mean", variants="")
+def _keep_mean(kept: Array, moved: Array) -> Array:
+    """Write into `kept (C)` the mean over examples of `moved (N C)`: below autograd, as `native_batch_norm` does."""
+    kept[...] = moved.reshape(-1, len(kept)).mean(0)
+    return kept
+
+
+# %%
+#| into: aten/native/normalization.py
 #| upstream: aten/src/ATen/native/Normalization.cpp#at::native::instance_norm
 @composite("instance_norm")
 def instance_norm(
@@ -403,12 +412,12 @@ def instance_norm(
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c, *size = input.shape
     repeated = [None if v is None else at.repeat(v, (n,)) for v in (weight, bias, running_mean, running_var)]
-    folded = at.reshape(at.contiguous(input), (1, n * c, *size))
+    folded = at.reshape(input, (1, n * c, *size))
     y = at.batch_norm(folded, *repeated, use_input_stats, momentum, eps, cudnn_enabled)
     if use_input_stats:
         for kept, moved in zip((running_mean, running_var), repeated[2:], strict=True):
             if kept is not None:
-                at.copy_(kept, at.mean(at.reshape(moved, (n, c)), (0,)))
+                at._keep_mean(kept, moved)
     return at.reshape(y, tuple(input.shape))
 
 

@@ -87,7 +87,9 @@ def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.kind == "u" and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-    return np.clip(self, self.dtype.type(min_val), self.dtype.type(max_val))
+    return np.minimum(np.maximum(self, self.dtype.type(min_val)), self.dtype.type(max_val)).astype(
+        self.dtype, copy=False
+    )
 
 
 derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((self > min_val) & (self < max_val)))

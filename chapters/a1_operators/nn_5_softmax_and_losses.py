@@ -411,7 +411,7 @@ def _reduced(loss: Array, reduction: int) -> Array:
 
 def _share(grad: Any, x: Any, reduction: int) -> Any:
     """What one element of the loss gets of the result's gradient."""
-    return grad / math.prod(x.shape) if reduction == MEAN else grad
+    return grad / max(math.prod(x.shape), 1) if reduction == MEAN else grad
 
 
 def _floating(op: str, x: Array) -> None:

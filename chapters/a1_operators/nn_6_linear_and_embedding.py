@@ -145,7 +145,7 @@ def embedding_dense_backward(
 ) -> Array:
     """The table's gradient: rows of `grad_output` added up by index; nothing at `padding_idx`."""
     flat = indices.reshape(-1)
-    rows = grad_output.reshape(len(flat), -1)
+    rows = grad_output.reshape(len(flat), grad_output.shape[-1])
     dw = np.zeros((num_weights, rows.shape[1]), grad_output.dtype)
     if not len(flat):
         return dw

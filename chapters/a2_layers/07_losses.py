@@ -141,7 +141,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
             "Please ensure they have the same size."
         )
-    if weight is not None:
+    if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
     return _nn.binary_cross_entropy(input, target, weight, number)
 
@@ -171,12 +171,13 @@ def binary_cross_entropy_with_logits(
 # %%
 #| into: nn/functional.py
 def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
-    if target.size() != input.size():
-        warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
-        )
+    if target.size() == input.size():
+        return input, target
+    warnings.warn(
+        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+        "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+        stacklevel=3,
+    )
     return torch.broadcast_tensors(input, target)
 
 
@@ -517,6 +518,7 @@ def triplet_margin_with_distance_loss(
 #| imports
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -579,6 +581,11 @@ class NLLLoss(_WeightedLoss):
 
 class NLLLoss2d(NLLLoss):
     """An old name of `NLLLoss`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        message = "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        super().__init__(*args, **kwargs)
 
 
 class CrossEntropyLoss(_WeightedLoss):

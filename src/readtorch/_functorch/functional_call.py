@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/8_functional_call.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 """Calling a module with other tensors in place of its own."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from readtorch import Tensor, nn
+from readtorch import Tensor, nn, stack
 
 
 def functional_call(
@@ -95,3 +95,24 @@ def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
     finally:
         for table, name, original in reversed(replaced):
             table[name] = original
+
+
+def stack_module_state(models: Sequence[nn.Module]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and buffers of models of one kind, stacked by name: what an ensemble is vectorized over."""
+    if len(models) == 0:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(tables: list[dict[str, Tensor]]) -> dict[str, Any]:
+        together = {}
+        for name, first in tables[0].items():
+            tensors = [table[name] for table in tables]
+            joined = stack([tensor.detach() for tensor in tensors])
+            together[name] = joined.requires_grad_(first.requires_grad)
+        return together
+
+    parameters = stacked([dict(model.named_parameters()) for model in models])
+    return parameters, stacked([dict(model.named_buffers()) for model in models])

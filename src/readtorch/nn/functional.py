@@ -741,7 +741,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
             "Please ensure they have the same size."
         )
-    if weight is not None:
+    if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
     return _nn.binary_cross_entropy(input, target, weight, number)
 
@@ -763,12 +763,13 @@ def binary_cross_entropy_with_logits(
 
 
 def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
-    if target.size() != input.size():
-        warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
-        )
+    if target.size() == input.size():
+        return input, target
+    warnings.warn(
+        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+        "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+        stacklevel=3,
+    )
     return torch.broadcast_tensors(input, target)
 
 

@@ -230,7 +230,7 @@ def _weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geome
     o, c, out = dy.shape[1], x.shape[1], dy.shape[2:]
     if _few_channels(x, kernel):
         windows = _windows_first(_padded_first(x, geometry), kernel, geometry, out)
-        planes = np.ascontiguousarray(dy).reshape(len(dy), o, -1)
+        planes = np.ascontiguousarray(dy).reshape(len(dy), o, math.prod(out))
         products = ((planes[i][:, places], columns.T) for i, places, columns in _im2col(windows))
         return _summed(products, (o, c * math.prod(kernel)), x.dtype).reshape(o, c, *kernel)
     windows = _windows_last(_padded_last(x, geometry), kernel, geometry, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,11 @@ class NLLLoss(_WeightedLoss):
 
 class NLLLoss2d(NLLLoss):
     """An old name of `NLLLoss`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        message = "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        super().__init__(*args, **kwargs)
 
 
 class CrossEntropyLoss(_WeightedLoss):

@@ -1,6 +1,9 @@
 # Tangled from chapters/a2_layers/20_namespace.py — edit there, or here and run `readtorch sync`.
 
+from readtorch.nn.utils import parametrizations as parametrizations
+from readtorch.nn.utils import parametrize as parametrize
 from readtorch.nn.utils import rnn as rnn
+from readtorch.nn.utils import stateless as stateless
 from readtorch.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from readtorch.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
 from readtorch.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_
