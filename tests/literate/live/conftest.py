@@ -31,14 +31,14 @@ class Outcome:
 class Kernel:
     """A kernel as JupyterLab starts it, and cells as JupyterLab sends them."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self, source: Path, scratch: Path) -> None:
         environment = {
             **os.environ,
             "PYTHONPATH": str(source),
             "PYTHONSAFEPATH": "",
             "JUPYTER_PLATFORM_DIRS": "1",
             "NO_COLOR": "1",
-            "IPYTHONDIR": str(source.parent / "ipython"),
+            "IPYTHONDIR": str(scratch / "ipython"),
         }
         self.manager, self.client = manager.start_new_kernel(kernel_name="python3", env=environment)
         self.must("%colors NoColor")
@@ -99,7 +99,7 @@ def book_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def running_kernel(book_folder: Path) -> Iterator[Kernel]:
-    kernel = Kernel(book_folder / "src")
+    kernel = Kernel(book_folder / "src", book_folder)
     kernel.must("from readtorch.literate import diff, live, reset\nlive()")
     kernel.must("import readtorch.nn.layers, readtorch.nn.module, readtorch.tables")
     yield kernel

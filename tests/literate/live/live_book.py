@@ -214,9 +214,22 @@ derivative("square", lambda value: 2 * value)
 #| into: square.py
 square = library.square
 """,
+    "cuda": """
+#| into: kernels.cu
+r\"\"\"
+__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }
+\"\"\"
+""",
+    "cuda more": """
+#| into: kernels.cu
+r\"\"\"
+__global__ void half(float* x) { x[threadIdx.x] *= 0.5f; }
+\"\"\"
+""",
     "layers imports": """
 #| into: nn/layers.py
 #| imports
+import collections
 import dataclasses
 import enum
 from typing import NamedTuple
@@ -277,6 +290,14 @@ class Mode(enum.Enum):
 class Pair(NamedTuple):
     left: int
     right: int
+""",
+    "keys": """
+#| into: nn/layers.py
+class Keys(collections.namedtuple("Keys", ["missing"])):
+    __slots__ = ()
+
+    def __repr__(self):
+        return "all matched" if not self.missing else super().__repr__()
 """,
     "wrapped": """
 #| into: nn/layers.py

@@ -163,6 +163,14 @@ def test_dataclass_enum_and_namedtuple_are_rebound_and_the_reader_is_told(kernel
     assert kernel.value("Options is type(old) and isinstance(old_mode, Mode)") == "True"
 
 
+def test_a_base_that_the_class_statement_makes_itself_is_the_one_that_is_there(kernel: Kernel) -> None:
+    kernel.must("from readtorch.nn.layers import Keys\nold = Keys([])")
+    kernel.must(kernel.cell("keys", ("all matched", "everything matched")))
+    assert kernel.value("(old, Keys([1]), isinstance(old, Keys))") == "(everything matched, Keys(missing=[1]), True)"
+    outcome = kernel.run(kernel.cell("keys", ('["missing"]', '["missing", "unexpected"]')))
+    assert "bases changed" in outcome.error
+
+
 def test_methods_can_be_added_to_a_dataclass_but_not_fields(kernel: Kernel) -> None:
     kernel.must("from readtorch.nn.layers import Options\nold = Options()")
     kernel.must(kernel.cell("records more", ("rate {", "the rate {")))

@@ -61,3 +61,19 @@ def test_the_package_on_disk_is_never_touched(kernel: Kernel) -> None:
     )
     kernel.must(kernel.cell("register_buffer", EDIT))
     assert kernel.value("file.read_bytes() == before") == "True"
+
+
+def test_a_cuda_source_is_edited_in_the_overlay(kernel: Kernel) -> None:
+    kernel.must("import subprocess, sys")
+    show = "import readtorch, pathlib; print((pathlib.Path(readtorch.__file__).parent / 'kernels.cu').read_text())"
+    ask = f"print(subprocess.run([sys.executable, '-c', {show!r}], capture_output=True, text=True).stdout)"
+    assert kernel.must(kernel.cell("cuda")).printed == ""
+    before = kernel.must(ask).printed
+    assert "loaded kernels stay" in kernel.must(kernel.cell("cuda", ("2.0f", "3.0f"))).printed
+    assert kernel.must(ask).printed == before.replace("2.0f", "3.0f")
+    assert "+__global__ void twice(float* x) { x[threadIdx.x] *= 3.0f; }" in kernel.must("diff()").shown
+    kernel.must('#| into: kernels.cu\nr"""\n__device__ int mine;\n"""', "own")
+    assert "__device__ int mine;" in kernel.must(ask).printed
+    kernel.must("reset()")
+    assert kernel.must(ask).printed == before
+    assert "holds one raw string" in kernel.run("#| into: kernels.cu\nx = 1").error

@@ -66,7 +66,8 @@ def copy_book(source: Path, folder: Path) -> Copied:
 
 def book_files(source: Path) -> Iterable[Path]:
     for file in sorted((source / "chapters").rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts and not file.name.startswith("."):
+        below = file.relative_to(source).parts
+        if file.is_file() and not any(name == "__pycache__" or name.startswith(".") for name in below):
             yield file
 
 

@@ -183,7 +183,7 @@ class Snapshot:
         tree = ast.parse(text)
         units = cut(text, tree)
         future = any(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in tree.body)
-        cells = list(self._cells(into))
+        cells = list(self.cells(into))
         fragments = _fragments(into, [c for c in cells if not c.has("imports")], units, str(path))
         owner: dict[str, Fragment] = {}
         for fragment in fragments:
@@ -191,7 +191,8 @@ class Snapshot:
         imports = tuple(c for c in cells if c.has("imports"))
         return PackageFile(into, path, text, units, fragments, imports, future, owner)
 
-    def _cells(self, into: str) -> Iterable[Cell]:
+    def cells(self, into: str) -> Iterable[Cell]:
+        """The book's cells for a file, in the order of the book."""
         wanted = re.compile(rf"^# ?\| *into *: *{re.escape(into)} *$", re.MULTILINE)
         for name, path, text in self._chapters:
             if wanted.search(text):

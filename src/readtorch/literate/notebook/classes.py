@@ -13,6 +13,7 @@ import enum
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from readtorch.literate.notebook.errors import LiveError, restart
@@ -79,7 +80,10 @@ class Merge:
     """Plain members whose statement did not change: what the class has now, tables with all that was added, stays."""
     visible: frozenset[str]
     """Members of earlier fragments, which the body may use by name, as in the whole class."""
-    keywords: Mapping[str, Any]
+    edited: frozenset[str] = frozenset()
+    """Members whose text changed."""
+    made_bases: frozenset[int] = frozenset()
+    """Bases by position that an unchanged header makes anew each time it runs, as in `class Pair(namedtuple(...))`."""
 
 
 class _Body(dict[str, Any]):
@@ -130,10 +134,14 @@ def _check_layout(merge: Merge, name: str, bases: tuple[type, ...], metaclass: A
         if "__doc__" in body:
             raise LiveError(f"{name}: its docstring belongs in the cell that opens the class")
     else:
-        if (bases or (object,)) != old.__bases__:
+        mixed = tuple(
+            had if position in merge.made_bases else base
+            for position, (base, had) in enumerate(zip_longest(bases or (object,), old.__bases__))
+        )
+        if mixed != old.__bases__:
             raise restart(f"{name}: bases changed from {_names(old.__bases__)} to {_names(bases or (object,))}")
         winner = metaclass or type
-        for base in bases:
+        for base in mixed:
             winner = type(base) if issubclass(type(base), winner) else winner
         if winner is not type(old):
             raise restart(f"{name}: metaclass changed from {type(old).__name__} to {winner.__name__}")
@@ -166,7 +174,7 @@ def merge_members(old: type, body: Mapping[str, Any], merge: Merge, journal: Jou
     stands_for: dict[int, Any] = {}
     for name, value in members.items():
         if getattr(value, "__name__", None) == name and can_adopt(have.get(name), value):
-            adopt(have[name], value, journal)
+            adopt(have[name], value, journal, edited=name in merge.edited)
             stands_for[id(value)] = have[name]
     for name, value in members.items():
         value = stands_for.get(id(value), _as_type_would(name, value))

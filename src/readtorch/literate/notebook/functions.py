@@ -51,30 +51,37 @@ def _content(cell: types.CellType) -> Any:
         return cell  # an empty cell equals only itself
 
 
-def adopt(old: types.FunctionType, new: types.FunctionType, journal: Journal) -> None:
-    """Make `old` what `new` is: code, defaults, annotations, docstring, attributes."""
+def adopt(old: types.FunctionType, new: types.FunctionType, journal: Journal, *, edited: bool) -> None:
+    """Make `old` what `new` is: code, defaults, annotations, docstring, attributes.
+
+    Where the function was `edited`, and not only stands in an edited cell, its closures are to follow.
+    """
     if old is new:
         return
     journal.note_function(old)
-    journal.inner_code.update(_inner_pairs(old.__code__, new.__code__))
+    if edited:
+        journal.inner_code.update(_inner_pairs(old.__code__, new.__code__))
     set_state(old, state(new))
 
 
 def _inner_pairs(old: types.CodeType, new: types.CodeType) -> dict[types.CodeType, types.CodeType]:
     """Code of the functions defined inside `old` that changed, each with its counterpart in `new`."""
-    theirs = {code.co_qualname: code for code in _inner(new)}
-    pairs: dict[types.CodeType, types.CodeType] = {}
-    for code in _inner(old):
-        counterpart = theirs.get(code.co_qualname)
-        if counterpart is not None:
+    theirs, pairs = _inner(new), {}
+    for name, mine in _inner(old).items():
+        for code, counterpart in zip(mine, theirs.get(name, ()), strict=False):
             if _differs(code, counterpart):
                 pairs[code] = counterpart
             pairs.update(_inner_pairs(code, counterpart))
     return pairs
 
 
-def _inner(code: types.CodeType) -> list[types.CodeType]:
-    return [const for const in code.co_consts if isinstance(const, types.CodeType)]
+def _inner(code: types.CodeType) -> dict[str, list[types.CodeType]]:
+    """Functions (no comprehensions, which nobody holds) defined in this code, in order, by qualified name."""
+    found: dict[str, list[types.CodeType]] = {}
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType) and (const.co_name == "<lambda>" or not const.co_name.startswith("<")):
+            found.setdefault(const.co_qualname, []).append(const)
+    return found
 
 
 def _differs(old: types.CodeType, new: types.CodeType) -> bool:

@@ -79,7 +79,7 @@ def edited_text(file: PackageFile, fragments: Iterable[Fragment], imports: Itera
     for fragment in fragments:
         splice.take(fragment.book, fragment.current)
     text = _with_imports(splice.text(), file, imports)
-    compile(text, str(file.path), "exec", dont_inherit=True)
+    ast.parse(text)
     return text
 
 

@@ -23,12 +23,14 @@ class FragmentDiff:
 
 def compare(fragment: Fragment) -> FragmentDiff:
     """A unified diff from the book's text to what runs now."""
-    before, after = fragment.book.text, fragment.current.text
-    ours = "your cell, not in the book" if fragment.own else fragment.place
-    lines = difflib.unified_diff(
-        before.split("\n") if before else [], after.split("\n"), ours, "your text", lineterm=""
-    )
-    return FragmentDiff(fragment.title, fragment.into, ours, tuple(lines))
+    place = "your cell, not in the book" if fragment.own else fragment.place
+    return compare_texts(fragment.title, fragment.into, place, fragment.book.text, fragment.current.text)
+
+
+def compare_texts(title: str, into: str, place: str, before: str, after: str) -> FragmentDiff:
+    old = before.split("\n") if before else []
+    lines = difflib.unified_diff(old, after.split("\n"), place, "your text", lineterm="")
+    return FragmentDiff(title, into, place, tuple(lines))
 
 
 _SHOWN = 4

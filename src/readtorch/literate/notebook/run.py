@@ -171,15 +171,20 @@ class CellRun:
         )
         old = self.before[name]
         keep = {n for n in keep if self.file.owner.get(f"{name}.{n}") is self.fragment}
-        return Merge(old, header is None, frozenset(keep), frozenset(set(earlier) - own), {})
+        edited = frozenset(n for u in members if u.key not in self.old.texts for n in u.names)
+        visible = frozenset(set(earlier) - own)
+        return Merge(old, header is None, frozenset(keep), visible, edited, _made_bases(header, had))
 
     def _function(self, new: types.FunctionType) -> types.FunctionType:
         """The hook every function of the cell goes through first: the function already there takes over its code."""
         old = innermost(self.before.get(new.__name__))
         if old is None or not can_adopt(old, new):
             return new
-        adopt(old, new, self.journal)
+        adopt(old, new, self.journal, edited=self._is_edited(new.__name__))
         return old
+
+    def _is_edited(self, name: str) -> bool:
+        return any(name in u.names and u.key not in self.old.texts for u in self.new.units if not u.scope)
 
     def _registering(self) -> list[Unit]:
         """Units of the present version that may have registered something and will run again or be gone."""
@@ -202,7 +207,7 @@ class CellRun:
             if old is MISSING or new is MISSING or new is old or name in self._skipped:
                 continue
             if can_adopt(old, new):
-                adopt(old, new, self.journal)
+                adopt(old, new, self.journal, edited=self._is_edited(name))
                 self.namespace[name] = old
             elif merge_table(old, new, self._first_content(name)):
                 self.namespace[name] = old
@@ -231,7 +236,7 @@ class CellRun:
                 if fragment is self.fragment or not members or not isinstance(new, type):
                     continue
                 visible = frozenset(q.partition(".")[2] for q in self.file.owner if q.startswith(name + "."))
-                merge = Merge(new, True, frozenset(), visible, {})
+                merge = Merge(new, True, frozenset(), visible)
                 node = class_statement(name, members)
                 again = StandIn({name: partial(_same, merge)}, self.journal)
                 node.keywords = [ast.keyword("metaclass", ast.Name(CLASS_HOOK, ast.Load()))]
@@ -284,6 +289,12 @@ def tree_of(version: Version) -> ast.Module:
         ):
             body.append(class_statement(unit.scope, version.members(unit.scope)))
     return ast.Module(body, [])
+
+
+def _made_bases(header: Unit | None, had: Unit | None) -> frozenset[int]:
+    if header is None or had is None or header.text != had.text or not isinstance(header.node, ast.ClassDef):
+        return frozenset()
+    return frozenset(n for n, base in enumerate(header.node.bases) if isinstance(base, ast.Call))
 
 
 def _same(merge: Merge) -> Merge:

@@ -10,6 +10,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from readtorch.literate.notebook.cells import TangledCell, below_directives, bri
 from readtorch.literate.notebook.classes import is_rebuilt
 from readtorch.literate.notebook.errors import LiveError
 from readtorch.literate.notebook.journal import MISSING, Change, Journal
+from readtorch.literate.notebook.native import NativeFile, native_file
 from readtorch.literate.notebook.overlay import Overlay, edited_text
 from readtorch.literate.notebook.report import EditDiff, changed_names, compare, concerns, in_short, name_of
 from readtorch.literate.notebook.run import CellRun, tree_of
@@ -48,11 +50,17 @@ class Session:
         """Cell filename to the fragment it was run as: for tracebacks."""
         self._originals: dict[tuple[str, int, Any], _Original] = {}
         self._imports: dict[str, dict[str, None]] = {}
+        self._native: dict[str, NativeFile] = {}
+        self._one_at_a_time = threading.RLock()
 
     # Running a cell
 
     def run(self, cell: TangledCell) -> str:
         """Take a tangled cell: nothing but its names where it says what runs already, else an edit. Returns a notice."""
+        with self._one_at_a_time:
+            return self._run(cell)
+
+    def _run(self, cell: TangledCell) -> str:
         if not cell.into.endswith(".py"):
             return self._run_native(cell)
         file = self.snapshot.file(cell.into)
@@ -129,6 +137,10 @@ class Session:
 
     def _spread(self, run: CellRun) -> list[str]:
         """Give what could not be changed in place to everybody who holds the old object; report who keeps it."""
+        self._exchange(run)
+        return [text for name, (old, new) in run.replaced.items() for text in self._leftovers(run, name, old, new)]
+
+    def _exchange(self, run: CellRun) -> None:
         exchange = rebind.Exchange()
         for name, (old, new) in run.replaced.items():
             if rebind.by_identity(old, new):
@@ -139,7 +151,6 @@ class Session:
             if change.kind in ("class", "object", "mapping") and rebind.is_successor(change.before, change.after):
                 exchange.add(change.before, change.after)
         exchange.everywhere(run.journal, self.notebook)
-        return [text for name, (old, new) in run.replaced.items() for text in self._leftovers(run, name, old, new)]
 
     def _leftovers(self, run: CellRun, name: str, old: Any, new: Any) -> Iterator[str]:
         kind = is_rebuilt(old)
@@ -195,18 +206,15 @@ class Session:
         return f"imported into {PACKAGE}/{file.into}: {'; '.join(added)}"
 
     def _run_native(self, cell: TangledCell) -> str:
-        """A CUDA source: one string, written to the overlay. Kernels already compiled stay as they are."""
-        value = cell.tree.body[0] if cell.tree.body else None
-        if not (isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant)):
-            raise LiveError(f"a cell into {cell.into} holds one string literal and nothing else")
-        text = str(value.value.value).lstrip("\n")
-        source = self.snapshot.source(cell.into) or ""
-        if text.strip() in source:
+        """A CUDA source. Kernels already compiled stay as they are."""
+        if cell.into not in self._native:
+            cells = list(self.snapshot.cells(cell.into))
+            self._native[cell.into] = native_file(cell.into, self.snapshot.source(cell.into), cells)
+        file = self._native[cell.into]
+        if not file.take(cell):
             return ""
-        self._write(cell.into, text)
-        return (
-            f"{PACKAGE}/{cell.into} is changed for processes started from here on; this one keeps the loaded kernels."
-        )
+        self._write(cell.into, file.text())
+        return f"{PACKAGE}/{cell.into}: as in this cell for processes started from now on; loaded kernels stay"
 
     def _write(self, into: str, text: str) -> None:
         if self.overlay is None:
@@ -222,13 +230,18 @@ class Session:
         """Restore the book's text: of everything, or of the fragments that define `symbol`."""
         wanted = [f for f in self.edited() if symbol is None or concerns(f, symbol)]
         imports = [into for into in self._imports if symbol is None]
-        if not wanted and not imports:
+        native = [n for n in self._native.values() if n.edits and (symbol is None or n.into == symbol)]
+        if not (wanted or imports or native):
             return "Nothing to reset: the package is the book's" + (f" as to {name_of(symbol)}." if symbol else ".")
         titles = [f.title for f in wanted]
         self._restore(wanted)
         for into in imports:
             self._unimport(into)
-        return f"The book's again: {in_short(titles or imports)}. The cells in the notebook keep your text."
+        for source in native:
+            source.edits.clear()
+            self._write(source.into, source.source)
+        titles += [*imports, *(source.into for source in native)]
+        return f"The book's again: {in_short(titles)}. The cells in the notebook keep your text."
 
     def _unimport(self, into: str) -> None:
         file = self.snapshot.file(into)
@@ -292,9 +305,10 @@ class Session:
 
     def diff(self, symbol: object = None) -> EditDiff:
         """The reader's edits."""
-        wanted = tuple(compare(f) for f in self.edited() if symbol is None or concerns(f, symbol))
+        wanted = [compare(f) for f in self.edited() if symbol is None or concerns(f, symbol)]
+        wanted += [d for n in self._native.values() if symbol is None or n.into == symbol for d in n.diffs()]
         imports = tuple((into, s) for into, statements in self._imports.items() for s in statements if symbol is None)
-        return EditDiff(wanted, imports)
+        return EditDiff(tuple(wanted), imports)
 
 
 def _is_edit(change: Change, run: CellRun, names: set[str]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import Any
+import threading
+from typing import Any, cast
 
 from readtorch.literate.notebook.cells import read_cell
 from readtorch.literate.notebook.session import Session
@@ -39,7 +40,14 @@ class Hook:
     def __init__(self, shell: Any, session: Session) -> None:
         self.shell = shell
         self.session = session
-        self._pending: list[_Pending] = []
+        self._threads = threading.local()
+
+    @property
+    def _pending(self) -> list[_Pending]:
+        """The cells being run in this thread, the innermost last: a subshell of the kernel runs cells of its own."""
+        if not hasattr(self._threads, "cells"):
+            self._threads.cells = []
+        return cast(list[_Pending], self._threads.cells)
 
     def install(self) -> None:
         self.shell.events.register("pre_run_cell", self.before)
