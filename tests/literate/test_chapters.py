@@ -35,7 +35,7 @@ HEADER = """\
 
 """
 
-TOO_LONG = ("00_tensor/5_autograd_kernels",)
+TOO_LONG = ("00_tensor/05_autograd_kernels",)
 
 each_part = pytest.mark.parametrize("part", BOOK.parts, ids=lambda part: part.name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import books
@@ -12,20 +13,22 @@ from readtorch.literate import linemap
 from readtorch.literate.chapter import Book
 from readtorch.literate.tangle import tangle
 
+BOOK = Book.load()
+FILES = tangle(BOOK)
 
-@pytest.fixture(autouse=True)
-def _fresh_map():
+
+@pytest.fixture
+def fresh_map() -> Iterator[None]:
     linemap.forget()
     yield
     linemap.forget()
 
 
 def test_every_line_of_the_package_is_located_where_its_text_stands() -> None:
-    book = Book.load()
-    chapters = {part.path: part.text.split("\n") for part in book.parts}
-    for path, file in tangle(book).items():
+    chapters = {part.path: part.text.split("\n") for part in BOOK.parts}
+    for path, file in FILES.items():
         for number, line in enumerate(file.lines, 1):
-            place = linemap.locate(book.package / path, number)
+            place = linemap.locate(BOOK.package / path, number)
             if line.part_path is None:
                 assert place is None
                 continue
@@ -38,18 +41,17 @@ def test_every_line_of_the_package_is_located_where_its_text_stands() -> None:
 
 
 def test_a_place_names_the_innermost_definition() -> None:
-    book = Book.load()
-    file = tangle(book)["nn/modules/module.py"]
+    file = FILES["nn/modules/module.py"]
     number = next(k for k, line in enumerate(file.lines, 1) if "def register_buffer(" in line.text)
-    place = linemap.locate(book.package / file.path, number + 2)
+    place = linemap.locate(BOOK.package / file.path, number + 2)
     assert place is not None
     assert place.symbol == "Module.register_buffer"
     assert str(place) == f"{place.path}:{place.line} (Module.register_buffer)"
 
 
 def test_a_relative_path_is_one_below_the_package() -> None:
-    last = len(tangle(Book.load())["nn/modules/module.py"].lines)
-    absolute = linemap.locate(Book.load().package / "nn/modules/module.py", last)
+    last = len(FILES["nn/modules/module.py"].lines)
+    absolute = linemap.locate(BOOK.package / "nn/modules/module.py", last)
     assert absolute is not None
     assert linemap.locate("nn/modules/module.py", last) == absolute
 
@@ -65,6 +67,7 @@ def test_lines_beyond_the_file_are_not_located() -> None:
     assert linemap.locate("nn/modules/module.py", 0) is None
 
 
+@pytest.mark.usefixtures("fresh_map")
 def test_an_edited_file_is_aligned_with_its_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = books.HEADER + "# %%\n#| into: a.py\ndef f() -> int:\n    x = 1\n    return x\n"
     books.Drawn({"02_module": text}).write(tmp_path)
@@ -95,7 +98,7 @@ def test_a_map_of_another_version_is_ignored() -> None:
 
 def test_copies_of_the_package_are_located_as_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linemap, "_copies", [])
-    last = len(tangle(Book.load())["nn/modules/module.py"].lines)
+    last = len(FILES["nn/modules/module.py"].lines)
     assert linemap.locate(tmp_path / "nn/modules/module.py", last) is None
     linemap.also_below(tmp_path)
     assert linemap.locate(tmp_path / "nn/modules/module.py", last) == linemap.locate("nn/modules/module.py", last)

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from readtorch.literate.errors import LiterateError, Problem, Problems
+from readtorch.literate.garbage import collection_paused
 from readtorch.literate.grammar import Directive, TraceSpec, parse_directives, parse_trace
 from readtorch.literate.percent import RawCell, scan, split_lines, uncomment
 
@@ -213,9 +214,10 @@ class Book:
         root = find_root() if root is None else Path(root)
         problems = Problems()
         parts = []
-        for file in part_files(root / "chapters"):
-            with problems.collecting():
-                parts.append(read_part(file, root))
+        with collection_paused():
+            for file in part_files(root / "chapters"):
+                with problems.collecting():
+                    parts.append(read_part(file, root))
         problems.raise_if_any()
         return cls(root, tuple(parts))
 

@@ -15,6 +15,7 @@ from readtorch.literate.blocks import TangledLine
 from readtorch.literate.chapter import Book, Cell
 from readtorch.literate.crosscheck import check_across_files, check_cell
 from readtorch.literate.errors import Problems
+from readtorch.literate.garbage import collection_paused
 
 HEADER = "Tangled from chapters/"
 
@@ -51,10 +52,11 @@ def tangle(book: Book) -> dict[str, TangledFile]:
     problems = Problems()
     files = tangled_cells(book)
     tangled: dict[str, TangledFile] = {}
-    for path, cells in sorted(files.items()):
-        with problems.collecting():
-            tangled[path] = tangle_file(path, cells)
-    check_across_files(files, problems)
+    with collection_paused():
+        for path, cells in sorted(files.items()):
+            with problems.collecting():
+                tangled[path] = tangle_file(path, cells)
+        check_across_files(files, problems)
     problems.raise_if_any()
     return tangled
 
