@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from weave_books import GROUND, SHELF, write_book
 
@@ -88,3 +89,20 @@ def build(root: Path, site: Path) -> Path:
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return site
+
+
+def search_for(page: Any, word: str) -> Any:
+    """Type into the search field; its script may still be starting, so again if nothing happens."""
+    box = page.get_by_role("textbox", name="Search")
+    first = page.locator(".md-search-result__item").first
+    for _ in range(8):
+        box.blur()
+        box.click()
+        box.fill("")
+        box.press_sequentially(word)
+        try:
+            first.wait_for(timeout=5000)
+        except Exception:  # playwright has timeouts of its own
+            continue
+        return first
+    raise AssertionError(f"no results for {word!r}")

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
+from sites import search_for
 
 SHELF = "book/02_module/index.html"
 TRACE = "02_module-planted-trace"
@@ -141,8 +142,7 @@ def test_pages_traces_and_whole_classes_open_from_a_folder(small: Any, watch: An
 
 def test_search_finds_a_word_of_a_chapter(small: Any, watch: Any) -> None:
     seen = watch(small.url("index.html"))
-    seen.page.get_by_role("textbox", name="Search").fill("boxes")
-    seen.page.locator(".md-search-result__item").first.wait_for()
+    search_for(seen.page, "boxes")
     assert "shelf" in seen.page.locator(".md-search-result__list").inner_text().lower()
 
 

@@ -62,9 +62,11 @@ def with_parameters(part: Part, index: int, parameters: dict[str, Any]) -> Part:
     for cell in part.cells:
         if cell.index > index:
             break
-        if cell.kind == "code" and (cell.has("claim") or cell.has("test")) and cell.index != index:
-            continue  # nothing further down rests on them
-        cells.append(_changed(cell, parameters) if cell.index == index else cell)
+        if cell.index == index:
+            cell = _changed(cell, parameters)
+        elif cell.has("claim") or cell.has("test"):  # nothing further down rests on them
+            cell = replace(cell, source="", code="", directives=())
+        cells.append(cell)
     return replace(part, cells=tuple(cells))
 
 
