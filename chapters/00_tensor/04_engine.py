@@ -354,7 +354,9 @@ class AccumulateGrad(Node):
         grad = grads[0]
         if grad is None:
             return ()
-        leaf = self.variable
+        leaf = self._variable()
+        if leaf is None:
+            leaf = self.variable
         if graph:
             leaf._grad = grad if leaf._grad is None else leaf._grad + grad
         else:
@@ -368,7 +370,7 @@ class AccumulateGrad(Node):
     def _accumulate(self, leaf: Any, grad: Any) -> None:
         old = leaf._grad
         if old is None:
-            keep = self.owned and grad.base is None and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            keep = self.owned and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
         elif old._edge is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
@@ -408,6 +410,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
+from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
 from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
@@ -527,23 +530,20 @@ def execute(
     state.graph_task = task
     autograd_state.set_grad_enabled(graph)
     state.backward_depth += 1
+    token = ignore_floating_errors()
     try:
-        with np.errstate(all="ignore"):
-            _propagate(task, root, grads)
-            _run(task)
+        _propagate(task, root, grads)
+        heap = task.heap
+        while heap:
+            _evaluate(task, heappop(heap)[2])
         for callback in task.callbacks:
             callback()
     finally:
+        restore_floating_errors(token)
         state.backward_depth -= 1
         state.graph_task = outer_task
         autograd_state.set_grad_enabled(outer_mode)
     return task.captured
-
-
-def _run(task: GraphTask) -> None:
-    heap = task.heap
-    while heap:
-        _evaluate(task, heappop(heap)[2])
 
 
 # %% [markdown]
@@ -615,10 +615,10 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
         raise RuntimeError(
             f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}"
         )
-    fit = fit_tensor if task.graph else fit_array
-    fresh = node._fresh and not task.graph
+    graph = task.graph
+    fresh = node._fresh and not graph
     buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
-    seen: list[Any] = list(incoming)
+    given = [id(grad) for grad in incoming]
     for index, edge in enumerate(edges):
         if edge is None:
             continue
@@ -626,19 +626,34 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
             target, number = edge
         else:
             target, number = edge, 0
-        dependencies[target] -= 1
+        left = dependencies[target] = dependencies[target] - 1
         if needed is not None and target not in needed and target not in task.captures:
             continue
+        count = target._count
+        grad = outputs[index]
+        owned = False
+        if grad is not None:
+            if graph:
+                grad = fit_tensor(node, index, grad, target, number)
+            elif (
+                count != 1
+                or grad.__class__ is not np.ndarray
+                or grad.shape != target._shape
+                or grad.dtype is not target._dtype
+            ):
+                grad = fit_array(node, index, grad, target, number)
+            owned = fresh and grad.base is None and id(grad) not in given
+            given.append(id(grad))
         buffer = buffers.get(target)
         if buffer is None:
-            buffer = buffers[target] = [None] * target._count + [False] * target._count
-        grad = outputs[index]
-        if grad is not None:
-            grad, changed = fit(node, index, grad, target, number)
-            owned = changed or (fresh and grad.base is None and not any(grad is other for other in seen))
-            seen.append(grad)
-            add(buffer, number, target._count, grad, owned)
-        if dependencies[target] == 0:
+            if count == 1:
+                buffers[target] = [grad, owned]
+            else:
+                buffer = buffers[target] = [None] * count + [False] * count
+                add(buffer, number, count, grad, owned)
+        else:
+            add(buffer, number, count, grad, owned)
+        if left == 0:
             heappush(task.heap, (-target._sequence, id(target), target))
 
 
@@ -660,6 +675,8 @@ import numpy as np
 #| upstream: torch/csrc/autograd/input_buffer.cpp#torch::autograd::InputBuffer::add
 def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> None:
     """Add `grad` to entry `number`. The second half of a buffer says which entries are arrays that nobody else holds."""
+    if grad is None:
+        return
     old = buffer[number]
     if old is None:
         buffer[number] = grad
@@ -696,25 +713,21 @@ from readtorch.csrc.autograd.node import Node
 # %%
 #| into: csrc/autograd/input_metadata.py
 #| upstream: torch/csrc/autograd/input_metadata.h#torch::autograd::InputMetadata
-def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
-    """`grad` in the shape and dtype of output `number` of `target`, and whether that made a new array of it."""
+def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> Any:
+    """`grad` in the shape and dtype of output `number` of `target`."""
     if isinstance(grad, np.generic):
         grad = np.asarray(grad)
-    if target._count == 1:
-        shape, dtype = target._shape, target._dtype
-    else:
-        shape, dtype = target._shape[number], target._dtype[number]
-    changed = False
+    shape, dtype = target._input_metadata_at(number)
     if grad.shape != shape:
         if not is_expandable_to(shape, grad.shape):
             raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
-        grad, changed = sum_to(grad, shape), True
+        grad = sum_to(grad, shape)
     if grad.dtype is not dtype and grad.dtype != dtype:
-        grad, changed = _real_or_not(grad, dtype).astype(dtype), True
-    return grad, changed
+        grad = _real_or_not(grad, dtype).astype(dtype)
+    return grad
 
 
-def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
+def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> Any:
     """The same for a tensor, through operators, so that the step can be differentiated."""
     shape, dtype = target._input_metadata_at(number)
     array = grad._array
@@ -726,7 +739,7 @@ def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> 
         if array.dtype.kind == "c" and dtype.kind != "c":
             grad = dispatcher.autograd.real(grad)
         grad = dispatcher.autograd._to_copy(grad, dtype)
-    return grad, False
+    return grad
 
 
 def _real_or_not(grad: Any, dtype: Any) -> Any:

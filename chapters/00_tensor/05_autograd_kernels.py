@@ -551,13 +551,11 @@ class GeneratedNode(Node):
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any]:
         edges = self._edges
-        first = next((grad for grad in grads if grad is not None), None)
+        first = grads[0] if len(grads) == 1 else next((grad for grad in grads if grad is not None), None)
         if first is None:
             return [None] * len(edges)
         if self._released:
             raise released(self.name())
-        rule = self.entry.derivative
-        assert rule is not None
         at = dispatcher.autograd if graph else dispatcher.columns(BACKENDS[first.__class__])
         values = self._values(grads, graph)
         results: list[Any] = [None] * len(edges)
@@ -565,8 +563,9 @@ class GeneratedNode(Node):
             if positions is None:
                 return list(formula(at, *[values[name] for name in names]))
             if len(positions) == 1:
-                if edges[positions[0]] is not None:
-                    results[positions[0]] = formula(at, *[values[name] for name in names])
+                position = positions[0]
+                if edges[position] is not None:
+                    results[position] = formula(at, *[values[name] for name in names])
             elif any(edges[i] is not None for i in positions):
                 if "mask" not in self.entry.schema.names:
                     values["mask"] = tuple(edges[i] is not None for i in positions)
@@ -697,7 +696,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed
-from readtorch.csrc.autograd.variable import MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -767,6 +766,200 @@ def leading(entry: OperatorEntry) -> Call:
             result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+# %% [markdown]
+# Most of these have one tensor, and most calls are plain. The same again for that case, without the loops: this is the form that a training step runs through most often.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_one(entry: OperatorEntry) -> Call:
+    """`leading` for operators of one tensor."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep = rule is not None and bool(rule.saved)
+    keep_shape = rule is not None and rule.metas == ((entry.schema.names[0], "shape"),)
+    simple = rule is not None and (not rule.metas or keep_shape)
+    keep_result = rule is not None and bool(rule.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or (kwargs and "out" in kwargs):
+            return slow(input, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        if array.__class__ is not ndarray:
+            return slow(input, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(array, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        edge = input._edge
+        if raw.__class__ is not ndarray:
+            if raw.__class__ is list or raw.__class__ is tuple:
+                if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+                    node = record.leading((input,), args, kwargs, raw)
+                result = _give_several(entry, raw, node)
+                if observer is not None:
+                    observer.operator(name, (input, *args), result, begin, now())
+                return result
+            raw = np.asarray(raw)
+        if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+            if simple:
+                node = new(node_type)
+                node._edges = (edge,)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                counter = input._vc
+                if keep:
+                    node._saved = (input, array.shape) if keep_shape else (input,)
+                    node._versions = None if counter is None else (counter.value,)
+                else:
+                    node._saved = (array.shape,) if keep_shape else ()
+                    node._versions = None
+                node._result = raw if keep_result else None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = record.leading((input,), args, kwargs, raw)
+        result = new(tensor_impl.Tensor)
+        result._array = raw
+        result._edge = node
+        result._vc = None
+        result._view = None
+        result._grad = None
+        result._meta = None
+        if observer is not None:
+            observer.operator(name, (input, *args), result, begin, now())
+        return result
+
+    return call
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_two(entry: OperatorEntry) -> Call:
+    """`leading` for operators of two tensors: `mm`, `dot`, `gather`'s like."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    names = entry.schema.names[:2]
+    crosswise = rule is not None and not rule.metas and rule.saved == names and len(record.positions) == 2
+    crosswise = crosswise and all(
+        rule.wanted_by[name] == (other,) for name, other in zip(names, names[::-1], strict=True)
+    )  # type: ignore[union-attr]
+    crosswise = crosswise and not record.outputs
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or (kwargs and "out" in kwargs):
+            return slow(input, other, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            first, second = input._array, other._array
+        except AttributeError:
+            return slow(input, other, *args, **kwargs)
+        if first.__class__ is not ndarray or second.__class__ is not ndarray:
+            return slow(input, other, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(first, second, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        a, b = input._edge, other._edge
+        if (a is not None or b is not None) and differentiable and (not counts.grad_off or state.grad_mode):
+            if crosswise:
+                node = new(node_type)
+                node._edges = (a, b)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                node._saved = (input if b is not None else None, other if a is not None else None)
+                plain = input._vc is None and other._vc is None
+                node._versions = None if plain else (current_version(input), current_version(other))
+                node._result = None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = record.leading((input, other), args, kwargs, raw)
+        result = give(entry, raw, node)
+        if observer is not None:
+            observer.operator(name, (input, other, *args), result, begin, now())
+        return result
+
+    return call
+
+
+# %% [markdown]
+# And for a list of tensors in front: `cat`, `stack`.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_list(entry: OperatorEntry) -> Call:
+    """The operator for a list of tensors in front and options behind."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    rule = record.rule
+    simple = (
+        rule is not None and not rule.saved and rule.metas == ((entry.schema.names[0], "shape"),) and not rule.outputs
+    )
+    slow = general(entry)
+    node_type = record.node_class if simple else None
+    name = f"aten::{entry.name}"
+
+    def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
+            return slow(tensors, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            arrays = [tensor._array for tensor in tensors]
+            edges = tuple([tensor._edge for tensor in tensors])
+        except AttributeError:
+            return slow(tensors, *args, **kwargs)
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                return slow(tensors, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(arrays, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if not counts.grad_off or state.grad_mode:
+            for edge in edges:
+                if edge is not None:
+                    node = new(node_type)
+                    node._edges = edges
+                    node._sequence = next_sequence_nr()
+                    node._options = entry.schema.bind(entry.name, (None, *args), kwargs)
+                    node._saved = ([array.shape for array in arrays],)
+                    node._versions = node._result = None
+                    node._shape = raw.shape
+                    node._dtype = raw.dtype
+                    break
+        result = give(entry, raw, node)
+        if observer is not None:
+            observer.operator(name, (tensors, *args), result, begin, now())
         return result
 
     return call
@@ -1384,8 +1577,13 @@ def view(entry: OperatorEntry) -> Call:
     """An operator whose result looks into its input's memory, always or sometimes."""
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep_shape = rule is not None and rule.metas == ((entry.schema.names[0], "shape"),)
+    simple = rule is not None and not rule.saved and not rule.outputs and (not rule.metas or keep_shape)
     sometimes = entry.view == "maybe"
-    copied = Recorder(_copied(entry)) if sometimes and record.differentiable else record
+    copied = Recorder(_copied(entry)) if sometimes and differentiable else record
+    node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
@@ -1409,18 +1607,42 @@ def view(entry: OperatorEntry) -> Call:
             aliases = base is not None and (base is array or base is array.base)
         recording = not counts.grad_off or state.grad_mode
         node = None
-        if input._edge is not None and recording and record.differentiable:
-            node = (record if aliases else copied).leading((input,), args, kwargs, raw)
-        result = give(entry, raw, node)
+        edge = input._edge
+        if edge is not None and recording and differentiable:
+            if simple and not counts.special:
+                node = new(node_type if aliases else copied_type)
+                node._edges = (edge,)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                node._saved = (array.shape,) if keep_shape else ()
+                node._versions = None
+                node._result = None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = (record if aliases else copied).leading((input,), args, kwargs, raw)
+        result = new(tensor_impl.Tensor)
+        result._array = raw
+        result._edge = node
+        result._vc = None
+        result._view = None
+        result._grad = None
+        result._meta = INFERENCE if counts.special and state.inference_mode else None
         if aliases:
-            make_view(result, input, (call, args, kwargs))
+            if recording and input._view is None:
+                counter = input._vc or version_counter(input)
+                result._vc = counter
+                result._view = (input, ((call, args, kwargs),), DEFAULT)
+                counter.register_view(result)
+            else:
+                make_view(result, input, (call, args, kwargs))
         if observer is not None:
             observer.operator(name, (input, *args), result, begin, now())
         return result
 
     def view_list(input: Any, raws: list[Any], args: tuple, kwargs: dict[str, Any], begin: int, observer: Any) -> Any:
         node = None
-        if input._edge is not None and record.differentiable and (not counts.grad_off or state.grad_mode):
+        if input._edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
             node = record.leading((input,), args, kwargs, raws)
         results = []
         for number, raw in enumerate(raws):
@@ -1761,7 +1983,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
 from readtorch.csrc.utils.structseq import structseq
@@ -1823,7 +2045,10 @@ def entry_point(entry: OperatorEntry) -> Any:
     if entry.pointwise is not None:
         return variable_type.unary(entry) if len(entry.schema.names) == 1 else variable_type.binary(entry)
     if entry.schema.leading:
-        return variable_type.leading(entry)
+        forms = {1: variable_type.leading_one, 2: variable_type.leading_two}
+        return forms.get(entry.schema.leading, variable_type.leading)(entry)
+    if entry.schema.kinds[0] is TENSOR_LIST and set(entry.schema.kinds[1:]) <= {OPTION}:
+        return variable_type.leading_list(entry)
     return variable_type.general(entry)
 
 

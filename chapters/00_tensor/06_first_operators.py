@@ -537,11 +537,9 @@ from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 def sum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum over `dim` (an int, several, or None for all). Integers are summed as int64."""
     kind = self.dtype.kind
+    if dim is None and dtype is None and not keepdim and kind == "f" and self.itemsize >= 4:
+        return np.add.reduce(self, axis=None)
     accumulate = to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if kind in "biu" else None
-    if dim is None and not keepdim:
-        if accumulate is None and kind == "f" and self.itemsize >= 4:
-            return np.add.reduce(self, axis=None)
-        return _add_up(self, tuple(range(self.ndim)), False, accumulate)
     return _add_up(self, reduced_dims(dim, self.ndim), keepdim, accumulate)
 
 
@@ -640,7 +638,10 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 @register("reshape", key="CPU CUDA", variants="function method", view="maybe", node="View")
 def reshape(self: Array, *shape: Any) -> Array:
     """The same elements in another shape: a view where the strides allow it, else a copy."""
-    return self.reshape(inferred(sizes(shape, "shape"), self.size))
+    try:
+        return self.reshape(*shape)
+    except (ValueError, TypeError):
+        return self.reshape(inferred(sizes(shape, "shape"), self.size))
 
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
@@ -669,6 +670,21 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 derivative("_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
+# %% [markdown]
+# `np.broadcast_to` checks so much that it takes longer than a small addition, and `as_strided` longer still. The array constructor itself, given memory and strides, is quick.
+
+
+# %%
+#| into: aten/native/tensor_shape.py
+def strided_view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """The memory from the first element of `array` on, in another shape and with other strides (in bytes)."""
+    if array.__class__ is np.ndarray and array.flags.c_contiguous and array.size:
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    if array.__class__ is np.ndarray:
+        return np.lib.stride_tricks.as_strided(array, shape, strides)
+    return np.broadcast_to(array, shape)
+
+
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::expand
@@ -693,14 +709,11 @@ def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
             raise RuntimeError(
                 f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at non-singleton dimension {i}.  Target sizes: {shape}.  Tensor sizes: {list(self.shape)}"
             )
-    return _writeable(self, np.broadcast_to(self, tuple(shape)))
-
-
-def _writeable(source: Array, result: Array) -> Array:
-    """NumPy marks broadcast arrays read-only; upstream leaves writing to them to the program's conscience."""
-    if result.__class__ is np.ndarray and source.flags.writeable:
-        return np.lib.stride_tricks.as_strided(source, result.shape, result.strides)
-    return result
+    strides = (0,) * lead + tuple(
+        0 if have == 1 and want != 1 else step
+        for have, want, step in zip(self.shape, shape[lead:], self.strides, strict=True)
+    )
+    return strided_view(self, tuple(shape), strides)
 
 
 derivative("expand", self=lambda at, grad: grad)
@@ -811,6 +824,11 @@ from readtorch.c10.core import scalar_type
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def mm(self: Array, mat2: Array) -> Array:
     """Matrix times matrix: `(n, m) × (m, p) → (n, p)`."""
+    if self.ndim == 2 and mat2.ndim == 2 and self.dtype is mat2.dtype and self.dtype.char in "fdFD":
+        try:
+            return self.dot(mat2)
+        except ValueError:
+            pass
     if self.ndim != 2:
         raise RuntimeError("self must be a matrix")
     if mat2.ndim != 2:

@@ -41,6 +41,11 @@ live()
 @register("select", key="CPU CUDA", variants="function method", view="always")
 def select(self: Array, dim: int, index: int) -> Array:
     """Element `index` along `dim`, which disappears."""
+    if dim == 0:
+        try:
+            return self[index, ...]
+        except IndexError:
+            pass
     if not self.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     place = maybe_wrap_dim(dim, self.ndim)
@@ -68,6 +73,8 @@ _range = slice
 
 def _slice(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Array:
     """The range `start:end:step` of dimension `dim`."""
+    if dim == 0 and step.__class__ is int and step > 0 and self.ndim:
+        return self[start:end:step]
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -511,6 +518,12 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     first = tensors[0]
     dtype = first.dtype
+    try:
+        joined = np.concatenate(tensors, dim)
+        if joined.dtype is dtype:
+            return joined
+    except (ValueError, IndexError):
+        pass
     for array in tensors:
         if array.dtype != dtype:
             dtype = to_numpy_dtype(result_type([array.reshape(-1) for array in tensors]))

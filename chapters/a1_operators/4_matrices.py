@@ -659,7 +659,7 @@ def _linalg_qr(A: Array, mode: str) -> Any:
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
     to_q, to_r = grads
-    m = None if to_r is None else at.matmul(to_r, _adjoint(at, R))
+    m = None if to_r is None else at.matmul(R, _adjoint(at, to_r))
     if to_q is not None:
         part = at.matmul(_adjoint(at, to_q), Q)
         m = -part if m is None else m - part

@@ -14,7 +14,9 @@ from readtorch.autograd.variable import Variable as Variable
 
 
 def _as_tuple(value):
-    return (value,) if value is None or isinstance(value, _C.TensorBase) or hasattr(value, "_fields") else tuple(value)
+    if value.__class__ is tuple:
+        return value
+    return (value,) if value is None or isinstance(value, _C.TensorBase | graph.GradientEdge) else tuple(value)
 
 
 def _make_grads(outputs, grads, is_grads_batched=False):
@@ -25,8 +27,8 @@ def _make_grads(outputs, grads, is_grads_batched=False):
             if grad is None:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         elif grad is None:
-            if output.requires_grad:
-                if output.numel() != 1:
+            if output._edge is not None:
+                if output._array.size != 1:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
                 if not (output.dtype.is_floating_point or output.dtype.is_complex):
                     raise RuntimeError(
@@ -35,11 +37,11 @@ def _make_grads(outputs, grads, is_grads_batched=False):
                 grad = _C._VariableFunctions.ones_like(output)
         elif not isinstance(grad, _C.TensorBase):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-        elif tuple(grad.shape) != tuple(output.shape):
+        elif grad._array.shape != output._array.shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{number}] has a shape of {grad.shape} and output[{number}] has a shape of {output.shape}."
             )
-        elif output.dtype.is_complex != grad.dtype.is_complex:
+        elif (output._array.dtype.kind == "c") != (grad._array.dtype.kind == "c"):
             raise RuntimeError(
                 "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                 f"grad_output[{number}] has a dtype of {grad.dtype} and output[{number}] has a dtype of {output.dtype}."

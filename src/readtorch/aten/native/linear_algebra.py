@@ -16,6 +16,11 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def mm(self: Array, mat2: Array) -> Array:
     """Matrix times matrix: `(n, m) × (m, p) → (n, p)`."""
+    if self.ndim == 2 and mat2.ndim == 2 and self.dtype is mat2.dtype and self.dtype.char in "fdFD":
+        try:
+            return self.dot(mat2)
+        except ValueError:
+            pass
     if self.ndim != 2:
         raise RuntimeError("self must be a matrix")
     if mat2.ndim != 2:

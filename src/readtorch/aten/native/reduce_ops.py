@@ -19,11 +19,9 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 def sum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum over `dim` (an int, several, or None for all). Integers are summed as int64."""
     kind = self.dtype.kind
+    if dim is None and dtype is None and not keepdim and kind == "f" and self.itemsize >= 4:
+        return np.add.reduce(self, axis=None)
     accumulate = to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if kind in "biu" else None
-    if dim is None and not keepdim:
-        if accumulate is None and kind == "f" and self.itemsize >= 4:
-            return np.add.reduce(self, axis=None)
-        return _add_up(self, tuple(range(self.ndim)), False, accumulate)
     return _add_up(self, reduced_dims(dim, self.ndim), keepdim, accumulate)
 
 

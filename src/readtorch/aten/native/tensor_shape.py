@@ -43,7 +43,10 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 @register("reshape", key="CPU CUDA", variants="function method", view="maybe", node="View")
 def reshape(self: Array, *shape: Any) -> Array:
     """The same elements in another shape: a view where the strides allow it, else a copy."""
-    return self.reshape(inferred(sizes(shape, "shape"), self.size))
+    try:
+        return self.reshape(*shape)
+    except (ValueError, TypeError):
+        return self.reshape(inferred(sizes(shape, "shape"), self.size))
 
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
@@ -69,6 +72,15 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 derivative("_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
+def strided_view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """The memory from the first element of `array` on, in another shape and with other strides (in bytes)."""
+    if array.__class__ is np.ndarray and array.flags.c_contiguous and array.size:
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    if array.__class__ is np.ndarray:
+        return np.lib.stride_tricks.as_strided(array, shape, strides)
+    return np.broadcast_to(array, shape)
+
+
 @register("expand", key="CPU CUDA", variants="method", view="always")
 def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
     """Stretch dimensions of size 1 without copying; -1 keeps a size."""
@@ -90,14 +102,11 @@ def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
             raise RuntimeError(
                 f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at non-singleton dimension {i}.  Target sizes: {shape}.  Tensor sizes: {list(self.shape)}"
             )
-    return _writeable(self, np.broadcast_to(self, tuple(shape)))
-
-
-def _writeable(source: Array, result: Array) -> Array:
-    """NumPy marks broadcast arrays read-only; upstream leaves writing to them to the program's conscience."""
-    if result.__class__ is np.ndarray and source.flags.writeable:
-        return np.lib.stride_tricks.as_strided(source, result.shape, result.strides)
-    return result
+    strides = (0,) * lead + tuple(
+        0 if have == 1 and want != 1 else step
+        for have, want, step in zip(self.shape, shape[lead:], self.strides, strict=True)
+    )
+    return strided_view(self, tuple(shape), strides)
 
 
 derivative("expand", self=lambda at, grad: grad)
@@ -179,6 +188,11 @@ derivative("permute", self=lambda at, grad, dims: _permute_backward(at, grad, di
 @register("select", key="CPU CUDA", variants="function method", view="always")
 def select(self: Array, dim: int, index: int) -> Array:
     """Element `index` along `dim`, which disappears."""
+    if dim == 0:
+        try:
+            return self[index, ...]
+        except IndexError:
+            pass
     if not self.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     place = maybe_wrap_dim(dim, self.ndim)
@@ -203,6 +217,8 @@ _range = slice
 
 def _slice(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Array:
     """The range `start:end:step` of dimension `dim`."""
+    if dim == 0 and step.__class__ is int and step > 0 and self.ndim:
+        return self[start:end:step]
     if not self.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -620,6 +636,12 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     first = tensors[0]
     dtype = first.dtype
+    try:
+        joined = np.concatenate(tensors, dim)
+        if joined.dtype is dtype:
+            return joined
+    except (ValueError, IndexError):
+        pass
     for array in tensors:
         if array.dtype != dtype:
             dtype = to_numpy_dtype(result_type([array.reshape(-1) for array in tensors]))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
+from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
 from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
@@ -113,23 +114,20 @@ def execute(
     state.graph_task = task
     autograd_state.set_grad_enabled(graph)
     state.backward_depth += 1
+    token = ignore_floating_errors()
     try:
-        with np.errstate(all="ignore"):
-            _propagate(task, root, grads)
-            _run(task)
+        _propagate(task, root, grads)
+        heap = task.heap
+        while heap:
+            _evaluate(task, heappop(heap)[2])
         for callback in task.callbacks:
             callback()
     finally:
+        restore_floating_errors(token)
         state.backward_depth -= 1
         state.graph_task = outer_task
         autograd_state.set_grad_enabled(outer_mode)
     return task.captured
-
-
-def _run(task: GraphTask) -> None:
-    heap = task.heap
-    while heap:
-        _evaluate(task, heappop(heap)[2])
 
 
 def _evaluate(task: GraphTask, node: Node) -> None:
@@ -190,10 +188,10 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
         raise RuntimeError(
             f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(outputs)}"
         )
-    fit = fit_tensor if task.graph else fit_array
-    fresh = node._fresh and not task.graph
+    graph = task.graph
+    fresh = node._fresh and not graph
     buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
-    seen: list[Any] = list(incoming)
+    given = [id(grad) for grad in incoming]
     for index, edge in enumerate(edges):
         if edge is None:
             continue
@@ -201,19 +199,34 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
             target, number = edge
         else:
             target, number = edge, 0
-        dependencies[target] -= 1
+        left = dependencies[target] = dependencies[target] - 1
         if needed is not None and target not in needed and target not in task.captures:
             continue
+        count = target._count
+        grad = outputs[index]
+        owned = False
+        if grad is not None:
+            if graph:
+                grad = fit_tensor(node, index, grad, target, number)
+            elif (
+                count != 1
+                or grad.__class__ is not np.ndarray
+                or grad.shape != target._shape
+                or grad.dtype is not target._dtype
+            ):
+                grad = fit_array(node, index, grad, target, number)
+            owned = fresh and grad.base is None and id(grad) not in given
+            given.append(id(grad))
         buffer = buffers.get(target)
         if buffer is None:
-            buffer = buffers[target] = [None] * target._count + [False] * target._count
-        grad = outputs[index]
-        if grad is not None:
-            grad, changed = fit(node, index, grad, target, number)
-            owned = changed or (fresh and grad.base is None and not any(grad is other for other in seen))
-            seen.append(grad)
-            add(buffer, number, target._count, grad, owned)
-        if dependencies[target] == 0:
+            if count == 1:
+                buffers[target] = [grad, owned]
+            else:
+                buffer = buffers[target] = [None] * count + [False] * count
+                add(buffer, number, count, grad, owned)
+        else:
+            add(buffer, number, count, grad, owned)
+        if left == 0:
             heappush(task.heap, (-target._sequence, id(target), target))
 
 

@@ -37,13 +37,11 @@ class GeneratedNode(Node):
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any]:
         edges = self._edges
-        first = next((grad for grad in grads if grad is not None), None)
+        first = grads[0] if len(grads) == 1 else next((grad for grad in grads if grad is not None), None)
         if first is None:
             return [None] * len(edges)
         if self._released:
             raise released(self.name())
-        rule = self.entry.derivative
-        assert rule is not None
         at = dispatcher.autograd if graph else dispatcher.columns(BACKENDS[first.__class__])
         values = self._values(grads, graph)
         results: list[Any] = [None] * len(edges)
@@ -51,8 +49,9 @@ class GeneratedNode(Node):
             if positions is None:
                 return list(formula(at, *[values[name] for name in names]))
             if len(positions) == 1:
-                if edges[positions[0]] is not None:
-                    results[positions[0]] = formula(at, *[values[name] for name in names])
+                position = positions[0]
+                if edges[position] is not None:
+                    results[position] = formula(at, *[values[name] for name in names])
             elif any(edges[i] is not None for i in positions):
                 if "mask" not in self.entry.schema.names:
                     values["mask"] = tuple(edges[i] is not None for i in positions)

@@ -9,6 +9,8 @@ import numpy as np
 
 def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> None:
     """Add `grad` to entry `number`. The second half of a buffer says which entries are arrays that nobody else holds."""
+    if grad is None:
+        return
     old = buffer[number]
     if old is None:
         buffer[number] = grad

@@ -11,25 +11,21 @@ from readtorch.aten.expand_utils import is_expandable_to, sum_to
 from readtorch.csrc.autograd.node import Node
 
 
-def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
-    """`grad` in the shape and dtype of output `number` of `target`, and whether that made a new array of it."""
+def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> Any:
+    """`grad` in the shape and dtype of output `number` of `target`."""
     if isinstance(grad, np.generic):
         grad = np.asarray(grad)
-    if target._count == 1:
-        shape, dtype = target._shape, target._dtype
-    else:
-        shape, dtype = target._shape[number], target._dtype[number]
-    changed = False
+    shape, dtype = target._input_metadata_at(number)
     if grad.shape != shape:
         if not is_expandable_to(shape, grad.shape):
             raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
-        grad, changed = sum_to(grad, shape), True
+        grad = sum_to(grad, shape)
     if grad.dtype is not dtype and grad.dtype != dtype:
-        grad, changed = _real_or_not(grad, dtype).astype(dtype), True
-    return grad, changed
+        grad = _real_or_not(grad, dtype).astype(dtype)
+    return grad
 
 
-def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> tuple[Any, bool]:
+def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> Any:
     """The same for a tensor, through operators, so that the step can be differentiated."""
     shape, dtype = target._input_metadata_at(number)
     array = grad._array
@@ -41,7 +37,7 @@ def fit_tensor(node: Node, index: int, grad: Any, target: Node, number: int) -> 
         if array.dtype.kind == "c" and dtype.kind != "c":
             grad = dispatcher.autograd.real(grad)
         grad = dispatcher.autograd._to_copy(grad, dtype)
-    return grad, False
+    return grad
 
 
 def _real_or_not(grad: Any, dtype: Any) -> Any:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
 from readtorch.csrc.utils.structseq import structseq
@@ -65,7 +65,10 @@ def entry_point(entry: OperatorEntry) -> Any:
     if entry.pointwise is not None:
         return variable_type.unary(entry) if len(entry.schema.names) == 1 else variable_type.binary(entry)
     if entry.schema.leading:
-        return variable_type.leading(entry)
+        forms = {1: variable_type.leading_one, 2: variable_type.leading_two}
+        return forms.get(entry.schema.leading, variable_type.leading)(entry)
+    if entry.schema.kinds[0] is TENSOR_LIST and set(entry.schema.kinds[1:]) <= {OPTION}:
+        return variable_type.leading_list(entry)
     return variable_type.general(entry)
 
 

@@ -45,7 +45,9 @@ class AccumulateGrad(Node):
         grad = grads[0]
         if grad is None:
             return ()
-        leaf = self.variable
+        leaf = self._variable()
+        if leaf is None:
+            leaf = self.variable
         if graph:
             leaf._grad = grad if leaf._grad is None else leaf._grad + grad
         else:
@@ -59,7 +61,7 @@ class AccumulateGrad(Node):
     def _accumulate(self, leaf: Any, grad: Any) -> None:
         old = leaf._grad
         if old is None:
-            keep = self.owned and grad.base is None and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            keep = self.owned and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
         elif old._edge is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
