@@ -53,9 +53,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from readtorch import Tensor, nn
+if TYPE_CHECKING:
+    from readtorch import Tensor, nn
 
 
 # %%
