@@ -46,7 +46,7 @@ import numpy as np
 
 # %%
 #| into: c10/core/scalar_type.py
-#| upstream: c10/core/ScalarType.h#c10::ScalarType
+#| upstream: torch/headeronly/core/ScalarType.h#c10::ScalarType
 class dtype:
     """The type of a tensor's elements. One object exists per type: compare with `is`.
 
@@ -395,7 +395,7 @@ def current_default_device() -> device:
 
 # %%
 #| into: c10/core/layout.py
-#| upstream: c10/core/Layout.h#c10::Layout
+#| upstream: torch/headeronly/core/Layout.h#c10::Layout
 class layout:
     """How elements are stored; every tensor here is `strided`."""
 
@@ -418,7 +418,7 @@ sparse_csr = layout("sparse_csr")
 
 # %%
 #| into: c10/core/memory_format.py
-#| upstream: c10/core/MemoryFormat.h#c10::MemoryFormat
+#| upstream: torch/headeronly/core/MemoryFormat.h#c10::MemoryFormat
 class memory_format:
     """The order of dimensions in memory that `contiguous`, `clone` and `to` can be asked for."""
 

@@ -233,7 +233,7 @@ class Schema:
 
 # %%
 #| into: aten/core/dispatch/operator_entry.py
-#| upstream: tools/autograd/derivatives.yaml#derivatives
+#| upstream: tools/autograd/load_derivatives.py#load_derivatives
 class Derivative:
     """The formulas of an operator, `parameter -> formula`, and what they need, read off their parameter names.
 

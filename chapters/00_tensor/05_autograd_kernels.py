@@ -1025,7 +1025,7 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
 
 # %%
 #| into: csrc/autograd/variable_type.py
-#| upstream: tools/autograd/gen_variable_type.py#emit_save_inputs
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
 class Recorder:
     """Makes an operator's nodes."""
 
@@ -1672,7 +1672,7 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
 
 # %%
 #| into: csrc/autograd/variable_type.py
-#| upstream: tools/autograd/gen_variable_type.py#emit_check_inplace
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
 def inplace(entry: OperatorEntry) -> Call:
     """`NAME_`: the operator with its result written to the first argument."""
     schema = entry.schema
@@ -1949,7 +1949,7 @@ from typing import Any
 
 # %%
 #| into: csrc/utils/structseq.py
-#| upstream: torch/csrc/utils/structseq.cpp#torch::utils::returned_structseq_repr
+#| upstream: torch/csrc/utils/structseq.h#torch::utils::returned_structseq_repr
 class StructSequence(tuple):
     """A tuple whose items have names: what `x.max(1)` returns."""
 

@@ -206,7 +206,7 @@ unary("exp", np.exp, formula=lambda at, grad, result: grad * at.conj(result), au
 
 # %%
 #| into: aten/native/unary_ops.py
-#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::neg
+#| upstream: aten/src/ATen/native/native_functions.yaml#neg
 def _no_bool_negation(common: dtype) -> str | None:
     if common is scalar_type.bool:
         return "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
@@ -819,7 +819,7 @@ from readtorch.c10.core import scalar_type
 
 # %%
 #| into: aten/native/linear_algebra.py
-#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::mm
+#| upstream: aten/src/ATen/native/native_functions.yaml#mm
 #| upstream: tools/autograd/derivatives.yaml#mm
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def mm(self: Array, mat2: Array) -> Array:

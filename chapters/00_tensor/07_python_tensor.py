@@ -340,7 +340,7 @@ def size(self: Any, dim: int | None = None) -> Any:
 
 # %%
 #| into: csrc/autograd/python_variable.py
-#| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_item
+#| upstream: tools/autograd/templates/python_variable_methods.cpp#THPVariable_item
 def item(self: Any) -> Any:
     """The one element as a Python number. RuntimeError unless there is exactly one."""
     array = self._array
@@ -924,7 +924,7 @@ def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
-#| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_methods
+#| upstream: tools/autograd/templates/python_variable_methods.cpp#variable_methods
 def _cast_method(kind: dtype) -> Any:
     def cast(self: Any, memory_format: Any = formats.preserve_format) -> Any:
         return self if self._array.dtype == kind.numpy else dispatcher.autograd._to_copy(self, kind)

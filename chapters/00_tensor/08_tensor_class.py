@@ -896,7 +896,7 @@ from readtorch.torch_version import __version__ as __version__
 
 # %%
 #| into: version.py
-#| upstream: torch/version.py#__version__
+#| upstream: torch/torch_version.py#TorchVersion
 cuda: str | None = None
 hip: str | None = None
 debug = False

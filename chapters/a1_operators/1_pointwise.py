@@ -133,7 +133,7 @@ binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self,
 
 # %%
 #| into: aten/native/binary_ops.py
-#| upstream: aten/src/ATen/native/Pow.cpp#at::native::pow
+#| upstream: aten/src/ATen/native/native_functions.yaml#pow.Tensor_Scalar
 #| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::pow_backward
 def _power(a: Any, b: Any) -> Any:
     """Powers. The common exponents are products, an order of magnitude faster than `np.power`."""
@@ -240,7 +240,7 @@ binary(
 
 # %%
 #| into: aten/native/binary_ops.py
-#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::atan2
+#| upstream: aten/src/ATen/native/native_functions.yaml#atan2
 binary(
     "atan2",
     np.arctan2,
@@ -300,7 +300,7 @@ binary(
 
 # %%
 #| into: aten/native/binary_ops.py
-#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::comparison_op
+#| upstream: aten/src/ATen/native/native_functions.yaml#eq.Tensor
 def _order_refused(common: dtype) -> str | None:
     return "comparison operations are not supported for complex tensors" if common.is_complex else None
 
@@ -373,7 +373,7 @@ from readtorch.aten.native import math as special
 
 # %%
 #| into: aten/native/unary_ops.py
-#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::exp
+#| upstream: aten/src/ATen/native/native_functions.yaml#exp
 #| upstream: tools/autograd/derivatives.yaml#exp
 unary("exp2", np.exp2, formula=lambda at, grad, result: grad * at.conj(result) * math.log(2))
 unary("expm1", np.expm1, formula=lambda at, grad, result: grad * (at.conj(result) + 1), autocast="float32")
@@ -407,7 +407,7 @@ def square(at: Any, self: Any) -> Any:
 
 # %%
 #| into: aten/native/unary_ops.py
-#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::sin
+#| upstream: aten/src/ATen/native/native_functions.yaml#sin
 unary("sin", np.sin, formula=lambda at, grad, self: grad * at.conj(at.cos(self)))
 unary("cos", np.cos, formula=lambda at, grad, self: grad * -at.conj(at.sin(self)))
 unary("tan", np.tan, formula=lambda at, grad, result: grad * at.conj(1 + result * result), autocast="float32")
@@ -631,7 +631,7 @@ def digamma(x: Any) -> Any:
 
 # %%
 #| into: aten/native/unary_ops.py
-#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::erf
+#| upstream: aten/src/ATen/native/native_functions.yaml#erf
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary(
@@ -650,7 +650,7 @@ unary("digamma", special.digamma)
 
 # %%
 #| into: aten/native/unary_ops.py
-#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::floor
+#| upstream: aten/src/ATen/native/native_functions.yaml#floor
 def _flat(at: Any, grad: Any) -> Any:
     return at.zeros_like(grad)
 
@@ -984,7 +984,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 
 # %%
 #| into: aten/native/pointwise_ops.py
-#| upstream: aten/src/ATen/native/PointwiseOps.cpp#at::native::addcmul
+#| upstream: aten/src/ATen/native/native_functions.yaml#addcmul
 def _check(name: str, self: Array, *others: Array) -> None:
     from readtorch.aten.expand_utils import infer_size
 

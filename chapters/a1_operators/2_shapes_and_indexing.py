@@ -756,7 +756,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
-#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index
+#| upstream: aten/src/ATen/native/native_functions.yaml#index.Tensor
 def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
     """Index arrays as NumPy wants them, checked against the sizes. IndexError names the value that is out of bounds."""
     key: list[Any] = []

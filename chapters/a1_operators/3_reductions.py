@@ -274,7 +274,7 @@ derivative("prod", self=_prod_backward)
 
 # %%
 #| into: aten/native/reduce_ops.py
-#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::cumsum
+#| upstream: aten/src/ATen/native/native_functions.yaml#cumsum
 def _scan_dtype(self: Array, dtype: dtype | None) -> np.dtype:
     return (
         to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if self.dtype.kind in "biu" else self.dtype
@@ -374,7 +374,7 @@ def diff(at: Any, self: Any, n: int = 1, dim: int = -1, prepend: Any = None, app
 
 # %%
 #| into: aten/native/reduce_ops.py
-#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::amax
+#| upstream: aten/src/ATen/native/native_functions.yaml#amax
 def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) -> None:
     if dims is None or not dims:
         if self.size == 0 and dim is None:
@@ -559,7 +559,7 @@ for _name in ("max", "min"):
 
 # %%
 #| into: aten/native/reduce_ops.py
-#| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::all
+#| upstream: aten/src/ATen/native/native_functions.yaml#all
 @register("all", key="CPU CUDA", variants="function method", out=True)
 def all(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
@@ -643,7 +643,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 # %%
 #| into: aten/native/linear_algebra.py
-#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::linalg_vector_norm
+#| upstream: aten/src/ATen/native/native_functions.yaml#linalg_vector_norm
 @register("_vector_norm", key="CPU CUDA", variants="", node="LinalgVectorNorm", autocast="float32")
 def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Array:
     from readtorch.aten.native.reduce_ops import sum_of_squares

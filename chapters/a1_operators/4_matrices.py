@@ -45,7 +45,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 # %%
 #| into: aten/native/linear_algebra.py
-#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::bmm
+#| upstream: aten/src/ATen/native/native_functions.yaml#bmm
 @register("bmm", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def bmm(self: Array, mat2: Array) -> Array:
     """A product per batch."""
@@ -180,7 +180,7 @@ def _batched(at: Any, self: Any, other: Any) -> Any:
 
 # %%
 #| into: aten/native/linear_algebra.py
-#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::addmm_out
+#| upstream: aten/src/ATen/native/native_functions.yaml#addmm
 def _scaled(array: Array, factor: float) -> Array:
     return array if factor == 1 else array * array.dtype.type(factor)
 

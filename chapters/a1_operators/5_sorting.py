@@ -92,7 +92,7 @@ composite("msort", variants="function method")(lambda at, self: at.sort(self, 0)
 
 # %%
 #| into: aten/native/sorting.py
-#| upstream: aten/src/ATen/native/Sorting.cpp#at::native::topk
+#| upstream: aten/src/ATen/native/native_functions.yaml#topk
 @register(
     "topk",
     key="CPU CUDA",

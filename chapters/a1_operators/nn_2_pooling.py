@@ -524,7 +524,7 @@ from readtorch.aten.native.pooling import Window, _over_windows, checked_window,
 
 # %%
 #| into: aten/native/average_pool2d.py
-#| upstream: aten/src/ATen/native/AveragePool2d.cpp#at::native::avg_pool2d_out_cpu_template
+#| upstream: aten/src/ATen/native/native_functions.yaml#avg_pool2d
 def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: int | None) -> Any:
     """What each window's sum is divided by: a number, or one per output place."""
     if override is not None:
@@ -830,7 +830,7 @@ from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adap
 
 # %%
 #| into: aten/native/adaptive_max_pooling2d.py
-#| upstream: aten/src/ATen/native/AdaptiveMaxPooling2d.cpp#at::meta::TORCH_META_FUNC
+#| upstream: aten/src/ATen/native/native_functions.yaml#adaptive_max_pool2d
 @register("_windowed_max", variants="", outputs="result indices", differentiable_outputs=(0,), node="AdaptiveMaxPool2D")
 def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> tuple[Array, Array]:
     """Maxima, and where they were, of the windows that `bounds` gives per axis as (start, end)."""

@@ -64,7 +64,7 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
 
 # %%
 #| into: aten/native/activation.py
-#| upstream: aten/src/ATen/native/Activation.cpp#at::native::TORCH_IMPL_FUNC
+#| upstream: aten/src/ATen/native/native_functions.yaml#leaky_relu
 @register("threshold", inplace=True)
 def threshold(self: Array, threshold: float, value: float) -> Array:
     return np.where(self <= threshold, self.dtype.type(value), self)
@@ -369,7 +369,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 # %%
 #| into: aten/native/gated_linear_unit.py
-#| upstream: aten/src/ATen/native/GatedLinearUnit.cpp#at::native::glu
+#| upstream: aten/src/ATen/native/native_functions.yaml#glu
 @composite("glu", module="nn")
 def glu(at: Any, self: Array, dim: int = -1) -> Any:
     """The first half along `dim` times the sigmoid of the second."""

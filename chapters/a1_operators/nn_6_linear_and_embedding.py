@@ -213,7 +213,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 
 # %%
 #| into: aten/native/embedding_bag.py
-#| upstream: aten/src/ATen/native/EmbeddingBag.cpp#at::native::MODE_SUM
+#| upstream: aten/src/ATen/native/native_functions.yaml#_embedding_bag
 @register("_bag_of_rows", variants="")
 def _bag_of_rows(offsets: Array, rows: int) -> Array:
     """For each of `rows` lookups the number of its bag."""

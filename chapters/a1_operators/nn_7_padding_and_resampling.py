@@ -94,7 +94,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 # %%
 #| into: aten/native/pad_nd.py
 #| upstream: aten/src/ATen/native/ReflectionPad.cpp#at::native::reflection_pad2d_out_template
-#| upstream: aten/src/ATen/native/ReplicationPadding.cpp#at::native::replication_pad2d_out_cpu_template
+#| upstream: aten/src/ATen/native/native_functions.yaml#replication_pad2d
 def _places(mode: str, n: int, before: int, after: int) -> Array:
     """The input place that each output place of an axis reads."""
     wanted = np.arange(-before, n + after)

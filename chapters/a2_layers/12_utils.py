@@ -47,8 +47,8 @@ from readtorch.autograd.grad_mode import no_grad
 
 # %%
 #| into: nn/utils/clip_grad.py
-#| upstream: torch/nn/utils/clip_grad.py#get_total_norm
-#| upstream: torch/nn/utils/clip_grad.py#clip_grads_with_norm_
+#| upstream: torch/nn/utils/clip_grad.py#_get_total_norm
+#| upstream: torch/nn/utils/clip_grad.py#_clip_grads_with_norm_
 Parameters = Tensor | Iterable[Tensor]
 
 
