@@ -262,7 +262,7 @@ def check_installed(book: Book, torch: Path) -> None:
             if target.grade != "exact" or not target.path.endswith((".py", ".pyi")):
                 continue
             if target.path not in scanned:
-                file = torch.parent / target.path
+                file = torch.parent / _place_in_wheel(target.path)
                 scanned[target.path] = set(qualified(python_rows(file.read_text("utf-8")))) if file.exists() else set()
             if (target.name, target.start, target.end) not in scanned[target.path]:
                 problems.add(
@@ -272,6 +272,11 @@ def check_installed(book: Book, torch: Path) -> None:
                     "run `readtorch upstream sync`",
                 )
     problems.raise_if_any()
+
+
+def _place_in_wheel(path: str) -> str:
+    """Where the wheel has a file of the repository: the generators of `tools/autograd` lie in `torchgen`."""
+    return path.replace("tools/autograd/", "torchgen/packaged/autograd/", 1)
 
 
 def qualified(rows: Iterable[Row]) -> Iterator[tuple[str, int, int]]:
