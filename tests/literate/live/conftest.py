@@ -46,7 +46,7 @@ class Kernel:
     def run(self, code: str, cell_id: str | None = None) -> Outcome:
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
         metadata = {"cellId": cell_id} if cell_id else {}
-        request = self.client.session.msg("execute_request", {**content, "stop_on_error": True}, metadata=metadata)
+        request = self.client.session.msg("execute_request", {**content, "stop_on_error": False}, metadata=metadata)
         self.client.shell_channel.send(request)
         outcome = Outcome()
         while True:

@@ -228,7 +228,8 @@ class Session:
 
     def reset(self, symbol: object = None) -> str:
         """Restore the book's text: of everything, or of the fragments that define `symbol`."""
-        wanted = [f for f in self.edited() if symbol is None or concerns(f, symbol)]
+        touched = (f for original in self._originals.values() for f in original.fragments)
+        wanted = [f for f in dict.fromkeys([*self.edited(), *touched]) if symbol is None or concerns(f, symbol)]
         imports = [into for into in self._imports if symbol is None]
         native = [n for n in self._native.values() if n.edits and (symbol is None or n.into == symbol)]
         if not (wanted or imports or native):
@@ -278,7 +279,7 @@ class Session:
         fragment.overrides.clear()
         fragment.current = fragment.book
         file.owner.update({q: fragment for q in fragment.book.qualified if q not in file.owner})
-        if fragment.own:
+        if fragment.own and fragment in file.fragments:
             file.fragments.remove(fragment)
 
     def _undo(self, change: Change) -> None:
