@@ -181,6 +181,112 @@ def sync(bench: Bench) -> Iterator[Measurement]:
     yield bench.measure("sync, one edit", bench.readtorch("sync"), bench.book, edit, peer="nbdev-update", goal=0.2)
 
 
+@row
+def weave(bench: Bench) -> Iterator[Measurement]:
+    """The site of the book, its cells run, beside mkdocs over the same text and code as plain Markdown."""
+    book, plain = bench.book, bench.folder / "plain"
+    prepare_sites(bench)
+    cache, site = book / ".cache", book / "site"
+
+    def forget() -> None:
+        shutil.rmtree(cache, ignore_errors=True)
+        shutil.rmtree(site, ignore_errors=True)
+
+    def edit() -> None:
+        chapter = book / "chapters" / "02_module.py"
+        text = chapter.read_text()
+        new = text.replace("in two or three sentences", "in 2 or 3 sentences", 1)
+        chapter.write_text(new if new != text else text.replace("in 2 or 3 sentences", "in two or three sentences", 1))
+
+    mkdocs = [sys.executable, "-c", f"{_OWN} from mkdocs.__main__ import cli; cli()", "build", "-q"]
+    yield bench.measure("mkdocs, the same as plain text", [sys.executable, "-m", "mkdocs", "build", "-q"], plain)
+    peer = "mkdocs, the same as plain text"
+    cells = bench.measure("run the cells, without a site", bench.readtorch("run"), book, forget)
+    yield cells
+    cold = bench.measure("weave, cold, cells run", mkdocs, book, forget, peer=peer, goal=6.0 + cells.cpu)
+    yield cold
+    yield bench.measure("weave, cells from the cache", mkdocs, book, peer=peer, goal=6.0)
+    yield kept_build(bench, edit)
+    heaviest = max(file.stat().st_size for file in site.glob("book/**/*.html"))
+    print(f"heaviest page of the site: {heaviest / 1000:.0f} KB of HTML (goal: 150)", file=sys.stderr)
+
+
+def prepare_sites(bench: Bench) -> None:
+    """The settings of this repository's site for the synthetic book, and a plain mkdocs site of the same contents."""
+    book, plain = bench.book, bench.folder / "plain"
+    settings = (REPOSITORY / "mkdocs.yml").read_text()
+    start, stop = settings.index("\nnav:"), settings.index("\n\n", settings.index("\nnav:") + 1)
+    nav = "\nnav:\n  - index.md\n  - The book: readtorch:book\n  - API: readtorch:api"
+    (book / "mkdocs.yml").write_text(settings[:start] + nav + settings[stop:])
+    (book / "docs").mkdir(exist_ok=True)
+    (book / "docs" / "index.md").write_text("# Synthetic\n")
+    for folder in [book / "src" / "readtorch", *(book / "src" / "readtorch").glob("pack*")]:
+        (folder / "__init__.py").touch()  # a package of its own, not merged with an installed readtorch
+    (plain / "docs").mkdir(parents=True, exist_ok=True)
+    (plain / "mkdocs.yml").write_text(
+        "site_name: plain\ntheme: { name: material, font: false }\nplugins: [search]\n"
+        "markdown_extensions: [admonition, pymdownx.highlight, pymdownx.superfences]\n"
+    )
+    for file in sorted((book / "chapters").glob("*.py")):
+        (plain / "docs" / f"{file.stem}.md").write_text(_as_markdown(file.read_text()))
+
+
+def _as_markdown(chapter: str) -> str:
+    out = []
+    for cell in chapter.split("# %%")[1:]:
+        head, _, body = cell.partition("\n")
+        if "markdown" in head:
+            out.append("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.split("\n")))
+        else:
+            out.append(f"```python\n{body.strip()}\n```\n")
+    return "\n".join(out)
+
+
+_OWN = "import sys; sys.path.insert(0, 'src');"
+"""The synthetic book's own package before an installed one."""
+
+_KEPT = f"""
+{_OWN}
+import time
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+def settings():
+    config = load_config("mkdocs.yml", site_dir=sys.argv[1])
+    config.site_url = "http://127.0.0.1:8000/"
+    return config
+first = settings()
+first.plugins.on_startup(command="serve", dirty=False)
+build(first, serve_url="http://127.0.0.1:8000/")
+print("built", flush=True)
+sys.stdin.readline()
+begin, cpu = time.perf_counter(), time.process_time()
+build(settings(), serve_url="http://127.0.0.1:8000/")
+print(time.perf_counter() - begin, time.process_time() - cpu)
+"""
+
+
+def kept_build(bench: Bench, edit: Callable[[], None]) -> Measurement:
+    """`mkdocs serve` after a paragraph was edited: the second build of one process, as the live server does it."""
+    wall = cpu = float("inf")
+    for _ in range(bench.repeat):
+        with tempfile.TemporaryDirectory() as site:
+            command = [sys.executable, "-c", _KEPT, site]
+            process = subprocess.Popen(
+                command, cwd=bench.book, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert process.stdout is not None
+            assert process.stdin is not None
+            while process.stdout.readline().strip() not in ("built", ""):
+                pass
+            edit()
+            said, _ = process.communicate("\n")
+        if process.returncode != 0:
+            raise RuntimeError("the second build failed")
+        spent = [float(number) for number in said.split()[-2:]]
+        wall, cpu = min(wall, spent[0]), min(cpu, spent[1])
+    return Measurement("mkdocs serve, one paragraph edited", wall, cpu, "mkdocs, the same as plain text", 1.5)
+
+
 def table(found: list[Measurement]) -> str:
     by_name = {m.name: m for m in found}
     lines = [f"{'':30} {'wall s':>8} {'CPU s':>8} {'goal':>6}   CPU ratio to its peer"]
