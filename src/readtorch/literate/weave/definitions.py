@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from readtorch.literate.tangle import TangledFile
 
@@ -80,8 +81,14 @@ def module_name(file: str) -> str:
     return f"{PACKAGE}.{stem}" if stem else PACKAGE
 
 
+@lru_cache(maxsize=2048)
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a tangled file, kept while `mkdocs serve` runs; nobody may change it."""
+    return ast.parse(text)
+
+
 def read_module(file: str, content: TangledFile) -> Module:
-    tree = ast.parse(content.text)
+    tree = parsed(content.text)
     module = Module(module_name(file), file, tree)
     reader = _Reader(module, content)
     reader.block(tree.body)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from readtorch.literate.tangle import TangledFile, TangledLine
+from readtorch.literate.weave.definitions import parsed
 
 CellKey = tuple[str, int]
 """Part path and cell index."""
@@ -79,7 +80,7 @@ def _key(line: TangledLine | None) -> CellKey | None:
 
 
 def _of_file(file: str, content: TangledFile) -> list[Fragment]:
-    tree = ast.parse(content.text)
+    tree = parsed(content.text)
     texts = [line.text for line in content.lines]
     runs = _runs(content)
     threads: dict[str, list[Fragment]] = {}

@@ -29,7 +29,7 @@ from readtorch.literate.errors import LiterateError
 from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api
 from readtorch.literate.weave.pages import WovenPage
-from readtorch.literate.weave.rendered import KeptPage, Rendered
+from readtorch.literate.weave.rendered import KeptPage, KeptSearch, Rendered
 from readtorch.literate.weave.site import Site
 
 log = logging.getLogger("mkdocs.plugins.readtorch")
@@ -55,6 +55,8 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self.woven: dict[str, tuple[str, WovenPage]] = {}
         self.rendered = Rendered()
         self.api_pages: dict[str, str] = {}
+        self.scripts: dict[str, tuple[tuple[str, str], bytes]] = {}
+        self.search = KeptSearch()
         self._whole_page: str | None = None
         self.on_progress: Callable[..., None] | None = None
 
@@ -68,7 +70,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
             tangled = tangle(book)
             if self.config.execute or self.config.api:
                 check_package(book, tangled)
-            site = Site(book, tangled, self._execute(book, root))
+            site = Site(book, tangled, self._execute(book, root), self.scripts)
             self.api_pages = api.pages(site) if self.config.api else {}
             self.woven = site.weave(self.woven)
         except LiterateError as error:
@@ -133,8 +135,10 @@ class ReadtorchPlugin(BasePlugin[Options]):
     ) -> TemplateContext:
         """Give the search plugin the text, with few words for each cell, instead of every line of code."""
         found = self.woven.get(str(page.meta.get("rt_part", "")))
-        if found is not None:
-            page.content, self._whole_page = found[1].words(page.content or ""), found[1].fill(page.content or "")
+        if isinstance(page, KeptPage):
+            content = page.content or ""
+            self._whole_page = found[1].fill(content) if found is not None else content
+            page.content = self.search.before(page, found[1].words(content) if found is not None else content)
         return context
 
     @event_priority(-50)
@@ -142,6 +146,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self, context: TemplateContext, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
         if self._whole_page is not None:
+            self.search.after(page, config)
             page.content, self._whole_page = self._whole_page, None
         return context
 

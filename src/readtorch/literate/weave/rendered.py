@@ -76,3 +76,34 @@ def _copied(there: dict[str, Any]) -> dict[str, Any]:
 def _reference_maps(config: MkDocsConfig) -> list[dict[str, Any]]:
     plugin = config.plugins.get("autorefs")
     return [m for name in _MAPS if isinstance(m := getattr(plugin, name, None), dict)]
+
+
+class KeptSearch:
+    """The search index's entries of each page, kept while its text stays the same: reading HTML is what makes the index slow."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, list[Any]]] = {}
+        self._text = ""
+
+    def before(self, page: Page, text: str) -> str:
+        """The content that the search plugin should read: nothing, where the entries are known."""
+        self._text = text
+        kept = self._kept.get(page.file.src_uri)
+        return "" if kept is not None and kept[0] == text else text
+
+    def after(self, page: Page, config: MkDocsConfig) -> None:
+        """Add the kept entries, or keep those just made."""
+        index = getattr(_search_plugin(config), "search_index", None)
+        entries = getattr(index, "entries", None)
+        if not isinstance(entries, list):
+            return
+        kept = self._kept.get(page.file.src_uri)
+        if kept is not None and kept[0] == self._text:
+            entries.extend(kept[1])
+            return
+        here = [entry for entry in entries if entry["location"].partition("#")[0] == page.url]
+        self._kept[page.file.src_uri] = (self._text, here)
+
+
+def _search_plugin(config: MkDocsConfig) -> Any:
+    return next((plugin for name, plugin in config.plugins.items() if name.rpartition("/")[2] == "search"), None)

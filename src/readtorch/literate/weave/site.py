@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 from readtorch.literate.chapter import Book, Part
@@ -38,7 +39,15 @@ Results = Mapping[str, Any]
 class Site:
     """One state of the book, woven. `results` are the executor's, by part name; a part without one shows no outputs."""
 
-    def __init__(self, book: Book, tangled: Mapping[str, TangledFile], results: Results) -> None:
+    def __init__(
+        self,
+        book: Book,
+        tangled: Mapping[str, TangledFile],
+        results: Results,
+        kept_scripts: dict[str, tuple[tuple[str, str], bytes]] | None = None,
+    ) -> None:
+        self.kept_scripts = {} if kept_scripts is None else kept_scripts
+        """Scripts of the last build by address, each with what it was made of."""
         self.book = book
         self.tangled = tangled
         self.results = results
@@ -63,7 +72,7 @@ class Site:
 
         Raises LiterateError with whatever could not be resolved, once for the whole book.
         """
-        shared = self._shared_key()
+        shared = self.shared_key
         pages: dict[str, tuple[str, WovenPage]] = {}
         for part in self.book.parts:
             key = self._key(part, shared)
@@ -85,7 +94,8 @@ class Site:
             mark = f"{result.digest}{evidence}"
         return hashlib.sha256("\0".join([part.text, shared, mark]).encode()).hexdigest()
 
-    def _shared_key(self) -> str:
+    @cached_property
+    def shared_key(self) -> str:
         """What a page takes from the rest of the book: addresses of definitions and fragments' places."""
         digest = hashlib.sha256()
         for definition in self.index:
@@ -109,18 +119,24 @@ class Site:
             self._references[file] = by_line
         return self._references[file]
 
-    def whole_scripts(self) -> dict[str, Callable[[], str]]:
-        """Address to a function that makes the script of a class or file that several cells make up."""
-        found: dict[str, Callable[[], str]] = {}
+    def whole_scripts(self) -> dict[str, tuple[Fragment, Callable[[], str]]]:
+        """Address to a piece and a function that makes the script of the class or file that it is a piece of."""
+        found: dict[str, tuple[Fragment, Callable[[], str]]] = {}
         for fragment in self.fragments.values():
             if fragment.pieces > 1:
                 address = f"whole/{whole_name(fragment.file, fragment.thread)}.js"
-                found.setdefault(address, lambda f=fragment: whole_script(f, self))  # type: ignore[misc]
+                found.setdefault(address, (fragment, partial(whole_script, fragment, self)))
         return found
 
     def shared_scripts(self) -> dict[str, bytes]:
         """Scripts that pages load when they need them, by address: whole classes and files, and the trace viewer."""
-        found = {name: make().encode() for name, make in self.whole_scripts().items()}
+        found = {}
+        for name, (fragment, make) in self.whole_scripts().items():
+            key = (self.tangled[fragment.file].text, self.shared_key)
+            kept = self.kept_scripts.get(name)
+            if kept is None or kept[0] != key:
+                self.kept_scripts[name] = kept = (key, make().encode())
+            found[name] = kept[1]
         if any(name.startswith("traces/") for name in self.woven_files):
             from readtorch.literate.trace import viewer_script
 
