@@ -314,7 +314,7 @@ def _as_matrix(weight: Array) -> Array:
 
 def _forward_first(x: Array, weight: Array, geometry: Geometry, out: Sequence[int]) -> Array:
     windows = _windows_first(_padded_first(x, geometry), weight.shape[2:], geometry, out)
-    matrix = np.ascontiguousarray(weight).reshape(len(weight), -1)
+    matrix = np.ascontiguousarray(weight).reshape(len(weight), math.prod(weight.shape[1:]))
     y = np.empty((len(x), len(weight), math.prod(out)), x.dtype)
     for image, places, columns in _im2col(windows):
         np.matmul(matrix, columns, out=y[image][:, places])
@@ -458,7 +458,7 @@ def _depthwise_input_gradient(
 def _depthwise_weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geometry) -> Array:
     out = dy.shape[2:]
     last, padded = as_channels_last(dy), _padded_last(x, geometry)
-    total = np.zeros((x.shape[1], 1, *kernel), x.dtype)
+    total: Array = np.zeros((x.shape[1], 1, *kernel), x.dtype)
     for image, gradient in zip(padded, last, strict=True):
         product = np.empty_like(gradient)
         for offset in itertools.product(*map(range, kernel)):
@@ -546,10 +546,11 @@ def _conv_input(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
+    channels_last: bool | None = None,
 ) -> Array:
-    """The gradient `(N, C, *size)` with respect to the input, given the output's."""
+    """The gradient `(N, C, *size)` with respect to the input, given the output's; stored like it unless told otherwise."""
     geometry, size = Geometry(tuple(stride), tuple(padding), tuple(dilation)), tuple(input_shape[2:])
-    channels_last = _wants_channels_last(dy, weight)
+    channels_last = _wants_channels_last(dy, weight) if channels_last is None else channels_last
     d, w = _working(dy), _working(weight)
     if groups == 1:
         dx = _input_gradient(d, w, size, geometry, channels_last)
@@ -585,7 +586,8 @@ def _conv_weight(
 
 
 # %% [markdown]
-# The derivatives are the table at the head of this page.
+# The derivatives are the table at the head of this page. In an ordinary backward both gradients want the output's with channels last,
+# so it is turned once for the two.
 
 
 # %%
@@ -609,7 +611,10 @@ def _convolution_gradients(
         none = (0,) * len(stride)
         dx = at.convolution(grad, weight, None, *slide, False, none, groups) if mask[0] else None
         return dx, at._conv_weight(input, grad, weight.shape, *slide, groups) if mask[1] else None, bias
-    dx = at._conv_input(grad, weight, input.shape, *slide, groups) if mask[0] else None
+    plain = isinstance(grad, np.ndarray) and not _wants_channels_last(grad, weight)
+    if plain and mask[0] and mask[1] and groups == 1 and not _few_channels(input, weight.shape[2:]):
+        grad = np.moveaxis(as_channels_last(grad), -1, 1)
+    dx = at._conv_input(grad, weight, input.shape, *slide, groups, False if plain else None) if mask[0] else None
     return dx, at._conv_weight(grad, input, weight.shape, *slide, groups) if mask[1] else None, bias
 
 

@@ -88,18 +88,18 @@ def _pooled(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     return out - 1 if ceil_mode and (out - 1) * s >= n + p else out
 
 
-def padded(x: Array, window: Window, value: Any) -> tuple[Array, tuple[slice, ...]]:
+def padded(x: Array, window: Window, value: Any) -> tuple[Array, Any]:
     """`x` surrounded by `value`, and where it lies in that; `x` itself if no window leaves it."""
     dims = len(window.kernel)
     size = x.shape[-dims:]
     sides = window.sides(size)
     inside = tuple(slice(before, before + n) for (before, _), n in zip(sides, size, strict=True))
     if not any(map(any, sides)):
-        return x, (..., *inside)  # type: ignore[return-value]
+        return x, (..., *inside)
     shape = (*x.shape[:-dims], *(before + n + after for (before, after), n in zip(sides, size, strict=True)))
-    out = np.full(shape, value, x.dtype)
+    out: Array = np.full(shape, value, x.dtype)
     out[(..., *inside)] = x
-    return out, (..., *inside)  # type: ignore[return-value]
+    return out, (..., *inside)
 
 
 # %%
@@ -586,7 +586,7 @@ def _avg_pool_backward(
     share = _divided(dy, _divisor(window, size, count_include_pad, divisor_override)).astype(dy.dtype, copy=False)
     before_after = window.sides(size)
     shape = (*dy.shape[: -len(size)], *(n + b + a for n, (b, a) in zip(size, before_after, strict=True)))
-    dx = np.zeros(shape, dy.dtype)
+    dx: Array = np.zeros(shape, dy.dtype)
     out = dy.shape[-len(size) :]
     for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
         dx[(..., *parts)] += share
@@ -837,7 +837,8 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     dims = len(bounds)
     leading, size = self.shape[:-dims], self.shape[-dims:]
     out = tuple(map(len, bounds))
-    result, indices = np.empty((*leading, *out), self.dtype), np.empty((*leading, *out), np.int64)
+    result: Array = np.empty((*leading, *out), self.dtype)
+    indices: Array = np.empty((*leading, *out), np.int64)
     for place in itertools.product(*map(range, out)):
         spans = [bounds[axis][i] for axis, i in enumerate(place)]
         part = self[(..., *(slice(*span) for span in spans))]

@@ -483,7 +483,9 @@ def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd:
     count, d = x.shape
     dx, dw, db = np.empty_like(x), np.zeros(d, x.dtype), np.zeros(d, x.dtype)
     flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
-    spread = centred = product = None
+    spread: Any = None
+    centred: Any = None
+    product: Any = None
     for part in _pieces(count, d * x.itemsize):
         g, r, out = dy[part], rstd[part], dx[part]
         rows = len(g)

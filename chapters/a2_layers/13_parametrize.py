@@ -395,7 +395,7 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return torch._weight_norm(weight_v, weight_g, self.dim)
+        return torch._C._VariableFunctions._weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return torch.norm_except_dim(weight, 2, self.dim), weight
@@ -490,12 +490,29 @@ def spectral_norm(
 
 # %%
 #| into: nn/utils/stateless.py
-"""Where `functional_call` was before 2.0."""
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
 
 # %%
 #| into: nn/utils/stateless.py
-#| imports
-from readtorch._functorch.functional_call import functional_call as functional_call
+#| upstream: torch/nn/utils/stateless.py#functional_call
+def functional_call(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`torch.func.functional_call`, in the place where it was before 2.0."""
+    from readtorch._functorch import functional_call as moved
+
+    return moved.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+
 
 # %%
 #| into: _functorch/functional_call.py

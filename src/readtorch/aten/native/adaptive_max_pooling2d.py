@@ -19,7 +19,8 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     dims = len(bounds)
     leading, size = self.shape[:-dims], self.shape[-dims:]
     out = tuple(map(len, bounds))
-    result, indices = np.empty((*leading, *out), self.dtype), np.empty((*leading, *out), np.int64)
+    result: Array = np.empty((*leading, *out), self.dtype)
+    indices: Array = np.empty((*leading, *out), np.int64)
     for place in itertools.product(*map(range, out)):
         spans = [bounds[axis][i] for axis, i in enumerate(place)]
         part = self[(..., *(slice(*span) for span in spans))]

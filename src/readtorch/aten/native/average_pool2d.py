@@ -75,7 +75,7 @@ def _avg_pool_backward(
     share = _divided(dy, _divisor(window, size, count_include_pad, divisor_override)).astype(dy.dtype, copy=False)
     before_after = window.sides(size)
     shape = (*dy.shape[: -len(size)], *(n + b + a for n, (b, a) in zip(size, before_after, strict=True)))
-    dx = np.zeros(shape, dy.dtype)
+    dx: Array = np.zeros(shape, dy.dtype)
     out = dy.shape[-len(size) :]
     for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
         dx[(..., *parts)] += share

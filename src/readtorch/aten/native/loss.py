@@ -16,6 +16,8 @@ from readtorch.c10.core.scalar_type import to_string
 def _reduced(loss: Array, reduction: int) -> Array:
     if reduction == NONE:
         return loss
+    if reduction == MEAN and not loss.size:
+        return np.full((), np.nan, loss.dtype)
     wide = np.float32 if loss.dtype.itemsize == 2 else loss.dtype
     return np.asarray(loss.mean(dtype=wide) if reduction == MEAN else loss.sum(dtype=wide)).astype(loss.dtype)
 

@@ -49,18 +49,18 @@ def _pooled(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     return out - 1 if ceil_mode and (out - 1) * s >= n + p else out
 
 
-def padded(x: Array, window: Window, value: Any) -> tuple[Array, tuple[slice, ...]]:
+def padded(x: Array, window: Window, value: Any) -> tuple[Array, Any]:
     """`x` surrounded by `value`, and where it lies in that; `x` itself if no window leaves it."""
     dims = len(window.kernel)
     size = x.shape[-dims:]
     sides = window.sides(size)
     inside = tuple(slice(before, before + n) for (before, _), n in zip(sides, size, strict=True))
     if not any(map(any, sides)):
-        return x, (..., *inside)  # type: ignore[return-value]
+        return x, (..., *inside)
     shape = (*x.shape[:-dims], *(before + n + after for (before, after), n in zip(sides, size, strict=True)))
-    out = np.full(shape, value, x.dtype)
+    out: Array = np.full(shape, value, x.dtype)
     out[(..., *inside)] = x
-    return out, (..., *inside)  # type: ignore[return-value]
+    return out, (..., *inside)
 
 
 def axis_slice(rank: int, axis: int, part: slice) -> tuple[slice, ...]:

@@ -18,7 +18,7 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return torch._weight_norm(weight_v, weight_g, self.dim)
+        return torch._C._VariableFunctions._weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return torch.norm_except_dim(weight, 2, self.dim), weight

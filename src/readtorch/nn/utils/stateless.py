@@ -1,4 +1,20 @@
 # Tangled from chapters/a2_layers/13_parametrize.py — edit there, or here and run `readtorch sync`.
-"""Where `functional_call` was before 2.0."""
 
-from readtorch._functorch.functional_call import functional_call as functional_call
+from __future__ import annotations
+
+from typing import Any
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`torch.func.functional_call`, in the place where it was before 2.0."""
+    from readtorch._functorch import functional_call as moved
+
+    return moved.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

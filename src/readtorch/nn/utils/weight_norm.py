@@ -21,7 +21,7 @@ class WeightNorm:
 
     def compute_weight(self, module: Module) -> Any:
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        return torch._weight_norm(v, g, self.dim)
+        return torch._C._VariableFunctions._weight_norm(v, g, self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
