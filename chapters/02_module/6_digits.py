@@ -290,7 +290,8 @@ grid = figure.add_gridspec(2, 8)
 axis = figure.add_subplot(grid[:, :4])
 axis.imshow(np.where(np.eye(10, dtype=bool), 0, confusion), cmap="Oranges")
 for row, column in zip(*confusion.nonzero()):
-    axis.text(column, row, confusion[row, column], ha="center", va="center", fontsize=7)
+    shade = "white" if row != column and confusion[row, column] > 2 else "black"
+    axis.text(column, row, confusion[row, column], ha="center", va="center", fontsize=7, color=shade)
 axis.set_xticks(range(10))
 axis.set_yticks(range(10))
 axis.set_xlabel("read")
