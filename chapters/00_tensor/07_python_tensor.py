@@ -835,6 +835,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
@@ -903,7 +904,7 @@ def same_device(wanted: device, have: device) -> bool:
 
 
 @dispatcher.register("_to_device", key="CPU CUDA Meta", variants="", node="ToCopy")
-def _to_device(self: dispatcher.Any, target: device) -> Any:
+def _to_device(self: Array, target: device) -> Array:
     if self.__class__ is MetaArray and target.type != "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     return place(self, target)

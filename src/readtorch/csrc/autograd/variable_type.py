@@ -132,7 +132,8 @@ def leading_one(entry: OperatorEntry) -> Call:
                 if observer is not None:
                     observer.operator(name, (input, *args), result, begin, now())
                 return result
-            raw = np.asarray(raw)
+            if isinstance(raw, np.generic):
+                raw = np.asarray(raw)
         if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
             if simple:
                 node = new(node_type)
