@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from readtorch.literate.chapter import Book, Part
+from readtorch.literate.chapter import Part, find_root, read_part
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.trace.scope import Locate
 
@@ -119,14 +119,16 @@ def _package_place(file: str, line: int) -> tuple[str, int, str] | None:
 @cache
 def _cell_id(path: str, line: int) -> str:
     """The anchor of the cell that holds a chapter line, "" if unknown."""
-    part = _parts().get(path)
+    part = _part(path)
     inside = [c for c in part.code_cells if c.line <= line] if part else []
     return part.ids.get(inside[-1].index, "") if part and inside else ""
 
 
 @cache
-def _parts() -> dict[str, Part]:
+def _part(path: str) -> Part | None:
+    """One part of the book, read alone: the whole book would take seconds."""
     try:
-        return {part.path: part for part in Book.load().parts}
-    except LiterateError:
-        return {}
+        root = find_root()
+        return read_part(root / path, root)
+    except (LiterateError, OSError):
+        return None
