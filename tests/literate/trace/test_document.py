@@ -104,7 +104,7 @@ def _break(change):
 BROKEN = {
     "schema": _break(lambda d: d.update(schema="other/2")),
     "leads nowhere": _break(lambda d: d["events"]["call"].__setitem__(0, 999)),
-    "events.value": _break(lambda d: d["events"]["value"].__setitem__(0, 10**6)),
+    "events.value": _break(lambda d: d["events"]["value"].__setitem__(0, -(10**6))),
     "has 0 entries": _break(lambda d: d["events"].__setitem__("call", [])),
     "outside of every call": _break(
         lambda d: d["events"].update(kinds=d["events"]["kinds"].replace("C", "L", 1)[::-1])

@@ -51,6 +51,16 @@ class Operator:
     frame: int
 
 
+def absolute(distances: list[int]) -> list[int]:
+    """The column `value`: each entry says how far its value is below the newest so far (negative: above, and newest now)."""
+    found = []
+    newest = -1
+    for distance in distances:
+        found.append(newest - distance)
+        newest = max(newest, found[-1])
+    return found
+
+
 class Decoded:
     """Columns by event: `kinds`, `time` (µs), `lane`, `frame` (-1: none), `line`, `detail` (an index that depends on kind)."""
 
@@ -68,6 +78,8 @@ class Decoded:
         self.detail = [-1] * count
         self.frames: list[Frame] = []
         self.operators: list[Operator] = []
+        self.set_values = absolute(columns.get("value", []))
+        """The value of each S event, in order."""
         self._read(columns)
 
     def name(self, frame: Frame) -> str:
@@ -110,7 +122,7 @@ class Decoded:
             if index > limit:
                 break
             name = self.strings[self.document["events"]["name"][self.detail[index]]]
-            found[name] = self.document["events"]["value"][self.detail[index]]
+            found[name] = self.set_values[self.detail[index]]
         return {name: value for name, value in found.items() if self.values[value][0] != "u"}
 
     def _read(self, columns: dict[str, Any]) -> None:

@@ -51,13 +51,14 @@ _module_of = type.__dict__["__module__"].__get__
 class _Kind:
     """How instances of a class are described."""
 
-    __slots__ = ("category", "detail", "facts", "index", "type")
+    __slots__ = ("category", "detail", "facts", "index", "stamp", "type")
 
     def __init__(self, type: type, category: str, detail: Any) -> None:
         self.type = type  # kept: its id must stay its own
         self.category = category
         self.detail = detail
         self.facts = detail.facts if category == "tensor" and detail.weak else None
+        self.stamp = detail.stamp if category == "tensor" else None
         self.index = -1
         """Of the description that all instances share ("other")."""
 

@@ -101,6 +101,7 @@ class _Encoder:
             )
         }  # fmt: skip
         self._kinds: list[str] = []
+        self._newest = -1
 
     def document(self, events: list[tuple[Any, ...] | int], meta: dict[str, Any], truncated: str) -> dict[str, Any]:
         encoders = {
@@ -209,8 +210,14 @@ class _Encoder:
         if not self._stacks[thread]:
             return False
         self._column["name"].append(self._strings(name))
-        self._column["value"].append(self._value(value))
+        self._column["value"].append(self._since_newest(self._value(value)))
         return True
+
+    def _since_newest(self, value: int) -> int:
+        """How far below the newest value that a variable had, or, negative, how far above it: most are near."""
+        distance = self._newest - value
+        self._newest = max(self._newest, value)
+        return distance
 
     def _op(self, event: tuple[Any, ...]) -> bool:
         _, _, end, name, inputs, outputs, begin = event

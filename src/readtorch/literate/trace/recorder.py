@@ -54,8 +54,8 @@ class Recorder:
         self._hard_limit = limit
         self._frames = 0
         self._suspended: dict[int, tuple[FrameType, int]] = {}
-        self._locals: dict[int, dict[str, tuple[Any, int]]] = {}
-        """id of a frame: name to (value if it is one that cannot change, index)"""
+        self._locals: dict[int, dict[str, tuple[Any, int, Any]]] = {}
+        """id of a frame: name to (value if it is one that cannot change, index, number and stamp of a tensor)"""
         self._lock = threading.Lock()
 
     # -- frames ----------------------------------------------------------------------------------------------------------
@@ -113,10 +113,15 @@ class Recorder:
             self.events.append((RESUME, get_ident(), perf_counter_ns(), known[1]))
 
     def variables(self, info: CodeInfo, frame: FrameType) -> None:
-        """Note the variables of `frame` whose description has changed."""
+        """Note the variables of `frame` whose description has changed.
+
+        Nearly all are as they were a line ago. An object that cannot change is known by identity, a tensor by its number and
+        stamp; only the rest is described again to see.
+        """
         seen = self._locals.setdefault(id(frame), {})
         space = frame.f_locals
-        index_of, final = self.describe.index, self.describe.final
+        describe = self.describe
+        kind_of, known_of, describer = describe.kinds.get, describe.tensors.known.get, describe.index
         for name in info.names:
             before = seen.get(name)
             try:
@@ -124,15 +129,26 @@ class Recorder:
             except KeyError:
                 if before is not None:
                     del seen[name]
-                    self._aside((SET, get_ident(), name, self.describe.unbound))
+                    self._aside((SET, get_ident(), name, describe.unbound))
                 continue
-            if before is not None and before[0] is value:
-                continue
+            stamp: Any = None
+            if before is not None:
+                if before[0] is value:
+                    continue
+                kind = kind_of(id(type(value)))
+                if kind is not None and kind.stamp is not None:
+                    known = known_of(id(value))
+                    if known is not None and known[0]() is value:
+                        stamp = (known[1], kind.stamp(value))
+                        if stamp == before[2]:
+                            continue
             if type(value) is Trace:
                 continue
-            index = index_of(value)
+            index = describer(value)
+            if before is None or before[1] != index or stamp is not None:
+                final = describe.final(value)
+                seen[name] = (value if final else _CHANGEABLE, index, stamp)
             if before is None or before[1] != index:
-                seen[name] = (value if final(value) else _CHANGEABLE, index)
                 self._aside((SET, get_ident(), name, index))
 
     def _number(self, frame: FrameType) -> int:

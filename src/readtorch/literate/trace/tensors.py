@@ -254,12 +254,12 @@ def _fingerprint(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A number that JSON can hold: five significant digits of a float, text for what is not finite."""
+    """A number that JSON can hold: four significant digits of a float, text for what is not finite."""
     if isinstance(value, int):
         return value if abs(value) < 1 << 53 else str(value)
     if isinstance(value, complex):
-        return f"{value.real:.5g}{value.imag:+.5g}j"
+        return f"{value.real:.4g}{value.imag:+.4g}j"
     if math.isfinite(value):
-        short = float(f"{value:.5g}")
+        short = float(f"{value:.4g}")
         return int(short) if short.is_integer() and abs(short) < 1e6 else short
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from readtorch.literate.errors import Problem
+from readtorch.literate.trace.decode import absolute
 from readtorch.literate.trace.events import SCHEMA
 
 WORTH_TELLING = 20
@@ -69,7 +70,7 @@ def _indices(document: dict[str, Any]) -> Iterator[str]:
         ("events.hook", events.get("hook", ())[1::2], size["strings"]),
         ("events.leave", events.get("leave", ()), size["values"] + 1),
         ("events.name", events.get("name", ()), size["strings"]),
-        ("events.value", events.get("value", ()), size["values"]),
+        ("events.value", absolute(events.get("value", [])), size["values"]),
         ("events.op", events.get("op", ()), size["strings"]),
         ("events.device", events.get("device", ()), size["strings"]),
         ("events.mark", events.get("mark", ()), size["strings"]),
@@ -104,8 +105,8 @@ _LENGTHS = {
 
 
 def _outside(where: str, indices: Sequence[int], limit: int) -> Iterator[str]:
-    worst = max(indices, default=-1)
-    if worst >= limit:
+    worst = next((i for i in indices if not 0 <= i < limit), None)
+    if worst is not None:
         yield f"{where}: index {worst} leads nowhere, there are {limit}"
 
 

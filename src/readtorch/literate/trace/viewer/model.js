@@ -27,6 +27,8 @@ class Model {
     this.frames = [];
     /** @type {Operator[]} */
     this.operators = [];
+    /** The value of each S event: @type {number[]} */
+    this.setValues = [];
     /** Steps by lane: @type {number[][]} */
     this.steps = doc.lanes.map(() => []);
     /** Outermost calls: @type {number[]} */
@@ -51,6 +53,11 @@ class Model {
     const stacks = doc.lanes.map(() => []);
     const lines = [];
     const runs = columns.lane || [];
+    let newest = -1;
+    for (const distance of columns.value || []) {
+      this.setValues.push(newest - distance);
+      newest = Math.max(newest, newest - distance);
+    }
     let now = 0;
     let sets = 0;
     let run = 0;
@@ -165,13 +172,13 @@ class Model {
     if (!frame) return [];
     let limit = event;
     while (this.kinds[event] === "C" && this.kinds[limit + 1] === "S") limit++;
-    const { name, value } = this.doc.events;
+    const { name } = this.doc.events;
     const found = new Map();
     let fresh = 0;
     let moved = false;
     for (const at of frame.events) {
       if (at > limit) break;
-      if (this.kinds[at] === "S") found.set(this.doc.strings[name[this.detail[at]]], [value[this.detail[at]], at]);
+      if (this.kinds[at] === "S") found.set(this.doc.strings[name[this.detail[at]]], [this.setValues[this.detail[at]], at]);
       else if (at < event && this.kinds[at] !== "A") {
         fresh = at;
         moved ||= this.kinds[at] === "L";

@@ -156,7 +156,7 @@ class Source {
     }
     const { model } = this;
     const { strings, values, modules } = model.doc;
-    const { name, value } = model.doc.events;
+    const { name } = model.doc.events;
     const touched = new Map();
     const news = new Map();
     let running = 0;
@@ -167,7 +167,7 @@ class Source {
         touched.set(running, (touched.get(running) || 0) + 1);
         if (at <= event) news.set(running, new Map());
       } else if (kind === "S" && at <= event && running) {
-        const described = values[value[model.detail[at]]];
+        const described = values[model.setValues[model.detail[at]]];
         if (described[0] !== "u") news.get(running).set(strings[name[model.detail[at]]], valueText(described, modules));
       }
     }
