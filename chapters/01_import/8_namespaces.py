@@ -123,13 +123,13 @@ _NAMES.update(
         "set_autocast_enabled": "amp.autocast_mode",
         "clear_autocast_cache": "amp.autocast_mode",
         "GradScaler": "amp.grad_scaler",
-        "are_deterministic_algorithms_enabled": "backends._switches",
-        "get_deterministic_debug_mode": "backends._switches",
-        "get_float32_matmul_precision": "backends._switches",
-        "is_deterministic_algorithms_warn_only_enabled": "backends._switches",
-        "set_deterministic_debug_mode": "backends._switches",
-        "set_float32_matmul_precision": "backends._switches",
-        "use_deterministic_algorithms": "backends._switches",
+        "are_deterministic_algorithms_enabled": "aten.context",
+        "get_deterministic_debug_mode": "aten.context",
+        "get_float32_matmul_precision": "aten.context",
+        "is_deterministic_algorithms_warn_only_enabled": "aten.context",
+        "set_deterministic_debug_mode": "aten.context",
+        "set_float32_matmul_precision": "aten.context",
+        "use_deterministic_algorithms": "aten.context",
     }
 )
 
@@ -156,16 +156,16 @@ from readtorch.backends import mps as mps
 from readtorch.backends import openmp as openmp
 
 # %%
-#| into: backends/_switches.py
-"""Switches that are remembered: nothing here computes differently for them."""
+#| into: aten/context.py
+"""Switches that are remembered: nothing here computes differently for them (twin of `aten/src/ATen/Context.h`)."""
 
 # %%
-#| into: backends/_switches.py
+#| into: aten/context.py
 #| imports
 from __future__ import annotations
 
 # %%
-#| into: backends/_switches.py
+#| into: aten/context.py
 #| upstream: torch/__init__.py#use_deterministic_algorithms
 _deterministic = {"mode": False, "warn_only": False}
 _precision = "highest"

@@ -293,6 +293,23 @@ def _cosine_share(t: float) -> float:
 #| into: optim/__init__.py
 """Optimizers and learning-rate schedulers."""
 
+from readtorch.optim import (
+    _adafactor,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    lbfgs,
+    nadam,
+    optimizer,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+    sparse_adam,
+)
 from readtorch.optim import lr_scheduler as lr_scheduler
 from readtorch.optim import swa_utils as swa_utils
 from readtorch.optim._adafactor import Adafactor as Adafactor
@@ -310,6 +327,25 @@ from readtorch.optim.rmsprop import RMSprop as RMSprop
 from readtorch.optim.rprop import Rprop as Rprop
 from readtorch.optim.sgd import SGD as SGD
 from readtorch.optim.sparse_adam import SparseAdam as SparseAdam
+
+# The modules go by their full names only, as upstream: `torch.optim.adam` would read like an optimizer.
+del (
+    _adafactor,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    lbfgs,
+    nadam,
+    optimizer,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+    sparse_adam,
+)
 
 
 # %%

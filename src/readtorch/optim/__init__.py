@@ -1,6 +1,23 @@
 # Tangled from chapters/04_optim/5_swa.py — edit there, or here and run `readtorch sync`.
 """Optimizers and learning-rate schedulers."""
 
+from readtorch.optim import (
+    _adafactor,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    lbfgs,
+    nadam,
+    optimizer,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+    sparse_adam,
+)
 from readtorch.optim import lr_scheduler as lr_scheduler
 from readtorch.optim import swa_utils as swa_utils
 from readtorch.optim._adafactor import Adafactor as Adafactor
@@ -18,3 +35,22 @@ from readtorch.optim.rmsprop import RMSprop as RMSprop
 from readtorch.optim.rprop import Rprop as Rprop
 from readtorch.optim.sgd import SGD as SGD
 from readtorch.optim.sparse_adam import SparseAdam as SparseAdam
+
+# The modules go by their full names only, as upstream: `torch.optim.adam` would read like an optimizer.
+del (
+    _adafactor,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    lbfgs,
+    nadam,
+    optimizer,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+    sparse_adam,
+)

@@ -1,5 +1,5 @@
 # Tangled from chapters/01_import/8_namespaces.py — edit there, or here and run `readtorch sync`.
-"""Switches that are remembered: nothing here computes differently for them."""
+"""Switches that are remembered: nothing here computes differently for them (twin of `aten/src/ATen/Context.h`)."""
 
 from __future__ import annotations
 
