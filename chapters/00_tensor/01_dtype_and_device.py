@@ -112,8 +112,10 @@ complex128 = dtype("complex128", np.dtype(np.complex128), 16, COMPLEX, "ComplexD
 bool = dtype("bool", np.dtype(np.bool_), 1, BOOL, "BoolTensor")
 bfloat16 = dtype("bfloat16", _bfloat16(), 2, FLOATING, "BFloat16Tensor")
 
-ALL = (uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, float32, float64, complex64, complex128)
-ALL = (*ALL, bool, bfloat16)
+ALL = (
+    *(uint8, int8, int16, int32, int64, uint16, uint32, uint64),
+    *(float16, float32, float64, complex64, complex128, bool, bfloat16),
+)
 
 #: the second names that scripts use
 ALIASES = {

@@ -306,7 +306,7 @@ class OperatorEntry:
         self.autocast: str | None = None
         self.node_name = _node_name(name)
         self.differentiable_outputs: tuple[int, ...] | None = None
-        self.call: Callable[..., Any] | None = None
+        self.call: Any = None
 
     def __repr__(self) -> str:
         return f"<OperatorEntry aten::{self.name}>"
@@ -520,3 +520,64 @@ def columns(key: DispatchKey) -> SimpleNamespace:
 def names() -> Iterator[str]:
     """All operator names."""
     return iter(operators)
+
+
+# %% [markdown]
+# ## A worked example
+#
+# An operator that is not in the library: `x · |x|`, whose derivative is 2·|x|. The kernel is a function on raw arrays; its signature is the schema. The formula names `self`, so the input is kept; it computes with `at`
+# and with Python's operators, so it works on arrays and on tensors.
+
+# %%
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+@register("signed_square", variants="function method", inplace=True)
+def signed_square(self: Array) -> Array:
+    return self * np.abs(self)
+
+
+derivative("signed_square", self=lambda at, grad, self: grad * (2 * at.abs(self)))
+
+# %% [markdown]
+# From now on it is a function, a method, an in-place method, and twice differentiable.
+
+# %%
+#| needs: a1_operators
+x = torch.tensor([-2.0, 3.0], dtype=torch.float64, requires_grad=True)
+y = torch._C._VariableFunctions.signed_square(x)
+(
+    y,
+    x.signed_square().grad_fn,
+    torch.autograd.gradcheck(lambda v: v.signed_square(), (x,)),
+    torch.autograd.gradgradcheck(lambda v: v.signed_square(), (x,)),
+)
+
+# %% [markdown]
+# An option comes after the tensors, with its default in the signature; a formula may name it. Two gradients that share work are one formula with two names. A composite needs no derivative at all:
+
+
+# %%
+@register("scaled_mm", variants="")
+def scaled_mm(a: Array, b: Array, scale: float = 1.0) -> Array:
+    return (a @ b) * scale
+
+
+def scaled_mm_backward(at, grad, a, b, scale, mask):
+    scaled = grad * scale
+    return at.mm(scaled, at.t(b)) if mask[0] else None, at.mm(at.t(a), scaled) if mask[1] else None
+
+
+derivative("scaled_mm", {"a, b": scaled_mm_backward})
+
+
+@composite("mean_square", variants="")
+def mean_square(at, self: Array, dim=None):
+    return at.mean(self * self, dim)
+
+
+# %% [markdown]
+# > [!NOTE]
+# > Three rules for formulas. Return a fresh array or `grad` itself, never a saved one: the engine may add to it in place. Do not sum down what broadcasting stretched: the engine does. Use `at.NAME` and Python's operators, not
+# > NumPy: the same formula runs on tensors under `create_graph=True`, and on CuPy arrays.

@@ -144,6 +144,7 @@ class Node:
 
     __slots__ = ("__dict__", "__weakref__", "_dtype", "_edges", "_sequence", "_shape")
     _edges: tuple
+    _sequence: int
     _shape: Any
     _dtype: Any
     _count = 1
@@ -194,7 +195,7 @@ class Node:
         return (self._shape, self._dtype) if self._count == 1 else (self._shape[number], self._dtype[number])
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
     def __str__(self) -> str:
         return repr(self)
@@ -339,7 +340,7 @@ class AccumulateGrad(Node):
         self._dtype = array.dtype
 
     def name(self) -> str:
-        return "AccumulateGrad" if not hasattr(self, "_name") else self._name
+        return "torch::autograd::AccumulateGrad"
 
     @property
     def variable(self) -> Any:

@@ -158,9 +158,9 @@ def set_grad(self: Any, grad: Any) -> None:
             f"attempting to assign a gradient with device type '{a}' to a tensor with device type '{b}'. Please ensure that the gradient and the tensor are on the same device"
         )
     if grad._array.shape != self._array.shape:
-        a, b = list(grad._array.shape), list(self._array.shape)
+        have, want = list(grad._array.shape), list(self._array.shape)
         raise RuntimeError(
-            f"attempting to assign a gradient of size '{a}' to a tensor of size '{b}'. Please ensure that the gradient and the tensor are the same size"
+            f"attempting to assign a gradient of size '{have}' to a tensor of size '{want}'. Please ensure that the gradient and the tensor are the same size"
         )
     self._grad = grad
 
@@ -582,14 +582,14 @@ def tensor(
             stacklevel=2,
         )
         if device is None:
-            device = data.device  # type: ignore[attr-defined]
+            device = data.device
     return finish(array_from_data(data, dtype), device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
     """`data` as a tensor, sharing its memory where dtype and device already fit."""
     if isinstance(data, TensorImpl):
-        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined]
+        return data.to(device=device, dtype=dtype)
     if isinstance(data, np.ndarray):
         return finish(array_from_data(data, dtype, copy=False), device)
     return finish(array_from_data(data, dtype), device)
@@ -804,7 +804,7 @@ def setitem(self: Any, index: Any, value: Any) -> None:
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
         )
     if indices:
-        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
+        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value
         at.index_put_(view, indices, value)
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
@@ -1008,7 +1008,8 @@ def set_(self: Any, source: Any = None, *args: Any) -> Any:
     elif isinstance(source, TensorImpl):
         self._array = source._array
     else:
-        offset, shape, strides = (*args, *(0, None, None)[len(args) :])
+        given: list[Any] = [*args, *[0, None, None][len(args) :]]
+        offset, shape, strides = given
         self._array = array_of_storage(source, self._array.dtype, offset, shape, strides)
     self._vc = None
     return self
@@ -1155,7 +1156,8 @@ def init_methods() -> None:
         if function.__name__ == "<lambda>":
             function.__name__ = name
             function.__qualname__ = f"TensorBase.{name}"
-    TensorImpl._make_subclass = staticmethod(make_subclass)  # type: ignore[attr-defined]
+    tensor_class: Any = TensorImpl
+    tensor_class._make_subclass = staticmethod(make_subclass)
 
 
 # %% [markdown]
@@ -1252,7 +1254,7 @@ def init() -> None:
     dispatcher.add_registration_listener(bind_operator)
     for name, method in INPLACE.items():
         _bind(name, _inplace_operator(method))
-    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[assignment, method-assign]
+    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
 
 
 # %% [markdown]
@@ -1318,7 +1320,7 @@ def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
     if tensor._edge is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if accumulate and tensor._edge.__class__ is not AccumulateGrad:
-        tensor.retain_grad()  # type: ignore[attr-defined]
+        tensor.retain_grad()
     return split_edge(tensor._edge)
 
 

@@ -177,7 +177,7 @@ class Tensor(Tensor):
 
 # %%
 #| into: _tensor.py
-def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
+def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     """Copy the whole memory once, and look into the copy as `array` looks into the original."""
     if not isinstance(array, np.ndarray) or array.__class__ is not np.ndarray:
         return array.copy()
@@ -219,7 +219,8 @@ class Tensor(Tensor):
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, Tensor | int | float | complex):
-            return bool((element == self).any().item())
+            equal: Any = self == element
+            return bool(equal.any().item())
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
@@ -651,6 +652,8 @@ def init() -> None:
 #| into: _C/__init__.py
 """The face of the floors below (twin of the extension module `torch._C`)."""
 
+from typing import Any as _Any
+
 import readtorch.aten.native
 from readtorch.c10.core import tensor_impl as _tensor_impl
 from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
@@ -690,7 +693,7 @@ _special = _python_torch_functions.module("special")
 _fft = _python_torch_functions.module("fft")
 
 
-def _legacy_new(cls, args, dtype):
+def _legacy_new(cls: type, args: tuple, dtype: _Any) -> _Any:
     """The array of `torch.Tensor(*args)`."""
     from readtorch.csrc.utils.tensor_new import legacy_tensor
 
@@ -712,6 +715,12 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+from typing import TypeGuard as _TypeGuard
+
+if TYPE_CHECKING:
+    from readtorch._tensor import Tensor as _Tensor
 
 newaxis = None
 
@@ -737,8 +746,9 @@ _NAMES = {
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#__getattr__
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
+    found: _Any
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
@@ -752,15 +762,15 @@ def __getattr__(name):
     return found
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """Everything there is, imported or not."""
     return sorted({*globals(), *_names(), *_MODULES, *_NAMES})
 
 
-_ground = {}
+_ground: dict = {}
 
 
-def _names():
+def _names() -> dict:
     """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
     if not _ground:
         from readtorch import _C, _tensor
@@ -782,44 +792,44 @@ def _names():
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#typename
-def typename(obj):
+def typename(obj: object) -> str:
     """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
     if is_tensor(obj):
         return obj.type()
-    owner = obj if hasattr(obj, "__qualname__") else type(obj)
+    owner: _Any = obj if hasattr(obj, "__qualname__") else type(obj)
     where = getattr(owner, "__module__", "") or ""
     where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
     return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
 
 
-def is_tensor(obj):
+def is_tensor(obj: object) -> _TypeGuard["_Tensor"]:
     """Is it a tensor?"""
     return isinstance(obj, _names()["Tensor"])
 
 
-def is_storage(obj):
+def is_storage(obj: object) -> bool:
     """Is it a storage?"""
     from readtorch import storage
 
     return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
 
 
-def is_floating_point(input):
+def is_floating_point(input: "_Tensor") -> bool:
     """Has it a floating dtype?"""
     return input.is_floating_point()
 
 
-def is_complex(input):
+def is_complex(input: "_Tensor") -> bool:
     """Has it a complex dtype?"""
     return input.is_complex()
 
 
-def numel(input):
+def numel(input: "_Tensor") -> int:
     """The number of elements."""
     return input.numel()
 
 
-def set_default_dtype(d, /):
+def set_default_dtype(d: _Any, /) -> None:
     """The dtype of tensors made from Python floats from now on."""
     from readtorch import _C
 

@@ -27,6 +27,8 @@ live()
 #| into: autograd/__init__.py
 """Automatic differentiation (twin of `torch/autograd/`)."""
 
+from typing import Any
+
 from readtorch import _C
 from readtorch.autograd import graph as graph
 from readtorch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
@@ -44,13 +46,13 @@ from readtorch.autograd.variable import Variable as Variable
 
 # %%
 #| into: autograd/__init__.py
-def _as_tuple(value):
+def _as_tuple(value: Any) -> tuple:
     if value.__class__ is tuple:
         return value
     return (value,) if value is None or isinstance(value, _C.TensorBase | graph.GradientEdge) else tuple(value)
 
 
-def _make_grads(outputs, grads, is_grads_batched=False):
+def _make_grads(outputs: tuple, grads: tuple) -> tuple:
     """Gradients to start from: those given, checked, or ones for outputs of one element."""
     result = []
     for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
@@ -84,7 +86,14 @@ def _make_grads(outputs, grads, is_grads_batched=False):
 # %%
 #| into: autograd/__init__.py
 #| upstream: torch/autograd/__init__.py#backward
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
     """Add the derivatives of `tensors` to the `.grad` of the leaves (of `inputs`, if given).
 
     `grad_tensors` weigh their elements; None for a tensor of one element means 1.
@@ -109,16 +118,16 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 #| into: autograd/__init__.py
 #| upstream: torch/autograd/__init__.py#grad
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    only_inputs=True,
-    allow_unused=None,
-    is_grads_batched=False,
-    materialize_grads=False,
-):
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
     """The derivatives of `outputs`, weighed by `grad_outputs`, with respect to `inputs`, as a tuple.
 
     An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
@@ -222,14 +231,15 @@ from typing import Any
 #| upstream: torch/utils/_contextlib.py#context_decorator
 def context_decorator(make: Callable[[], Any], function: Any) -> Any:
     """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
+    decorated: Any = function
     if inspect.isclass(function):
         warnings.warn(
             "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods.",
             FutureWarning,
             stacklevel=3,
         )
-        function.__init__ = context_decorator(make, function.__init__)
-        return function
+        decorated.__init__ = context_decorator(make, decorated.__init__)
+        return decorated
     if inspect.isgeneratorfunction(function):
         return _wrap_generator(make, function)
 
@@ -466,7 +476,8 @@ class FunctionNode(Node):
     _dirty: tuple = ()
     _non_differentiable: tuple = ()
     _materialize = True
-    _input_metadata: Any = None
+    _tensor_inputs: Any = frozenset()
+    _all_outputs: Any = ()
     needs_input_grad: tuple = ()
     materialize_grads = True
 
@@ -659,9 +670,12 @@ def _alias(value: Any, connected: bool, edge: Any) -> Any:
     return result
 
 
-def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
+def _save(node: FunctionNode, results: list[Any], values: tuple[Any, ...]) -> None:
     hooks = state.saved_tensor_hooks
-    saved, versions, outputs = [], [], {}
+    saved: list[Any] = []
+    versions: list[int] = []
+    outputs: dict[int, int] = {}
+    value: Any
     for number, value in enumerate(node._to_save):
         if value is not None and not isinstance(value, TensorImpl):
             raise TypeError(
@@ -673,6 +687,7 @@ def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
         )
         if (
             place is not None
+            and value is not None
             and results[place]._edge is not None
             and value._edge is not None
             and variable.grad_fn(results[place]) is node
@@ -810,7 +825,9 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         if not recording or not any(isinstance(arg, _C.TensorBase) and arg.requires_grad for arg in args):
             return outputs
         values = outputs if isinstance(outputs, tuple) else (outputs,)
-        failing = tuple(value if value is None else _DelayedError.apply(value) for value in values)
+        failing = tuple(
+            value if value is None else _DelayedError.apply(value.detach().requires_grad_()) for value in values
+        )
         return failing if isinstance(outputs, tuple) else failing[0]
 
     return wrapper
@@ -821,7 +838,7 @@ class _DelayedError(Function):
 
     @staticmethod
     def forward(ctx: Any, value: Any) -> Any:
-        return value.detach().requires_grad_() if False else value.detach()
+        return value.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -927,3 +944,256 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
         yield
     finally:
         autograd_state.set_special("saved_tensor_hooks", outer)
+
+
+# %% [markdown]
+# ## Is my derivative right?
+#
+# Compare it with the difference quotient. `gradcheck` does so for every input element, in double precision, where a step of 10⁻⁶ leaves six digits to compare; `gradgradcheck` does it for the derivative's derivative.
+
+
+# %%
+#| into: autograd/gradcheck.py
+#| imports
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch import _C, autograd
+
+
+# %%
+#| into: autograd/gradcheck.py
+#| upstream: torch/autograd/gradcheck.py#GradcheckError
+class GradcheckError(RuntimeError):
+    """A derivative differs from the difference quotient."""
+
+
+def _outputs(func: Callable[..., Any], inputs: tuple) -> list[Any]:
+    results = func(*inputs)
+    results = results if isinstance(results, tuple | list) else (results,)
+    return [result for result in results if isinstance(result, _C.TensorBase) and result._array.dtype.kind in "fc"]
+
+
+def _tuple(value: Any) -> tuple:
+    return (value,) if isinstance(value, _C.TensorBase) else tuple(value)
+
+
+# %%
+#| into: autograd/gradcheck.py
+#| upstream: torch/autograd/gradcheck.py#get_numerical_jacobian
+def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float) -> list[np.ndarray]:
+    """For each output the matrix (input elements × output elements) of central differences."""
+    array = inputs[number]._array
+    columns: list[list[np.ndarray]] = []
+    for index in np.ndindex(array.shape):
+        kept = array[index]
+        steps = [eps, 1j * eps] if array.dtype.kind == "c" else [eps]
+        parts = []
+        for step in steps:
+            array[index] = kept + step
+            above = [output._array.copy() for output in _outputs(func, inputs)]
+            array[index] = kept - step
+            below = [output._array.copy() for output in _outputs(func, inputs)]
+            array[index] = kept
+            parts.append([((a - b) / (2 * eps)).reshape(-1) for a, b in zip(above, below, strict=True)])
+        if len(parts) == 1:
+            columns.append(parts[0])
+        else:
+            columns.append([real + 1j * imaginary for real, imaginary in zip(*parts, strict=True)])
+    if not columns:
+        return [np.zeros((0, output.numel())) for output in _outputs(func, inputs)]
+    return [np.stack(rows) for rows in zip(*columns, strict=True)]
+
+
+def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
+    """The same matrix, a column per backward pass."""
+    columns = []
+    for index in np.ndindex(output._array.shape):
+        seed = np.zeros_like(output._array)
+        seed[index] = 1
+        (grad,) = autograd.grad(output, inputs[number], _C._from_numpy(seed), retain_graph=True, allow_unused=True)
+        array = inputs[number]._array
+        columns.append(np.zeros(array.size, array.dtype) if grad is None else grad._array.reshape(-1))
+    return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
+
+
+# %%
+#| into: autograd/gradcheck.py
+#| upstream: torch/autograd/gradcheck.py#gradcheck
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    fast_mode: bool = False,
+    **unused: Any,
+) -> bool:
+    """Do the derivatives of `func` agree with difference quotients? GradcheckError, or False, if not. Inputs should be float64."""
+    inputs = _tuple(inputs)
+    try:
+        return _check(func, inputs, eps, atol, rtol, nondet_tol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+
+
+def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float) -> bool:
+    wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
+    for i in wanted:
+        if inputs[i]._array.dtype.itemsize < 8:
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
+                "if all the inputs are not of double precision floating point or complex.",
+                stacklevel=4,
+            )
+        inputs[i].retain_grad()
+    outputs = _outputs(func, inputs)
+    for i in wanted:
+        numerical = _numerical(func, tuple(v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs), i, eps)
+        for number, output in enumerate(outputs):
+            if not output.requires_grad:
+                analytical = np.zeros_like(numerical[number])
+            else:
+                analytical = _analytical(output, inputs, i)
+                again = _analytical(output, inputs, i)
+                if not np.allclose(analytical, again, rtol=0, atol=nondet_tol):
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
+                    )
+            expected = np.conj(numerical[number]) if np.iscomplexobj(analytical) else numerical[number]
+            if not np.allclose(analytical, expected, rtol=rtol, atol=atol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {number} with respect to input {i},\nnumerical:{expected}\nanalytical:{analytical}\n"
+                )
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Sequence[Any] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    **unused: Any,
+) -> bool:
+    """The same for second derivatives: `gradcheck` of the function that returns the gradients."""
+    inputs = _tuple(inputs)
+    outputs = [output for output in _outputs(func, inputs) if output.requires_grad]
+    if grad_outputs is None:
+        rng = np.random.default_rng(0)
+        seeds = [
+            _C._from_numpy(np.asarray(rng.standard_normal(output._array.shape)).astype(output._array.dtype))
+            for output in outputs
+        ]
+        grad_outputs = [seed.requires_grad_() for seed in seeds]
+    else:
+        grad_outputs = _tuple(grad_outputs)
+    count = len(inputs)
+    wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
+
+    def gradients(*values: Any) -> Any:
+        values = (
+            tuple(
+                v.detach().requires_grad_() if i in wanted and not v.requires_grad else v
+                for i, v in enumerate(values[:count])
+            )
+            + values[count:]
+        )
+        results = [output for output in _outputs(func, values[:count]) if output.requires_grad]
+        grads = autograd.grad(
+            results, [values[i] for i in wanted], values[count:], create_graph=True, allow_unused=True
+        )
+        return tuple(g for g in grads if g is not None)
+
+    return gradcheck(
+        gradients,
+        (*inputs, *grad_outputs),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )
+
+
+# %%
+#| into: autograd/__init__.py
+from readtorch.autograd import gradcheck as _gradcheck
+
+gradcheck = _gradcheck.gradcheck
+gradgradcheck = _gradcheck.gradgradcheck
+
+# %% [markdown]
+# ## Evidence
+
+
+# %%
+#| claim: x + x may be walked back twice, x * 2 may not: it has kept its factor
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = (x + x).sum()
+    y.backward()
+    y.backward()
+    z = (x * 2).sum()
+    z.backward()
+    try:
+        z.backward()
+    except RuntimeError as error:
+        assert "second time" in str(error)
+    else:
+        raise AssertionError("walked twice")
+
+
+# %%
+#| claim: writing to a view rewrites its base's history: the node is CopySlices
+def _(torch):
+    x = torch.ones(3, requires_grad=True)
+    base = x * 2
+    base[0].mul_(10)
+    assert type(base.grad_fn).__name__ == "CopySlices"
+    base.sum().backward()
+    assert x.grad.tolist() == [20.0, 2.0, 2.0]
+
+
+# %%
+#| claim: hooks on a tensor run in the order of registration, and each sees what the one before returned
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    seen = []
+    x.register_hook(lambda g: seen.append(g.tolist()) or g * 2)
+    x.register_hook(lambda g: seen.append(g.tolist()))
+    x.sum().backward()
+    assert seen == [[1.0, 1.0], [2.0, 2.0]]
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+# %%
+#| claim: the gradient of a leaf accumulates in place, so a reference to it stays good
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    x.sum().backward()
+    kept = x.grad
+    x.sum().backward()
+    assert kept is x.grad and kept.tolist() == [2.0, 2.0]

@@ -654,7 +654,8 @@ composite("cholesky", variants="function method")(lambda at, self, upper=False: 
     node="LinalgQr",
 )
 def _linalg_qr(A: Array, mode: str) -> Any:
-    return list(np.linalg.qr(A, mode))
+    decompose: Any = np.linalg.qr
+    return list(decompose(A, mode))
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
@@ -764,7 +765,8 @@ def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
     _square("eigh", A)
-    return list(np.linalg.eigh(A, UPLO))
+    decompose: Any = np.linalg.eigh
+    return list(decompose(A, UPLO))
 
 
 def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
@@ -864,6 +866,8 @@ composite("linalg_matrix_exp", variants="function")(lambda at, A: at._block_expo
 #| into: linalg/__init__.py
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
 
+from typing import Any
+
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 
@@ -884,14 +888,16 @@ svdvals = _at.linalg_svdvals
 vector_norm = _at.linalg_vector_norm
 
 
-def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
 
 
-def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+def matrix_norm(
+    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
+) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     A = A if dtype is None else A.to(dtype)
     if ord == "fro":
@@ -909,12 +915,12 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     return result if keepdim else result.squeeze((rows, columns))
 
 
-def cross(input, other, *, dim=-1):
+def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
     """The cross product along `dim`."""
     return _at.cross(input, other, dim)
 
 
-def multi_dot(tensors, *, out=None):
+def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
     result = tensors[0]
     for tensor in tensors[1:]:
@@ -922,12 +928,12 @@ def multi_dot(tensors, *, out=None):
     return result
 
 
-def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
     return _at.diagonal(A, offset, dim1, dim2)
 
 
-def eigvalsh(A, UPLO="L"):
+def eigvalsh(A: Any, UPLO: str = "L") -> Any:
     """The eigenvalues of a Hermitian matrix."""
     return eigh(A, UPLO)[0]
 

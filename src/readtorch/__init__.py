@@ -6,6 +6,12 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+from typing import TypeGuard as _TypeGuard
+
+if TYPE_CHECKING:
+    from readtorch._tensor import Tensor as _Tensor
 
 newaxis = None
 
@@ -26,8 +32,9 @@ _NAMES = {
 }
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
+    found: _Any
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
@@ -41,15 +48,15 @@ def __getattr__(name):
     return found
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """Everything there is, imported or not."""
     return sorted({*globals(), *_names(), *_MODULES, *_NAMES})
 
 
-_ground = {}
+_ground: dict = {}
 
 
-def _names():
+def _names() -> dict:
     """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
     if not _ground:
         from readtorch import _C, _tensor
@@ -68,44 +75,44 @@ def _names():
     return _ground
 
 
-def typename(obj):
+def typename(obj: object) -> str:
     """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
     if is_tensor(obj):
         return obj.type()
-    owner = obj if hasattr(obj, "__qualname__") else type(obj)
+    owner: _Any = obj if hasattr(obj, "__qualname__") else type(obj)
     where = getattr(owner, "__module__", "") or ""
     where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
     return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
 
 
-def is_tensor(obj):
+def is_tensor(obj: object) -> _TypeGuard["_Tensor"]:
     """Is it a tensor?"""
     return isinstance(obj, _names()["Tensor"])
 
 
-def is_storage(obj):
+def is_storage(obj: object) -> bool:
     """Is it a storage?"""
     from readtorch import storage
 
     return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
 
 
-def is_floating_point(input):
+def is_floating_point(input: "_Tensor") -> bool:
     """Has it a floating dtype?"""
     return input.is_floating_point()
 
 
-def is_complex(input):
+def is_complex(input: "_Tensor") -> bool:
     """Has it a complex dtype?"""
     return input.is_complex()
 
 
-def numel(input):
+def numel(input: "_Tensor") -> int:
     """The number of elements."""
     return input.numel()
 
 
-def set_default_dtype(d, /):
+def set_default_dtype(d: _Any, /) -> None:
     """The dtype of tensors made from Python floats from now on."""
     from readtorch import _C
 

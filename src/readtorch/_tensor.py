@@ -128,7 +128,8 @@ class Tensor(_C.TensorBase):
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, Tensor | int | float | complex):
-            return bool((element == self).any().item())
+            equal: Any = self == element
+            return bool(equal.any().item())
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
@@ -200,7 +201,7 @@ def _handle(hooks: dict, hook: Any) -> Any:
     return handle
 
 
-def _copy_with_storage(array: Any, memo: dict[int, Any]) -> Any:
+def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     """Copy the whole memory once, and look into the copy as `array` looks into the original."""
     if not isinstance(array, np.ndarray) or array.__class__ is not np.ndarray:
         return array.copy()

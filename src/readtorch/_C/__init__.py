@@ -1,6 +1,8 @@
 # Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 """The face of the floors below (twin of the extension module `torch._C`)."""
 
+from typing import Any as _Any
+
 import readtorch.aten.native
 from readtorch.c10.core import tensor_impl as _tensor_impl
 from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
@@ -40,7 +42,7 @@ _special = _python_torch_functions.module("special")
 _fft = _python_torch_functions.module("fft")
 
 
-def _legacy_new(cls, args, dtype):
+def _legacy_new(cls: type, args: tuple, dtype: _Any) -> _Any:
     """The array of `torch.Tensor(*args)`."""
     from readtorch.csrc.utils.tensor_new import legacy_tensor
 

@@ -11,6 +11,7 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     """The dimensions to reduce over: all for None and for an empty list. RuntimeError if one stands twice."""
     if dim is None:
         return tuple(range(rank))
+    found: tuple[int, ...]
     if isinstance(dim, int):
         found = (maybe_wrap_dim(dim, rank),)
     else:

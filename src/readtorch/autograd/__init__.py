@@ -1,6 +1,8 @@
 # Tangled from chapters/00_tensor/09_autograd.py — edit there, or here and run `readtorch sync`.
 """Automatic differentiation (twin of `torch/autograd/`)."""
 
+from typing import Any
+
 from readtorch import _C
 from readtorch.autograd import graph as graph
 from readtorch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
@@ -13,13 +15,13 @@ from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from readtorch.autograd.variable import Variable as Variable
 
 
-def _as_tuple(value):
+def _as_tuple(value: Any) -> tuple:
     if value.__class__ is tuple:
         return value
     return (value,) if value is None or isinstance(value, _C.TensorBase | graph.GradientEdge) else tuple(value)
 
 
-def _make_grads(outputs, grads, is_grads_batched=False):
+def _make_grads(outputs: tuple, grads: tuple) -> tuple:
     """Gradients to start from: those given, checked, or ones for outputs of one element."""
     result = []
     for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
@@ -50,7 +52,14 @@ def _make_grads(outputs, grads, is_grads_batched=False):
     return tuple(result)
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
     """Add the derivatives of `tensors` to the `.grad` of the leaves (of `inputs`, if given).
 
     `grad_tensors` weigh their elements; None for a tensor of one element means 1.
@@ -72,16 +81,16 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    only_inputs=True,
-    allow_unused=None,
-    is_grads_batched=False,
-    materialize_grads=False,
-):
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
     """The derivatives of `outputs`, weighed by `grad_outputs`, with respect to `inputs`, as a tuple.
 
     An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
@@ -114,3 +123,9 @@ def grad(
             for g, value in zip(results, inputs, strict=True)
         )
     return results
+
+
+from readtorch.autograd import gradcheck as _gradcheck
+
+gradcheck = _gradcheck.gradcheck
+gradgradcheck = _gradcheck.gradgradcheck

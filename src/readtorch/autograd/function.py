@@ -103,7 +103,9 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         if not recording or not any(isinstance(arg, _C.TensorBase) and arg.requires_grad for arg in args):
             return outputs
         values = outputs if isinstance(outputs, tuple) else (outputs,)
-        failing = tuple(value if value is None else _DelayedError.apply(value) for value in values)
+        failing = tuple(
+            value if value is None else _DelayedError.apply(value.detach().requires_grad_()) for value in values
+        )
         return failing if isinstance(outputs, tuple) else failing[0]
 
     return wrapper
@@ -114,7 +116,7 @@ class _DelayedError(Function):
 
     @staticmethod
     def forward(ctx: Any, value: Any) -> Any:
-        return value.detach().requires_grad_() if False else value.detach()
+        return value.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

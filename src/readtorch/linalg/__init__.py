@@ -1,6 +1,8 @@
 # Tangled from chapters/a1_operators/4_matrices.py — edit there, or here and run `readtorch sync`.
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
 
+from typing import Any
+
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 
@@ -21,14 +23,16 @@ svdvals = _at.linalg_svdvals
 vector_norm = _at.linalg_vector_norm
 
 
-def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
 
 
-def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+def matrix_norm(
+    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
+) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     A = A if dtype is None else A.to(dtype)
     if ord == "fro":
@@ -46,12 +50,12 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     return result if keepdim else result.squeeze((rows, columns))
 
 
-def cross(input, other, *, dim=-1):
+def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
     """The cross product along `dim`."""
     return _at.cross(input, other, dim)
 
 
-def multi_dot(tensors, *, out=None):
+def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
     result = tensors[0]
     for tensor in tensors[1:]:
@@ -59,11 +63,11 @@ def multi_dot(tensors, *, out=None):
     return result
 
 
-def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
     return _at.diagonal(A, offset, dim1, dim2)
 
 
-def eigvalsh(A, UPLO="L"):
+def eigvalsh(A: Any, UPLO: str = "L") -> Any:
     """The eigenvalues of a Hermitian matrix."""
     return eigh(A, UPLO)[0]

@@ -11,14 +11,15 @@ from typing import Any
 
 def context_decorator(make: Callable[[], Any], function: Any) -> Any:
     """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
+    decorated: Any = function
     if inspect.isclass(function):
         warnings.warn(
             "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods.",
             FutureWarning,
             stacklevel=3,
         )
-        function.__init__ = context_decorator(make, function.__init__)
-        return function
+        decorated.__init__ = context_decorator(make, decorated.__init__)
+        return decorated
     if inspect.isgeneratorfunction(function):
         return _wrap_generator(make, function)
 

@@ -151,7 +151,8 @@ composite("cholesky", variants="function method")(lambda at, self, upper=False: 
     node="LinalgQr",
 )
 def _linalg_qr(A: Array, mode: str) -> Any:
-    return list(np.linalg.qr(A, mode))
+    decompose: Any = np.linalg.qr
+    return list(decompose(A, mode))
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
@@ -258,7 +259,8 @@ def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
     _square("eigh", A)
-    return list(np.linalg.eigh(A, UPLO))
+    decompose: Any = np.linalg.eigh
+    return list(decompose(A, UPLO))
 
 
 def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:

@@ -331,6 +331,7 @@ def _order_refused(common: dtype) -> str | None:
     return "comparison operations are not supported for complex tensors" if common.is_complex else None
 
 
+_ufunc: Any
 for _name, _ufunc in (("eq", np.equal), ("ne", np.not_equal)):
     binary(_name, _ufunc, "bool")
 for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):

@@ -77,11 +77,8 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
     elif ord == 1:
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
     elif math.isinf(ord):
-        result = (
-            (np.maximum if ord > 0 else np.minimum).reduce(np.abs(wide), axis=dims, keepdims=keepdim)
-            if wide.ndim
-            else np.abs(wide)
-        )
+        reduce: Any = (np.maximum if ord > 0 else np.minimum).reduce
+        result = reduce(np.abs(wide), axis=dims, keepdims=keepdim) if wide.ndim else np.abs(wide)
     elif ord == 0:
         result = (wide != 0).sum(axis=dims, keepdims=keepdim)
     else:

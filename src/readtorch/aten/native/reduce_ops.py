@@ -60,6 +60,12 @@ def sum_to_size(self: Array, *size: Any) -> Array:
 
 derivative("sum_to_size", self=lambda at, grad, self_shape: at.expand(grad, self_shape))
 
+#: NumPy's type hints know of one axis only; these take several
+_add: Any = np.add.reduce
+_multiply: Any = np.multiply.reduce
+_maximum: Any = np.maximum.reduce
+_minimum: Any = np.minimum.reduce
+
 
 def _needs_floating(name: str, self: Array, wanted: dtype | None) -> np.dtype:
     kind = self.dtype if wanted is None else to_numpy_dtype(wanted)
@@ -86,11 +92,7 @@ def mean(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | 
     if kind.itemsize == 2:
         wide = np.asarray(self.astype(np.float32).sum(axis=dims, keepdims=keepdim))
         return (wide / np.float32(count)).astype(kind)
-    total = (
-        np.add.reduce(self, axis=dims or None, keepdims=keepdim, dtype=kind)
-        if dims or not self.ndim
-        else self.astype(kind)
-    )
+    total = _add(self, axis=dims or None, keepdims=keepdim, dtype=kind) if dims or not self.ndim else self.astype(kind)
     return total / kind.type(count)
 
 
@@ -121,7 +123,7 @@ def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -
         raise RuntimeError("std and var only support floating point and complex dtypes")
     wide = self.astype(np.float32) if self.itemsize == 2 else self
     count = count_of(self.shape, dims)
-    centred = wide - np.add.reduce(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
+    centred = wide - _add(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
     total = sum_of_squares(centred, dims, keepdim)
     left = builtins.max(count - correction, 0)
     return (total / total.dtype.type(left)).astype(self.real.dtype, copy=False)
@@ -132,7 +134,7 @@ def sum_of_squares(array: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     if array.dtype.kind == "c":
         return (array.real**2 + array.imag**2).sum(axis=dims, keepdims=keepdim)
     if array.size < 512:
-        return np.add.reduce(array * array, axis=dims, keepdims=keepdim)
+        return _add(array * array, axis=dims, keepdims=keepdim)
     axes = list(range(array.ndim))
     total = np.einsum(array, axes, array, axes, [axis for axis in axes if axis not in dims])
     return (
@@ -239,7 +241,7 @@ def prod(self: Array, dim: int | None = None, keepdim: bool = False, *, dtype: d
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
     if axis is not None and not self.ndim:
         return self.astype(kind)
-    return np.multiply.reduce(self, axis=axis, keepdims=keepdim, dtype=kind)
+    return _multiply(self, axis=axis, keepdims=keepdim, dtype=kind)
 
 
 def _others(at: Any, x: Any, dim: int) -> Any:
@@ -375,7 +377,7 @@ def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
-    return np.maximum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return _maximum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
 
 
 @register("amin", key="CPU CUDA", variants="function method", out=True)
@@ -383,7 +385,7 @@ def amin(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
-    return np.minimum.reduce(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return _minimum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
 
 
 def _shared(at: Any, grad: Any, self: Any, dim: Any, keepdim: bool, result: Any) -> Any:
@@ -498,13 +500,13 @@ _register_extreme("min", np.argmin)
 @register("_max_all", key="CPU CUDA", variants="", node="Max")
 def _max_all(self: Array) -> Array:
     _no_empty("max", self, None, None)
-    return np.maximum.reduce(self, axis=None)
+    return _maximum(self, axis=None)
 
 
 @register("_min_all", key="CPU CUDA", variants="", node="Min")
 def _min_all(self: Array) -> Array:
     _no_empty("min", self, None, None)
-    return np.minimum.reduce(self, axis=None)
+    return _minimum(self, axis=None)
 
 
 derivative("_max_all", self=lambda at, grad, self, result: _shared(at, grad, self, None, False, result))
@@ -582,7 +584,7 @@ def logsumexp(self: Array, dim: Any, keepdim: bool = False) -> Array:
     dims = reduced_dims(dim, self.ndim)
     if not self.size or not self.ndim:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
-    top = np.maximum.reduce(self, axis=dims, keepdims=True)
+    top = _maximum(self, axis=dims, keepdims=True)
     top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
     total = np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top
     return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))

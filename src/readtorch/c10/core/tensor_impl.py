@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,10 +39,28 @@ class TensorImpl:
     _grad: Any
     _meta: dict[str, Any] | None
 
+    if TYPE_CHECKING:
+        #: bound at import, for the type checker's eyes: attributes, methods and Python's operators
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def _operator(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _operator
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _operator
+
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def __int__(self) -> int: ...
+        def __float__(self) -> float: ...
+        def __index__(self) -> int: ...
+
 
 #: the class of every tensor that an operator returns; `_tensor` puts `Tensor` here when it is imported
-Tensor: type = TensorImpl
-new = object.__new__
+Tensor: Any = TensorImpl
+new: Any = object.__new__
 
 
 def wrap(array: Any, edge: Any = None) -> Any:

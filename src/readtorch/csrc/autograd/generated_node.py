@@ -21,6 +21,10 @@ class GeneratedNode(Node):
 
     __slots__ = ("_options", "_result", "_saved", "_versions")
     entry: OperatorEntry
+    _options: Any
+    _result: Any
+    _saved: Any
+    _versions: Any
     _counters: dict[int, Any] | None = None
     _expected = 0
 

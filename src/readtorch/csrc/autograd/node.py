@@ -18,6 +18,7 @@ class Node:
 
     __slots__ = ("__dict__", "__weakref__", "_dtype", "_edges", "_sequence", "_shape")
     _edges: tuple
+    _sequence: int
     _shape: Any
     _dtype: Any
     _count = 1
@@ -68,7 +69,7 @@ class Node:
         return (self._shape, self._dtype) if self._count == 1 else (self._shape[number], self._dtype[number])
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
     def __str__(self) -> str:
         return repr(self)

@@ -54,7 +54,7 @@ def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
     if tensor._edge is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if accumulate and tensor._edge.__class__ is not AccumulateGrad:
-        tensor.retain_grad()  # type: ignore[attr-defined]
+        tensor.retain_grad()
     return split_edge(tensor._edge)
 
 

@@ -29,7 +29,8 @@ class FunctionNode(Node):
     _dirty: tuple = ()
     _non_differentiable: tuple = ()
     _materialize = True
-    _input_metadata: Any = None
+    _tensor_inputs: Any = frozenset()
+    _all_outputs: Any = ()
     needs_input_grad: tuple = ()
     materialize_grads = True
 
@@ -215,9 +216,12 @@ def _alias(value: Any, connected: bool, edge: Any) -> Any:
     return result
 
 
-def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
+def _save(node: FunctionNode, results: list[Any], values: tuple[Any, ...]) -> None:
     hooks = state.saved_tensor_hooks
-    saved, versions, outputs = [], [], {}
+    saved: list[Any] = []
+    versions: list[int] = []
+    outputs: dict[int, int] = {}
+    value: Any
     for number, value in enumerate(node._to_save):
         if value is not None and not isinstance(value, TensorImpl):
             raise TypeError(
@@ -229,6 +233,7 @@ def _save(node: FunctionNode, results: list[Any], values: tuple) -> None:
         )
         if (
             place is not None
+            and value is not None
             and results[place]._edge is not None
             and value._edge is not None
             and variable.grad_fn(results[place]) is node

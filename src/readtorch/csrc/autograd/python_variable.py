@@ -116,9 +116,9 @@ def set_grad(self: Any, grad: Any) -> None:
             f"attempting to assign a gradient with device type '{a}' to a tensor with device type '{b}'. Please ensure that the gradient and the tensor are on the same device"
         )
     if grad._array.shape != self._array.shape:
-        a, b = list(grad._array.shape), list(self._array.shape)
+        have, want = list(grad._array.shape), list(self._array.shape)
         raise RuntimeError(
-            f"attempting to assign a gradient of size '{a}' to a tensor of size '{b}'. Please ensure that the gradient and the tensor are the same size"
+            f"attempting to assign a gradient of size '{have}' to a tensor of size '{want}'. Please ensure that the gradient and the tensor are the same size"
         )
     self._grad = grad
 

@@ -150,7 +150,7 @@ def setitem(self: Any, index: Any, value: Any) -> None:
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
         )
     if indices:
-        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value  # type: ignore[attr-defined]
+        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value
         at.index_put_(view, indices, value)
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:

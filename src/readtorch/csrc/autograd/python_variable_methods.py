@@ -174,7 +174,8 @@ def set_(self: Any, source: Any = None, *args: Any) -> Any:
     elif isinstance(source, TensorImpl):
         self._array = source._array
     else:
-        offset, shape, strides = (*args, *(0, None, None)[len(args) :])
+        given: list[Any] = [*args, *[0, None, None][len(args) :]]
+        offset, shape, strides = given
         self._array = array_of_storage(source, self._array.dtype, offset, shape, strides)
     self._vc = None
     return self
@@ -319,4 +320,5 @@ def init_methods() -> None:
         if function.__name__ == "<lambda>":
             function.__name__ = name
             function.__qualname__ = f"TensorBase.{name}"
-    TensorImpl._make_subclass = staticmethod(make_subclass)  # type: ignore[attr-defined]
+    tensor_class: Any = TensorImpl
+    tensor_class._make_subclass = staticmethod(make_subclass)

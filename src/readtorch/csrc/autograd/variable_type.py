@@ -173,11 +173,15 @@ def leading_two(entry: OperatorEntry) -> Call:
     differentiable = record.differentiable
     rule = record.rule
     names = entry.schema.names[:2]
-    crosswise = rule is not None and not rule.metas and rule.saved == names and len(record.positions) == 2
-    crosswise = crosswise and all(
-        rule.wanted_by[name] == (other,) for name, other in zip(names, names[::-1], strict=True)
-    )  # type: ignore[union-attr]
-    crosswise = crosswise and not record.outputs
+    crosswise = False
+    if (
+        rule is not None
+        and not rule.metas
+        and rule.saved == names
+        and len(record.positions) == 2
+        and not record.outputs
+    ):
+        crosswise = all(rule.wanted_by[name] == (other,) for name, other in zip(names, names[::-1], strict=True))
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
@@ -330,6 +334,7 @@ class Recorder:
         self.entry = entry
         self.rule = rule
         self.differentiable = rule is not None
+        self.node_class: Any = None
         if rule is None:
             return
         names = entry.schema.names
@@ -448,7 +453,7 @@ def special_node(node: GeneratedNode) -> None:
         node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
 
 
-def give(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
+def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     """The operator's raw results as tensors that know their node."""
     if raw.__class__ is tuple or raw.__class__ is list:
         return _give_several(entry, raw, node)
@@ -907,7 +912,8 @@ def view(entry: OperatorEntry) -> Call:
             node = record.leading((input,), args, kwargs, raws)
         results = []
         for number, raw in enumerate(raws):
-            result = give(entry, raw, node if node is None or number == 0 else (node, number))
+            edge: Any = node if node is None or number == 0 else (node, number)
+            result = give(entry, raw, edge)
             make_view(result, input, (call, args, kwargs, number), MULTI_OUTPUT_NODE)
             results.append(result)
         if observer is not None:
@@ -945,17 +951,17 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
+        if input._meta is not None and "inference" in input._meta and not state.inference_mode:
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing inplace update."
+            )
         wants = False
         if record.differentiable and (not counts.grad_off or state.grad_mode):
             wants = any(_wants_grad(values[i]) for i in positions)
             if wants:
                 check_inplace(input)
-        elif input._edge is not None and state.grad_mode:
+        if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
             check_inplace(input)
-        elif input._meta is not None and "inference" in input._meta and not state.inference_mode:
-            raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first."
-            )
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
@@ -974,6 +980,12 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return call
+
+
+def _view_of_recorded(tensor: Any) -> bool:
+    """Was this made, with recording off, as a view of something that wants gradients?"""
+    view = tensor._view
+    return view is not None and view[2] != DEFAULT and view[0]._edge is not None
 
 
 def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
@@ -1076,7 +1088,9 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
-        if state.grad_mode and (input._edge is not None or any(_wants_grad(value) for value in args)):
+        if state.grad_mode and (
+            input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
+        ):
             check_inplace(input)
             source = tensor_impl.wrap(input._array.copy(), input._edge)
         result = function(at, source, *args, **kwargs)

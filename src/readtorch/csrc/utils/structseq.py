@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 
@@ -25,5 +26,5 @@ def structseq(name: str, names: tuple[str, ...]) -> Any:
         "n_fields": len(names),
     }
     for position, field in enumerate(names):
-        members[field] = property(lambda self, position=position: self[position])
+        members[field] = property(itemgetter(position))
     return type(name, (StructSequence,), members)

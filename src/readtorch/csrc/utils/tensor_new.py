@@ -179,14 +179,14 @@ def tensor(
             stacklevel=2,
         )
         if device is None:
-            device = data.device  # type: ignore[attr-defined]
+            device = data.device
     return finish(array_from_data(data, dtype), device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
     """`data` as a tensor, sharing its memory where dtype and device already fit."""
     if isinstance(data, TensorImpl):
-        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined]
+        return data.to(device=device, dtype=dtype)
     if isinstance(data, np.ndarray):
         return finish(array_from_data(data, dtype, copy=False), device)
     return finish(array_from_data(data, dtype), device)

@@ -152,7 +152,7 @@ class OperatorEntry:
         self.autocast: str | None = None
         self.node_name = _node_name(name)
         self.differentiable_outputs: tuple[int, ...] | None = None
-        self.call: Callable[..., Any] | None = None
+        self.call: Any = None
 
     def __repr__(self) -> str:
         return f"<OperatorEntry aten::{self.name}>"

@@ -30,7 +30,7 @@ class AccumulateGrad(Node):
         self._dtype = array.dtype
 
     def name(self) -> str:
-        return "AccumulateGrad" if not hasattr(self, "_name") else self._name
+        return "torch::autograd::AccumulateGrad"
 
     @property
     def variable(self) -> Any:

@@ -14,6 +14,9 @@ class CopySlices(Node):
 
     __slots__ = ("function", "steps")
 
+    def name(self) -> str:
+        return "torch::autograd::CopySlices"
+
     def __init__(self, base: Any, function: Node, steps: tuple) -> None:
         self.function = function
         self.steps = steps

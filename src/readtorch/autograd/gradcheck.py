@@ -1,0 +1,174 @@
+# Tangled from chapters/00_tensor/09_autograd.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch import _C, autograd
+
+
+class GradcheckError(RuntimeError):
+    """A derivative differs from the difference quotient."""
+
+
+def _outputs(func: Callable[..., Any], inputs: tuple) -> list[Any]:
+    results = func(*inputs)
+    results = results if isinstance(results, tuple | list) else (results,)
+    return [result for result in results if isinstance(result, _C.TensorBase) and result._array.dtype.kind in "fc"]
+
+
+def _tuple(value: Any) -> tuple:
+    return (value,) if isinstance(value, _C.TensorBase) else tuple(value)
+
+
+def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float) -> list[np.ndarray]:
+    """For each output the matrix (input elements × output elements) of central differences."""
+    array = inputs[number]._array
+    columns: list[list[np.ndarray]] = []
+    for index in np.ndindex(array.shape):
+        kept = array[index]
+        steps = [eps, 1j * eps] if array.dtype.kind == "c" else [eps]
+        parts = []
+        for step in steps:
+            array[index] = kept + step
+            above = [output._array.copy() for output in _outputs(func, inputs)]
+            array[index] = kept - step
+            below = [output._array.copy() for output in _outputs(func, inputs)]
+            array[index] = kept
+            parts.append([((a - b) / (2 * eps)).reshape(-1) for a, b in zip(above, below, strict=True)])
+        if len(parts) == 1:
+            columns.append(parts[0])
+        else:
+            columns.append([real + 1j * imaginary for real, imaginary in zip(*parts, strict=True)])
+    if not columns:
+        return [np.zeros((0, output.numel())) for output in _outputs(func, inputs)]
+    return [np.stack(rows) for rows in zip(*columns, strict=True)]
+
+
+def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
+    """The same matrix, a column per backward pass."""
+    columns = []
+    for index in np.ndindex(output._array.shape):
+        seed = np.zeros_like(output._array)
+        seed[index] = 1
+        (grad,) = autograd.grad(output, inputs[number], _C._from_numpy(seed), retain_graph=True, allow_unused=True)
+        array = inputs[number]._array
+        columns.append(np.zeros(array.size, array.dtype) if grad is None else grad._array.reshape(-1))
+    return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    fast_mode: bool = False,
+    **unused: Any,
+) -> bool:
+    """Do the derivatives of `func` agree with difference quotients? GradcheckError, or False, if not. Inputs should be float64."""
+    inputs = _tuple(inputs)
+    try:
+        return _check(func, inputs, eps, atol, rtol, nondet_tol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+
+
+def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float) -> bool:
+    wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
+    for i in wanted:
+        if inputs[i]._array.dtype.itemsize < 8:
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
+                "if all the inputs are not of double precision floating point or complex.",
+                stacklevel=4,
+            )
+        inputs[i].retain_grad()
+    outputs = _outputs(func, inputs)
+    for i in wanted:
+        numerical = _numerical(func, tuple(v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs), i, eps)
+        for number, output in enumerate(outputs):
+            if not output.requires_grad:
+                analytical = np.zeros_like(numerical[number])
+            else:
+                analytical = _analytical(output, inputs, i)
+                again = _analytical(output, inputs, i)
+                if not np.allclose(analytical, again, rtol=0, atol=nondet_tol):
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
+                    )
+            expected = np.conj(numerical[number]) if np.iscomplexobj(analytical) else numerical[number]
+            if not np.allclose(analytical, expected, rtol=rtol, atol=atol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {number} with respect to input {i},\nnumerical:{expected}\nanalytical:{analytical}\n"
+                )
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Sequence[Any] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    **unused: Any,
+) -> bool:
+    """The same for second derivatives: `gradcheck` of the function that returns the gradients."""
+    inputs = _tuple(inputs)
+    outputs = [output for output in _outputs(func, inputs) if output.requires_grad]
+    if grad_outputs is None:
+        rng = np.random.default_rng(0)
+        seeds = [
+            _C._from_numpy(np.asarray(rng.standard_normal(output._array.shape)).astype(output._array.dtype))
+            for output in outputs
+        ]
+        grad_outputs = [seed.requires_grad_() for seed in seeds]
+    else:
+        grad_outputs = _tuple(grad_outputs)
+    count = len(inputs)
+    wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
+
+    def gradients(*values: Any) -> Any:
+        values = (
+            tuple(
+                v.detach().requires_grad_() if i in wanted and not v.requires_grad else v
+                for i, v in enumerate(values[:count])
+            )
+            + values[count:]
+        )
+        results = [output for output in _outputs(func, values[:count]) if output.requires_grad]
+        grads = autograd.grad(
+            results, [values[i] for i in wanted], values[count:], create_graph=True, allow_unused=True
+        )
+        return tuple(g for g in grads if g is not None)
+
+    return gradcheck(
+        gradients,
+        (*inputs, *grad_outputs),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )
