@@ -328,7 +328,7 @@ def test_once_differentiable_refuses_the_second_derivative() -> None:
             return grad * 2 * ctx.saved_tensors[0]
 
     x = leaf(1)
-    (g,) = autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    (g,) = autograd.grad((Once.apply(x) ** 2).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         g.sum().backward()
 
