@@ -335,6 +335,76 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     return both if return_indices else both[0]
 
 
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#fractional_max_pool2d_with_indices
+#| upstream: torch/nn/functional.py#fractional_max_pool3d_with_indices
+def _fractional_pool(
+    input: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any, samples: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    dims = len(kernel)
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"fractional_max_pool{dims}d requires specifying either an output_size or an output_ratio")
+    if output_size is None:
+        ratios = _pair(output_ratio) if dims == 2 else _triple(output_ratio)
+        output_size = [int(n * ratio) for n, ratio in zip(input.shape[-dims:], ratios, strict=True)]
+    sizes = _pair(output_size) if dims == 2 else _triple(output_size)
+    if samples is None:
+        batch = 1 if input.dim() == dims + 1 else input.size(0)
+        samples = torch.rand(batch, input.size(-dims - 1), dims, dtype=input.dtype, device=input.device)
+    return _nn._fractional_max_pool(input, kernel, tuple(sizes), samples)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool2d` and where each maximum was."""
+    return _fractional_pool(input, _pair(kernel_size), output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool3d` and where each maximum was."""
+    return _fractional_pool(input, _triple(kernel_size), output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima over windows at pseudo-random places, as many as `output_size` or `output_ratio` say (Graham 2014)."""
+    both = fractional_max_pool2d_with_indices(input, kernel_size, output_size, output_ratio, True, _random_samples)
+    return both if return_indices else both[0]
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool2d` over three dimensions."""
+    both = fractional_max_pool3d_with_indices(input, kernel_size, output_size, output_ratio, True, _random_samples)
+    return both if return_indices else both[0]
+
+
 # %% [markdown]
 # ## Dropout
 #

@@ -511,6 +511,30 @@ def triplet_margin_with_distance_loss(
 
 
 # %% [markdown]
+# ## Alignment
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#ctc_loss
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Connectionist temporal classification of `(T, N, C)` log-probabilities (Graves et al. 2006).
+
+    `targets` is `(N, S)` or all targets one after the other. The mean divides each loss by its target's length first.
+    """
+    number = _Reduction.get_enum(reduction)
+    return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
+
+
+# %% [markdown]
 # ## The modules
 
 # %%
@@ -933,6 +957,23 @@ class TripletMarginWithDistanceLoss(_Loss):
             margin=self.margin,
             swap=self.swap,
             reduction=self.reduction,
+        )
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#CTCLoss
+class CTCLoss(_Loss):
+    """`F.ctc_loss`."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
 
 

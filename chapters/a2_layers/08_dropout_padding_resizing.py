@@ -686,6 +686,71 @@ class CosineSimilarity(Module):
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
+# %% [markdown]
+# ## Sampling on a grid
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#grid_sample
+#| upstream: torch/nn/functional.py#affine_grid
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`input (N, C, *size)` at the places of `grid (N, *out, dims)`, numbers in [-1, 1] from corner to corner.
+
+    `mode` is bilinear, nearest or bicubic (4D alone); places outside read zeros, the border, or a reflection.
+    """
+    modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+    if mode not in modes:
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    paddings = {"zeros": 0, "border": 1, "reflection": 2}
+    if padding_mode not in paddings:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', "
+            f"but got: '{padding_mode}'"
+        )
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+            "Please specify align_corners=True if the old behavior is desired.",
+            stacklevel=2,
+        )
+        align_corners = False
+    return torch.grid_sampler(input, grid, modes[mode], paddings[padding_mode], align_corners)
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The grid of the affine maps `theta (N, 2, 3)` or `(N, 3, 4)` for an output of `size`."""
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+            "Please specify align_corners=True if the old behavior is desired.",
+            stacklevel=2,
+        )
+        align_corners = False
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    dims = len(size) - 2
+    if dims not in (2, 3):
+        raise NotImplementedError(
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}"
+        )
+    if theta.dim() != 3 or tuple(theta.shape[-2:]) != (dims, dims + 1):
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {size}. Got {theta.shape}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return torch.affine_grid_generator(theta, list(size), align_corners)
+
+
 # %%
 #| claim: a scale factor and the equal output size may sample at different places
 def _(torch):

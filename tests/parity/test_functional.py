@@ -377,7 +377,82 @@ REST = [
     ),
 ]
 
-CASES = [*CONVOLUTIONS, *POOLS, *ACTIVATIONS, *NORMS, *LOSSES, *REST]
+SAMPLING = [
+    *[
+        case(
+            f"grid_sample {mode}, {padding}{', corners' if corners else ''}",
+            # upstream's gradient of the grid is zero under `nearest`, here there is none
+            lambda t, x, g, m=mode, p=padding, c=corners: F(t).grid_sample(
+                x, g.detach() if m == "nearest" else g, m, p, c
+            ),
+            (2, 3, 5, 4),
+            Floats((2, 3, 4, 2), -1.3, 1.3),
+            half=False,
+            second=mode == "bilinear" and padding == "zeros",
+        )
+        for mode in ("bilinear", "nearest", "bicubic")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (True, False)
+    ],
+    case(
+        "grid_sample 3d",
+        lambda t, *x: F(t).grid_sample(*x, align_corners=False),
+        (1, 2, 3, 4, 3),
+        Floats((1, 2, 3, 2, 3), -1.2, 1.2),
+        half=False,
+        second=False,
+    ),
+    case("affine_grid", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4], align_corners=False), (2, 2, 3), half=False),
+    case(
+        "affine_grid 3d", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4, 2], align_corners=True), (2, 3, 4), half=False
+    ),
+    case(
+        "fractional_max_pool2d",
+        lambda t, x, r: F(t).fractional_max_pool2d(x, 2, (3, 4), None, True, r.detach()),
+        Apart((2, 3, 7, 8)),
+        Floats((2, 3, 2), 0.0),
+        half=False,
+        second=False,
+    ),
+    case(
+        "fractional_max_pool3d",
+        lambda t, x, r: F(t).fractional_max_pool3d(x, 2, None, 0.5, False, r.detach()),
+        Apart((1, 2, 5, 6, 7)),
+        Floats((1, 2, 3), 0.0),
+        half=False,
+        second=False,
+    ),
+    *[
+        case(
+            f"ctc_loss {reduction}",
+            lambda t, x, y, r=reduction: F(t).ctc_loss(x.log_softmax(2), y, (7, 5, 6), (3, 2, 0), reduction=r),
+            (7, 3, 5),
+            Ints(5, (3, 3), 1),
+            half=False,
+            second=False,
+        )
+        for reduction in ("none", "mean", "sum")
+    ],
+    case(
+        "ctc_loss of repeated labels in one row",
+        lambda t, x, y: F(t).ctc_loss(x.log_softmax(2), y, t.tensor([7, 7]), t.tensor([3, 2])),
+        (7, 2, 5),
+        Fixed([2, 2, 1, 3, 3]),
+        half=False,
+        second=False,
+        strided=False,  # upstream reads past the gaps
+    ),
+    case(
+        "ctc_loss of the impossible",
+        lambda t, x, y: F(t).ctc_loss(x.log_softmax(2), y, (2, 7), (3, 2), zero_infinity=True),
+        (7, 2, 5),
+        Fixed([[2, 2, 1], [3, 3, 1]]),
+        half=False,
+        second=False,
+    ),
+]
+
+CASES = [*CONVOLUTIONS, *POOLS, *ACTIVATIONS, *NORMS, *LOSSES, *REST, *SAMPLING]
 BY_NAME = {entry.name: entry for entry in CASES}
 assert len(BY_NAME) == len(CASES)
 

@@ -137,7 +137,7 @@ PRINTED = [
     "MaxUnpool2d(2)", "MaxUnpool3d(2)", "FractionalMaxPool2d(2, output_size=3)", "CosineSimilarity()", "PairwiseDistance()",
     "L1Loss()", "NLLLoss()", "CrossEntropyLoss()", "MSELoss()", "BCELoss()", "BCEWithLogitsLoss()", "KLDivLoss()", "HuberLoss()",
     "SmoothL1Loss()", "PoissonNLLLoss()", "GaussianNLLLoss()", "MarginRankingLoss()", "HingeEmbeddingLoss()", "TripletMarginLoss()",
-    "CosineEmbeddingLoss()", "SoftMarginLoss()", "MultiMarginLoss()", "MultiLabelMarginLoss()", "MultiLabelSoftMarginLoss()",
+    "CTCLoss()", "CosineEmbeddingLoss()", "SoftMarginLoss()", "MultiMarginLoss()", "MultiLabelMarginLoss()", "MultiLabelSoftMarginLoss()",
     "MultiheadAttention(8, 2)", "MultiheadAttention(8, 2, kdim=3, vdim=5, add_bias_kv=True)", "TransformerDecoderLayer(8, 2, 16)",
     "Transformer(8, 2, 1, 1, 16)", "LazyLinear(3)", "LazyConv2d(3, 3)", "LazyBatchNorm1d()", "LazyConvTranspose2d(3, 3)",
     "RNN(3, 4, nonlinearity='relu')", "ReLU(inplace=True)", "Hardtanh(inplace=True)",

@@ -72,4 +72,9 @@ from readtorch.aten.native import rnn as rnn
 
 from readtorch.aten.native.transformers import attention as attention
 
+from readtorch.aten.native import affine_grid_generator as affine_grid_generator
+from readtorch.aten.native import fractional_max_pool2d as fractional_max_pool2d
+from readtorch.aten.native import grid_sampler as grid_sampler
+from readtorch.aten.native import loss_ctc as loss_ctc
+
 from readtorch.aten.native import weight_norm as weight_norm

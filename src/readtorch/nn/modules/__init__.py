@@ -94,6 +94,7 @@ from readtorch.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
 from readtorch.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
+    CTCLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
     GaussianNLLLoss,
@@ -187,6 +188,7 @@ __all__ += [
     "BCELoss",
     "BCEWithLogitsLoss",
     "Bilinear",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",

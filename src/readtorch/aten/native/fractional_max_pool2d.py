@@ -1,0 +1,67 @@
+# Tangled from chapters/a1_operators/nn_a_sampling_and_alignment.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+def _starts(u: Array, n: int, out: int, kernel: int) -> Array:
+    """`(planes, out)`: where each window starts along an axis, given a random number per plane."""
+    last = n - kernel
+    starts = np.full((len(u), out), last, np.int64)
+    if out > 1:
+        alpha = u.dtype.type(last / (out - 1))
+        steps = np.arange(out - 1, dtype=u.dtype)
+        starts[:, :-1] = ((steps + u[:, None]) * alpha).astype(np.int64) - (u[:, None] * alpha).astype(np.int64)
+    return starts
+
+
+@register("_fractional_max_pool", module="nn", outputs="result indices", differentiable_outputs=(0,))
+def _fractional_max_pool(
+    self: Array, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Array
+) -> tuple[Array, Array]:
+    """Maxima over the windows and where they were; `random_samples` is `(N, C, dims)`."""
+    dims = len(kernel_size)
+    size = self.shape[-dims:]
+    for n, out, kernel in zip(size, output_size, kernel_size, strict=True):
+        if out + kernel - 1 > n:
+            raise RuntimeError(
+                f"fractional_max_pool{dims}d(): pool size ({kernel}) plus output size ({out}) too large for input ({n})"
+            )
+    planes = self.reshape(-1, *size)
+    samples = random_samples.reshape(len(planes), dims)
+    # upstream's two-dimensional kernel takes the first sample for the last axis
+    order = range(dims) if dims == 3 else range(dims - 1, -1, -1)
+    starts = [
+        _starts(samples[:, number], n, out, kernel)
+        for number, n, out, kernel in zip(order, size, output_size, kernel_size, strict=True)
+    ]
+    shape = (len(planes), *output_size)
+    result, indices = np.full(shape, -np.inf, self.dtype), np.zeros(shape, np.int64)
+    rows = np.arange(len(planes)).reshape(-1, *(1,) * dims)
+    for offset in itertools.product(*map(range, kernel_size)):
+        places = [
+            (start + k).reshape(len(planes), *(-1 if d == axis else 1 for d in range(dims)))
+            for axis, (start, k) in enumerate(zip(starts, offset, strict=True))
+        ]
+        found = planes[(rows, *places)]
+        better = (found > result) | np.isnan(found)
+        flat = np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), size)
+        np.copyto(result, found, where=better)
+        np.copyto(indices, np.broadcast_to(flat, shape), where=better)
+    leading = self.shape[:-dims]
+    return result.reshape(*leading, *output_size), indices.reshape(*leading, *output_size)
+
+
+derivative(
+    "_fractional_max_pool",
+    self=lambda at, grads, indices, self_shape, kernel_size: at._pool_scatter(
+        grads[0], indices, self_shape, len(kernel_size)
+    ),
+)
