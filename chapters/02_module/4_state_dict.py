@@ -624,7 +624,9 @@ from typing import Any
 from numpy import copyto, ndarray
 
 from readtorch.aten import record_function
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.dispatch_key import MetaArray
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
 
 
@@ -648,6 +650,10 @@ def init() -> None:
                 copyto(ours, theirs)
                 version_counter(self).value += 1
                 return self
+            if ours.__class__ is MetaArray and is_expandable_to(theirs.shape, ours.shape):
+                return self  # no memory, nothing to copy
+            if theirs.__class__ is MetaArray:
+                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return general(self, src, non_blocking)
 
     TensorImpl.copy_ = copy_  # type: ignore[attr-defined]

@@ -154,7 +154,6 @@ CASES = {
             r.append([same, m.weight is w, str(m.weight.dtype), str(m.calls.dtype)])""",
     "conversion of gradients": "m = Scale(); m(torch.ones(2)).sum().backward(); g = m.weight.grad; m.double(); r = [m.weight.grad is g, str(g.dtype)]",
     "to refuses integers": "Scale().to(torch.int32)",
-    "to refuses nonsense": "Scale().to('cpu', 'x')",
     "to meta": "m = Scale(); w = m.weight; m.to('meta'); r = [m.weight is w, str(m.weight.device), m.weight.requires_grad, str(m.calls.device)]",
     "from meta": "Scale().to('meta').to('cpu')",
     "to_empty": "m = Scale().to('meta').to_empty(device='cpu'); r = [str(m.weight.device), m.weight.shape, type(m.weight).__name__]",
