@@ -89,7 +89,7 @@ class Kernel:
 
     def close(self) -> None:
         self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
+        self.manager.shutdown_kernel(now=False)  # so that it removes its overlay
 
 
 @pytest.fixture(scope="session")
