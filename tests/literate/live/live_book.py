@@ -63,13 +63,20 @@ def on_start(function):
 def dispatch(name, *arguments, key="CPU"):
     return KERNELS[name, key](*arguments)
 """,
+    "module docstring": """
+#| into: nn/module.py
+\"\"\"Where modules are.\"\"\"
+""",
     "module imports": """
 #| into: nn/module.py
 #| imports
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from readtorch.tables import on_start, register
+
+if TYPE_CHECKING:
+    from readtorch.nn.layers import Linear
 """,
     "constants": """
 #| into: nn/module.py

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from readtorch.literate.chapter import Cell, parse_part, part_files
 from readtorch.literate.errors import LiterateError
-from readtorch.literate.notebook.units import EMPTY, Unit, Version, cut, imported_names
+from readtorch.literate.notebook.units import EMPTY, Unit, Version, cut, imported_names, only_imports
 
 PACKAGE = "readtorch"
 
@@ -267,6 +267,8 @@ def _claim_the_rest(units: tuple[Unit, ...], claim: dict[Unit, int], alone: int)
     """
     last: dict[str, int] = {}
     for unit in units:
+        if unit not in claim and not unit.scope and only_imports(unit.node):
+            continue
         if unit not in claim and unit.scope in last:
             claim[unit] = last[unit.scope]
         if unit in claim:

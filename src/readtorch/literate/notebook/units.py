@@ -180,6 +180,13 @@ def _lines(lines: list[str], start: int, end: int) -> str:
     return "\n".join(line.rstrip() for line in lines[start - 1 : end])
 
 
+def only_imports(node: ast.stmt) -> bool:
+    """Is it an import statement, or a block of nothing else (`if TYPE_CHECKING:`)?"""
+    if isinstance(node, ast.If):
+        return all(map(only_imports, [*node.body, *node.orelse]))
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
 def imported_names(body: list[ast.stmt]) -> Iterator[str]:
     """Names that the import statements of a module bind, also those below `if` and `try`."""
     for node in body:
