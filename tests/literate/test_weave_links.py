@@ -83,7 +83,7 @@ def test_the_argument_of_a_claim_is_the_package(tmp_path: Path) -> None:
 )
 def test_no_link_where_the_name_means_something_else(tmp_path: Path, line: str) -> None:
     html = listing(tmp_path, f"# %% [markdown]\n# # T\n\n# %%\nfrom readtorch.c10 import Box\n\n# %%\n{line}\n")
-    code = html.split('id="t-2"')[1]
+    code = html.split("id=t-2")[1]
     assert "<a href" not in code
 
 

@@ -63,8 +63,8 @@ class CellWriter:
         return self._cell(cell, "rt-demo", code + self.outputs(cell) + self._footer(cell))
 
     def _cell(self, cell: Cell, css: str, body: str, tag: str = "div", attributes: str = "") -> str:
-        anchor = escape(self.part.ids[cell.index])
-        return f'<{tag} class="rt-cell {css}" id="{anchor}" data-cell="{cell.index}"{attributes}>{body}</{tag}>'
+        anchor = listing.attribute(self.part.ids[cell.index])
+        return f'<{tag} class="rt-cell {css}" id={anchor} data-cell={cell.index}{attributes}>{body}</{tag}>'
 
     def _folded(self, cell: Cell, css: str, label: str) -> str:
         code, _ = self._listing(cell)
@@ -202,7 +202,7 @@ def _blocks(parts: list[listing.Code | listing.Side], before: str, after: str) -
             html = f"{html}\n{after}"
         out.append(f"<pre>{html}\n</pre>")
     sided = len(codes) < len(parts)
-    return f'<div class="rt-listing highlight">{"".join(out)}</div>', sided
+    return f"<div class=rt-listing>{''.join(out)}</div>", sided
 
 
 def _dimmed(lines: list[str]) -> str:

@@ -153,11 +153,10 @@ class ReadtorchPlugin(BasePlugin[Options]):
     on_page_context = CombinedEvent(_before_search, _after_search)
 
     def on_post_page(self, output: str, *, page: Page, config: MkDocsConfig) -> str:
-        """Drop the indentation of the theme's templates, a tenth of a page."""
-        start, stop = output.find("<article"), output.rfind("</article>")
-        if start < 0 or stop < start:
-            return output
-        return f"{_INDENT.sub(chr(10), output[:start])}{output[start:stop]}{_INDENT.sub(chr(10), output[stop:])}"
+        """Drop the indentation of templates, a tenth of a page, outside of what keeps its spaces."""
+        return "".join(
+            piece if number % 2 else _INDENT.sub("\n", piece) for number, piece in enumerate(_SPACED.split(output))
+        )
 
     @event_priority(-100)  # after the search plugin
     def on_post_build(self, *, config: MkDocsConfig) -> None:
@@ -173,6 +172,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         return server
 
 
+_SPACED = re.compile(r"(<pre\b.*?</pre>|<script\b.*?</script>|<textarea\b.*?</textarea>|<code\b.*?</code>)", re.DOTALL)
 _INDENT = re.compile(r"\s*\n\s*")
 
 

@@ -35,7 +35,7 @@
         if (details.dataset.filled) continue;
         details.dataset.filled = "yes";
         const box = document.createElement("div");
-        box.className = "rt-listing highlight";
+        box.className = "rt-listing";
         box.innerHTML = html; // made by the weaver, every text in it escaped there
         for (const link of box.querySelectorAll('a[href^="~/"]')) link.href = root + link.getAttribute("href").slice(2);
         const caption = document.createElement("div");
