@@ -720,7 +720,12 @@ from typing import Any as _Any
 from typing import TypeGuard as _TypeGuard
 
 if TYPE_CHECKING:
+    from readtorch._C import Size as Size
+    from readtorch._C import device as device
+    from readtorch._C import dtype as dtype
+    from readtorch._tensor import Tensor as Tensor
     from readtorch._tensor import Tensor as _Tensor
+    from readtorch.csrc.generator import Generator as Generator
 
 newaxis = None
 
@@ -745,7 +750,7 @@ _NAMES = {
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#__getattr__
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
     if name in _MODULES:

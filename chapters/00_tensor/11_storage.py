@@ -82,7 +82,7 @@ class UntypedStorage(StorageImpl):
         """A storage on the bytes of a contiguous array, without a copy."""
         storage = cls.__new__(cls)
         #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
-        storage.owner = np.frombuffer(memoryview(array).cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
+        storage.owner = np.frombuffer(array.data.cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
         storage.device = cpu
         return storage
 
@@ -471,11 +471,12 @@ def _is_shared(tensor: Any) -> bool:
 # %%
 #| into: utils/__init__.py
 import importlib as _importlib
+from typing import Any as _Any
 
 _MODULES = ["hooks"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     """Import the sub-package `name`. AttributeError if there is none."""
     if name not in _MODULES:
         raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")

@@ -228,12 +228,12 @@ deterministic = False
 allow_tf32 = True
 
 
-def is_available():
+def is_available() -> bool:
     """False: convolutions are computed without cuDNN."""
     return False
 
 
-def version():
+def version() -> None:
     """None: there is no cuDNN."""
 
 
@@ -250,7 +250,7 @@ matmul = types.SimpleNamespace(
 )
 
 
-def is_built():
+def is_built() -> bool:
     """Whether the package was made with CUDA; it has no compiled parts at all."""
     return False
 
@@ -260,12 +260,12 @@ def is_built():
 """Apple's Metal."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: there is no such backend here."""
     return False
 
 
-def is_built():
+def is_built() -> bool:
     """False: there is no such backend here."""
     return False
 
@@ -275,7 +275,7 @@ def is_built():
 """Intel's math library."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: NumPy brings the BLAS library that is used."""
     return False
 
@@ -285,7 +285,7 @@ def is_available():
 """OpenMP."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: operators are not parallelised with OpenMP here."""
     return False
 
@@ -299,131 +299,134 @@ def is_available():
 #| into: cuda/__init__.py
 """CUDA, as a build without it shows it (twin of `torch/cuda/__init__.py`)."""
 
+from typing import Any as _Any
+from typing import NoReturn as _NoReturn
+
 from readtorch.cuda import amp as amp
 
 _MISSING = "Torch not compiled with CUDA enabled"
 
 
-def is_available():
+def is_available() -> bool:
     """Can tensors be put on a CUDA device?"""
     return False
 
 
-def device_count():
+def device_count() -> int:
     """How many devices there are."""
     return 0
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Has CUDA been used by this process?"""
     return False
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Can the device compute in bfloat16?"""
     return False
 
 
-def _lazy_init():
+def _lazy_init() -> _NoReturn:
     raise AssertionError(_MISSING)
 
 
-def init():
+def init() -> _NoReturn:
     """Initialise CUDA now. AssertionError without it."""
     _lazy_init()
 
 
-def current_device():
+def current_device() -> _NoReturn:
     """The number of the current device. AssertionError without CUDA."""
     _lazy_init()
 
 
-def set_device(device):
+def set_device(device: _Any) -> _NoReturn:
     """Make `device` the current one. AssertionError without CUDA."""
     _lazy_init()
 
 
-def get_device_name(device=None):
+def get_device_name(device: _Any = None) -> _NoReturn:
     """The device's name. AssertionError without CUDA."""
     _lazy_init()
 
 
-def get_device_capability(device=None):
+def get_device_capability(device: _Any = None) -> _NoReturn:
     """The device's compute capability. AssertionError without CUDA."""
     _lazy_init()
 
 
-def get_device_properties(device=None):
+def get_device_properties(device: _Any = None) -> _NoReturn:
     """The device's properties. AssertionError without CUDA."""
     _lazy_init()
 
 
-def synchronize(device=None):
+def synchronize(device: _Any = None) -> _NoReturn:
     """Wait for the device. AssertionError without CUDA."""
     _lazy_init()
 
 
-def current_stream(device=None):
+def current_stream(device: _Any = None) -> _NoReturn:
     """The current stream. AssertionError without CUDA."""
     _lazy_init()
 
 
-def mem_get_info(device=None):
+def mem_get_info(device: _Any = None) -> _NoReturn:
     """Free and total memory. AssertionError without CUDA."""
     _lazy_init()
 
 
-def get_rng_state(device="cuda"):
+def get_rng_state(device: _Any = "cuda") -> _NoReturn:
     """The generator's state. AssertionError without CUDA."""
     _lazy_init()
 
 
-def get_rng_state_all():
+def get_rng_state_all() -> list:
     """The state of every device's generator: none."""
     return []
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Seed the current device's generator, when there will be one; nothing to do without CUDA."""
 
 
-def manual_seed_all(seed):
+def manual_seed_all(seed: int) -> None:
     """Seed every device's generator; nothing to do without CUDA."""
 
 
-def seed():
+def seed() -> None:
     """Seed the current device's generator at random; nothing to do without CUDA."""
 
 
-def seed_all():
+def seed_all() -> None:
     """Seed every device's generator at random; nothing to do without CUDA."""
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Give unused memory back; nothing to do without CUDA."""
 
 
-def memory_allocated(device=None):
+def memory_allocated(device: _Any = None) -> int:
     """Bytes in use: none."""
     return 0
 
 
-def max_memory_allocated(device=None):
+def max_memory_allocated(device: _Any = None) -> int:
     """The most bytes that were in use: none."""
     return 0
 
 
-def memory_reserved(device=None):
+def memory_reserved(device: _Any = None) -> int:
     """Bytes held by the allocator: none."""
     return 0
 
 
-def max_memory_reserved(device=None):
+def max_memory_reserved(device: _Any = None) -> int:
     """The most bytes that the allocator held: none."""
     return 0
 
 
-def get_arch_list():
+def get_arch_list() -> list:
     """The architectures that kernels were built for: none."""
     return []
 
@@ -433,6 +436,7 @@ def get_arch_list():
 """The old home of mixed precision; deprecated for `torch.amp`."""
 
 import warnings as _warnings
+from typing import Any as _Any
 
 from readtorch.amp import GradScaler as _GradScaler
 from readtorch.amp import autocast as _autocast
@@ -440,7 +444,7 @@ from readtorch.amp import custom_bwd as custom_bwd
 from readtorch.amp import custom_fwd as custom_fwd
 
 
-def _deprecated(name):
+def _deprecated(name: str) -> None:
     _warnings.warn(
         f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', args...)` instead.",
         FutureWarning,
@@ -451,7 +455,7 @@ def _deprecated(name):
 class autocast(_autocast):
     """`torch.amp.autocast("cuda")`."""
 
-    def __init__(self, enabled=True, dtype=None, cache_enabled=True):
+    def __init__(self, enabled: bool = True, dtype: _Any = None, cache_enabled: _Any = True) -> None:
         _deprecated("autocast")
         super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
@@ -459,7 +463,14 @@ class autocast(_autocast):
 class GradScaler(_GradScaler):
     """`torch.amp.GradScaler("cuda")`."""
 
-    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self,
+        init_scale: _Any = 2.0**16,
+        growth_factor: _Any = 2.0,
+        backoff_factor: _Any = 0.5,
+        growth_interval: _Any = 2000,
+        enabled: bool = True,
+    ) -> None:
         _deprecated("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
@@ -471,20 +482,22 @@ class GradScaler(_GradScaler):
 #| into: accelerator/__init__.py
 """The current accelerator, of whatever kind (twin of `torch/accelerator/__init__.py`)."""
 
+from typing import Any as _Any
+
 from readtorch import cuda as _cuda
 
 
-def is_available():
+def is_available() -> bool:
     """Is there an accelerator?"""
     return _cuda.is_available()
 
 
-def device_count():
+def device_count() -> int:
     """How many there are."""
     return _cuda.device_count()
 
 
-def current_accelerator(check_available=False):
+def current_accelerator(check_available: bool = False) -> _Any:
     """The kind of accelerator as a device without index, or None."""
     if not _cuda.is_available():
         return None
@@ -493,24 +506,24 @@ def current_accelerator(check_available=False):
     return device("cuda")
 
 
-def _need_one():
+def _need_one() -> None:
     if not _cuda.is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
 
 
-def current_device_index():
+def current_device_index() -> int:
     """The number of the current device. RuntimeError without one."""
     _need_one()
     return _cuda.current_device()
 
 
-def set_device_index(device, /):
+def set_device_index(device: _Any, /) -> None:
     """Make a device the current one. RuntimeError without one."""
     _need_one()
     _cuda.set_device(device)
 
 
-def synchronize(device=None, /):
+def synchronize(device: _Any = None, /) -> None:
     """Wait for the device. RuntimeError without one."""
     _need_one()
     _cuda.synchronize(device)
@@ -864,7 +877,7 @@ class GradScaler:
             return outputs * self._scale.to(outputs.device, non_blocking=True)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
-            return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled  # type: ignore[call-arg]
+            return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Any) -> None:

@@ -11,7 +11,12 @@ from typing import Any as _Any
 from typing import TypeGuard as _TypeGuard
 
 if TYPE_CHECKING:
+    from readtorch._C import Size as Size
+    from readtorch._C import device as device
+    from readtorch._C import dtype as dtype
+    from readtorch._tensor import Tensor as Tensor
     from readtorch._tensor import Tensor as _Tensor
+    from readtorch.csrc.generator import Generator as Generator
 
 newaxis = None
 
@@ -31,7 +36,7 @@ _NAMES = {
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
     if name in _MODULES:

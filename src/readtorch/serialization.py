@@ -128,7 +128,11 @@ def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
     return ask
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+_PurePickler: Any = pickle._Pickler  # type: ignore[attr-defined]
+"""Python's pickler written in Python: the one in C does not let `save_global` be replaced."""
+
+
+class _Pickler(_PurePickler):
     """Writes tensors as calls to rebuild functions, storages as persistent ids, and our modules under upstream's names."""
 
     def __init__(self, file: BinaryIO, protocol: int, reference: Callable[[Any, Any], tuple]) -> None:
@@ -160,7 +164,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
         self.memoize(obj)
 
     dispatch: ClassVar[dict[Any, Any]] = {
-        **pickle._Pickler.dispatch,  # type: ignore[attr-defined]
+        **_PurePickler.dispatch,
         StorageType: save_global,
         FunctionType: save_global,
     }
@@ -405,7 +409,7 @@ def _checked_reference(reference: Any, length: int) -> tuple[Any, str, str, int]
         raise pickle.UnpicklingError(f"a storage of type {kind!r:.80} is not known")
     if not isinstance(key, str) or not isinstance(location, str) or type(numel) is not int or numel < 0:
         raise pickle.UnpicklingError(f"malformed storage reference {reference[2:5]!r:.80}")
-    return (torch.uint8 if kind is UntypedStorage else kind.dtype), key, location, numel
+    return (kind.dtype if isinstance(kind, StorageType) else torch.uint8), key, location, numel
 
 
 def _load(

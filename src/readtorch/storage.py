@@ -43,7 +43,7 @@ class UntypedStorage(StorageImpl):
         """A storage on the bytes of a contiguous array, without a copy."""
         storage = cls.__new__(cls)
         #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
-        storage.owner = np.frombuffer(memoryview(array).cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
+        storage.owner = np.frombuffer(array.data.cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
         storage.device = cpu
         return storage
 

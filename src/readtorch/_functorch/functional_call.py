@@ -29,7 +29,7 @@ def functional_call(
     given, and no others. ValueError for a name in two dicts, RuntimeError for what `strict` forbids.
     """
     given = _merge(parameter_and_buffer_dicts)
-    own = dict(module.named_parameters(remove_duplicate=False))
+    own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     own.update(module.named_buffers(remove_duplicate=False))
     if strict:
         _check_names(module, given, own)
@@ -89,11 +89,11 @@ def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
         for path, tensor in given.items():
             owner_path, _, name = path.rpartition(".")
             owner = module.get_submodule(owner_path)
-            table = owner._parameters if name in owner._parameters else owner._buffers
+            table: dict[str, Any] = owner._parameters if name in owner._parameters else owner._buffers
             if name not in table:
                 raise AttributeError(f"{type(owner).__name__} has no parameter or buffer `{name}`")
             replaced.append((table, name, table[name]))
-            table[name] = tensor  # type: ignore[assignment]
+            table[name] = tensor
         yield
     finally:
         for table, name, original in reversed(replaced):

@@ -1,20 +1,22 @@
 # Tangled from chapters/01_import/8_namespaces.py — edit there, or here and run `readtorch sync`.
 """The current accelerator, of whatever kind (twin of `torch/accelerator/__init__.py`)."""
 
+from typing import Any as _Any
+
 from readtorch import cuda as _cuda
 
 
-def is_available():
+def is_available() -> bool:
     """Is there an accelerator?"""
     return _cuda.is_available()
 
 
-def device_count():
+def device_count() -> int:
     """How many there are."""
     return _cuda.device_count()
 
 
-def current_accelerator(check_available=False):
+def current_accelerator(check_available: bool = False) -> _Any:
     """The kind of accelerator as a device without index, or None."""
     if not _cuda.is_available():
         return None
@@ -23,24 +25,24 @@ def current_accelerator(check_available=False):
     return device("cuda")
 
 
-def _need_one():
+def _need_one() -> None:
     if not _cuda.is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
 
 
-def current_device_index():
+def current_device_index() -> int:
     """The number of the current device. RuntimeError without one."""
     _need_one()
     return _cuda.current_device()
 
 
-def set_device_index(device, /):
+def set_device_index(device: _Any, /) -> None:
     """Make a device the current one. RuntimeError without one."""
     _need_one()
     _cuda.set_device(device)
 
 
-def synchronize(device=None, /):
+def synchronize(device: _Any = None, /) -> None:
     """Wait for the device. RuntimeError without one."""
     _need_one()
     _cuda.synchronize(device)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch import _C, autograd
+from readtorch import _C
 
 
 class GradcheckError(RuntimeError):
@@ -51,6 +51,8 @@ def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float)
 
 def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
     """The same matrix, a column per backward pass."""
+    from readtorch import autograd
+
     columns = []
     for index in np.ndindex(output._array.shape):
         seed = np.zeros_like(output._array)
@@ -135,6 +137,8 @@ def gradgradcheck(
     **unused: Any,
 ) -> bool:
     """The same for second derivatives: `gradcheck` of the function that returns the gradients."""
+    from readtorch import autograd
+
     inputs = _tuple(inputs)
     outputs = [output for output in _outputs(func, inputs) if output.requires_grad]
     if grad_outputs is None:

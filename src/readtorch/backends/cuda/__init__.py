@@ -10,6 +10,6 @@ matmul = types.SimpleNamespace(
 )
 
 
-def is_built():
+def is_built() -> bool:
     """Whether the package was made with CUDA; it has no compiled parts at all."""
     return False

@@ -8,10 +8,10 @@ deterministic = False
 allow_tf32 = True
 
 
-def is_available():
+def is_available() -> bool:
     """False: convolutions are computed without cuDNN."""
     return False
 
 
-def version():
+def version() -> None:
     """None: there is no cuDNN."""

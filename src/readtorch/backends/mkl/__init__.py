@@ -2,6 +2,6 @@
 """Intel's math library."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: NumPy brings the BLAS library that is used."""
     return False

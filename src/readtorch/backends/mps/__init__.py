@@ -2,11 +2,11 @@
 """Apple's Metal."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: there is no such backend here."""
     return False
 
 
-def is_built():
+def is_built() -> bool:
     """False: there is no such backend here."""
     return False

@@ -2,6 +2,6 @@
 """OpenMP."""
 
 
-def is_available():
+def is_available() -> bool:
     """False: operators are not parallelised with OpenMP here."""
     return False

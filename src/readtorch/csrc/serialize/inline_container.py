@@ -131,7 +131,7 @@ class PyTorchStreamReader:
         offset, size = self._locate(name)
         data = np.empty(size, np.uint8)
         self._stream.seek(offset)
-        target, checksum = memoryview(data), 0
+        target, checksum = data.data, 0
         for start in range(0, size, _CHUNK):
             part = target[start : start + _CHUNK]
             if _read_into(self._stream, part) != part.nbytes:

@@ -2,6 +2,7 @@
 """The old home of mixed precision; deprecated for `torch.amp`."""
 
 import warnings as _warnings
+from typing import Any as _Any
 
 from readtorch.amp import GradScaler as _GradScaler
 from readtorch.amp import autocast as _autocast
@@ -9,7 +10,7 @@ from readtorch.amp import custom_bwd as custom_bwd
 from readtorch.amp import custom_fwd as custom_fwd
 
 
-def _deprecated(name):
+def _deprecated(name: str) -> None:
     _warnings.warn(
         f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', args...)` instead.",
         FutureWarning,
@@ -20,7 +21,7 @@ def _deprecated(name):
 class autocast(_autocast):
     """`torch.amp.autocast("cuda")`."""
 
-    def __init__(self, enabled=True, dtype=None, cache_enabled=True):
+    def __init__(self, enabled: bool = True, dtype: _Any = None, cache_enabled: _Any = True) -> None:
         _deprecated("autocast")
         super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
@@ -28,6 +29,13 @@ class autocast(_autocast):
 class GradScaler(_GradScaler):
     """`torch.amp.GradScaler("cuda")`."""
 
-    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self,
+        init_scale: _Any = 2.0**16,
+        growth_factor: _Any = 2.0,
+        backoff_factor: _Any = 0.5,
+        growth_interval: _Any = 2000,
+        enabled: bool = True,
+    ) -> None:
         _deprecated("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
