@@ -750,7 +750,7 @@ _NAMES = {
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#__getattr__
-def __getattr__(name: str) -> _Any:
+def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be analysed too late for the modules it imports
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
     if name in _MODULES:

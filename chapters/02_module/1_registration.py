@@ -375,7 +375,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = empty(0)
         if type(data) is Tensor or type(data) is Parameter:
-            return Tensor._make_subclass(cls, data, requires_grad)
+            return data._make_subclass(cls, data, requires_grad)
         own = _detached(data).requires_grad_(requires_grad)
         if type(own) is not type(data):
             raise RuntimeError(
@@ -383,13 +383,15 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                 f"instance of the same type, but it returned a {type(own).__name__}"
             )
         own._is_param = True
-        return own
+        return cast(Parameter, own)
 
 
 def _detached(data: Tensor) -> Any:
     """`data` without its history, of its own class: by the `detach` of that class, if it has one."""
     detached = data.detach()
-    inherited = type(data).detach is Tensor.detach and type(data) is not Parameter
+    base: Any = Tensor
+    own: Any = type(data)
+    inherited = own.detach is base.detach and type(data) is not Parameter
     return detached.as_subclass(type(data)) if inherited else detached
 
 
@@ -467,7 +469,7 @@ class Parameter(Parameter):
         memo[id(self)] = copied
         return copied
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"Parameter containing:\n{super().__repr__()}"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -1078,7 +1078,16 @@ for handle in handles:
 # %%
 #| into: __init__.py
 #| upstream: torch/__init__.py#compile
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+def compile(
+    model: _Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: _Any = "inductor",
+    mode: str | None = None,
+    options: dict | None = None,
+    disable: bool = False,
+) -> _Any:
     """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")

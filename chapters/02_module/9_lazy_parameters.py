@@ -42,7 +42,7 @@ live()
 # %%
 #| into: nn/parameter.py
 #| imports
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
@@ -55,6 +55,10 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
+    if TYPE_CHECKING:
+        #: what the class that it is mixed into brings
+
+        def __getattr__(self, name: str) -> Any: ...
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.
@@ -109,7 +113,7 @@ class UninitializedTensorMixin:
         return type(self), (self.requires_grad,)
 
 
-_SLOT: Any = TensorImpl._array  # type: ignore[misc]
+_SLOT: Any = TensorImpl._array
 
 
 # %% [markdown]
@@ -143,7 +147,7 @@ for _name in ("to", "cpu", "cuda", "half", "float", "double", "bfloat16", "char"
 #| upstream: torch/nn/parameter.py#UninitializedParameter
 #| upstream: torch/nn/parameter.py#UninitializedBuffer
 #| upstream: torch/nn/parameter.py#is_lazy
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
 
     cls_to_become = Parameter
@@ -159,7 +163,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return memo[id(self)]
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
 
     cls_to_become = Tensor

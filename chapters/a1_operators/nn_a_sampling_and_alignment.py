@@ -86,7 +86,8 @@ def _is_pixel(places: Array, size: int) -> Array:
 def _read(at: Any, x: Any, places: list[Any]) -> Any:
     """`x (N, C, *size)` at whole `places`, each `(N, P)`, one list entry per axis; zero outside."""
     n, c, *size = x.shape
-    flat, known = None, None
+    flat: Any = None
+    known: Any = None
     for place, length in zip(places, size, strict=True):
         pixel, here = at._pixel(place, length), at._is_pixel(place, length)
         flat = pixel if flat is None else flat * length + pixel

@@ -316,23 +316,24 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """`(log var + (input - target)² / var) / 2`, the variance kept above `eps` and that out of the gradient."""
+    given: Any = var
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = var * torch.ones_like(input)
+        given = var * torch.ones_like(input)
     elif (var < 0).any():
         raise ValueError("var has negative entry/entries")
-    if var.size() != input.size():
-        if input.size()[:-1] == var.size():
-            var = var.unsqueeze(-1)
-        elif not (input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1):
+    if given.size() != input.size():
+        if input.size()[:-1] == given.size():
+            given = given.unsqueeze(-1)
+        elif not (input.size()[:-1] == given.size()[:-1] and given.size(-1) == 1):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
-    var = var.clone()
+    given = given.clone()
     with torch.no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+        given.clamp_(min=eps)
+    loss = 0.5 * (torch.log(given) + (input - target) ** 2 / given)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss

@@ -36,7 +36,7 @@ _NAMES = {
 }
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be analysed too late for the modules it imports
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
     if name in _MODULES:
@@ -247,7 +247,16 @@ _NAMES.update(
 )
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+def compile(
+    model: _Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: _Any = "inductor",
+    mode: str | None = None,
+    options: dict | None = None,
+    disable: bool = False,
+) -> _Any:
     """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")

@@ -128,7 +128,7 @@ def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
     return ask
 
 
-_PurePickler: Any = pickle._Pickler  # type: ignore[attr-defined]
+_PurePickler: Any = pickle._Pickler
 """Python's pickler written in Python: the one in C does not let `save_global` be replaced."""
 
 
@@ -218,10 +218,10 @@ def save(
 
 
 @contextmanager
-def _opened(f: Any, mode: str) -> Iterator[BinaryIO]:
+def _opened(f: Any, mode: str) -> Iterator[Any]:
     if isinstance(f, str | os.PathLike):
         with open(f, mode) as stream:
-            yield stream  # type: ignore[misc]
+            yield stream
     else:
         yield f
         if "w" in mode and hasattr(f, "flush"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from readtorch import empty
 from readtorch._tensor import Tensor
@@ -32,7 +32,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = empty(0)
         if type(data) is Tensor or type(data) is Parameter:
-            return Tensor._make_subclass(cls, data, requires_grad)
+            return data._make_subclass(cls, data, requires_grad)
         own = _detached(data).requires_grad_(requires_grad)
         if type(own) is not type(data):
             raise RuntimeError(
@@ -40,7 +40,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                 f"instance of the same type, but it returned a {type(own).__name__}"
             )
         own._is_param = True
-        return own
+        return cast(Parameter, own)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
@@ -49,7 +49,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         memo[id(self)] = copied
         return copied
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"Parameter containing:\n{super().__repr__()}"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -66,7 +66,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 def _detached(data: Tensor) -> Any:
     """`data` without its history, of its own class: by the `detach` of that class, if it has one."""
     detached = data.detach()
-    inherited = type(data).detach is Tensor.detach and type(data) is not Parameter
+    base: Any = Tensor
+    own: Any = type(data)
+    inherited = own.detach is base.detach and type(data) is not Parameter
     return detached.as_subclass(type(data)) if inherited else detached
 
 
@@ -100,6 +102,10 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
+    if TYPE_CHECKING:
+        #: what the class that it is mixed into brings
+
+        def __getattr__(self, name: str) -> Any: ...
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.
@@ -154,7 +160,7 @@ class UninitializedTensorMixin:
         return type(self), (self.requires_grad,)
 
 
-_SLOT: Any = TensorImpl._array  # type: ignore[misc]
+_SLOT: Any = TensorImpl._array
 
 
 def _asked_of_its_data(name: str) -> Any:
@@ -175,7 +181,7 @@ for _name in ("to", "cpu", "cuda", "half", "float", "double", "bfloat16", "char"
     setattr(UninitializedTensorMixin, _name, _moved_with_its_data(_name))
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
 
     cls_to_become = Parameter
@@ -191,7 +197,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return memo[id(self)]
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
 
     cls_to_become = Tensor

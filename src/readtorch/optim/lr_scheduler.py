@@ -795,7 +795,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (lr - self.eta_min) * height for lr in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def step(self, epoch: float | None = None) -> None:
         """Advance by one, or go to `epoch`, which may be a fraction (`epoch + batch / batches`)."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
