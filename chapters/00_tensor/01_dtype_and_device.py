@@ -378,6 +378,7 @@ class _Context:
 
     def __init__(self) -> None:
         self.devices: list[device] = []
+        self.default: device | None = None
 
 
 _context = _Context()
@@ -387,7 +388,7 @@ meta = device("meta")
 
 def current_default_device() -> device:
     """Where creation functions put a tensor when no device is named."""
-    return _context.devices[-1] if _context.devices else cpu
+    return _context.devices[-1] if _context.devices else _context.default or cpu
 
 
 # %% [markdown]

@@ -2053,8 +2053,81 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
         setattr(TensorImpl, name, call)
-    if "function" in entry.variants:
+    if "function" in entry.variants and (entry.module or name in INPLACE_FUNCTIONS):
         setattr(module(entry.module), name, call)
+
+
+#: the in-place operators that are functions of `torch` too, and not methods alone
+INPLACE_FUNCTIONS = frozenset(
+    [
+        "abs_",
+        "acos_",
+        "acosh_",
+        "addmv_",
+        "alpha_dropout_",
+        "arccos_",
+        "arccosh_",
+        "arcsin_",
+        "arcsinh_",
+        "arctan_",
+        "arctanh_",
+        "asin_",
+        "asinh_",
+        "atan_",
+        "atanh_",
+        "ceil_",
+        "celu_",
+        "clamp_",
+        "clamp_max_",
+        "clamp_min_",
+        "clip_",
+        "conj_physical_",
+        "cos_",
+        "cosh_",
+        "deg2rad_",
+        "dropout_",
+        "erf_",
+        "erfc_",
+        "exp2_",
+        "exp_",
+        "expm1_",
+        "feature_alpha_dropout_",
+        "feature_dropout_",
+        "fix_",
+        "floor_",
+        "frac_",
+        "gcd_",
+        "index_put_",
+        "lcm_",
+        "ldexp_",
+        "log10_",
+        "log1p_",
+        "log2_",
+        "log_",
+        "logit_",
+        "nan_to_num_",
+        "neg_",
+        "negative_",
+        "rad2deg_",
+        "reciprocal_",
+        "relu_",
+        "round_",
+        "rrelu_",
+        "rsqrt_",
+        "selu_",
+        "sigmoid_",
+        "sin_",
+        "sinc_",
+        "sinh_",
+        "sqrt_",
+        "square_",
+        "tan_",
+        "tanh_",
+        "threshold_",
+        "trunc_",
+        "xlogy_",
+    ]
+)
 
 
 def entry_point(entry: OperatorEntry) -> Any:

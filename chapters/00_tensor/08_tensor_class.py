@@ -760,6 +760,8 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)
+        if found is None and name.startswith("_foreach_"):
+            found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
             raise AttributeError(f"module 'torch' has no attribute '{name}'")
     globals()[name] = found

@@ -692,7 +692,7 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
 derivative("_vector_norm", self=_norm_backward)
 
 
-@composite("linalg_vector_norm", variants="function")
+@composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
     at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:

@@ -532,7 +532,7 @@ def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
 
-@register("linalg_inv", key="CPU CUDA", variants="function", out=True)
+@register("linalg_inv", module="linalg", key="CPU CUDA", variants="function", out=True)
 def linalg_inv(A: Array) -> Array:
     """The inverse."""
     _square("inv", A)
@@ -567,7 +567,7 @@ def _solve_backward(at: Any, grad: Any, A: Any, result: Any, mask: tuple[bool, .
 derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_backward(at, grad, A, result, mask)})
 
 
-@composite("linalg_solve", variants="function", out=True)
+@composite("linalg_solve", module="linalg", variants="function", out=True)
 def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
     if not left:
@@ -577,7 +577,7 @@ def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
     return at.squeeze(result, -1) if is_vector else result
 
 
-@register("linalg_det", key="CPU CUDA", variants="function")
+@register("linalg_det", module="linalg", key="CPU CUDA", variants="function")
 def linalg_det(A: Array) -> Array:
     """The determinant."""
     _square("det", A)
@@ -595,6 +595,7 @@ composite("det", variants="function method")(lambda at, self: at.linalg_det(self
 
 @register(
     "linalg_slogdet",
+    module="linalg",
     key="CPU CUDA",
     variants="function",
     outputs="sign logabsdet",
@@ -620,7 +621,7 @@ composite("logdet", variants="function method")(lambda at, self: at.log(at.linal
 # %%
 #| into: aten/native/batch_linear_algebra.py
 #| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
-@register("linalg_cholesky", key="CPU CUDA", variants="function")
+@register("linalg_cholesky", module="linalg", key="CPU CUDA", variants="function")
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
@@ -675,7 +676,7 @@ def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
 derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
 
 
-@composite("linalg_qr", variants="function")
+@composite("linalg_qr", module="linalg", variants="function")
 def linalg_qr(at: Any, A: Any, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     return at._linalg_qr(A, mode)
@@ -729,7 +730,7 @@ def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
 derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
 
 
-@composite("linalg_svd", variants="function")
+@composite("linalg_svd", module="linalg", variants="function")
 def linalg_svd(at: Any, A: Any, full_matrices: bool = True) -> Any:
     """A = U diag(S) Vᴴ."""
     return at._linalg_svd(A, full_matrices)
@@ -742,7 +743,7 @@ def svd(at: Any, self: Any, some: bool = True, compute_uv: bool = True) -> Any:
     return U, S, _adjoint(at, Vh)
 
 
-@composite("linalg_svdvals", variants="function")
+@composite("linalg_svdvals", module="linalg", variants="function")
 def linalg_svdvals(at: Any, A: Any) -> Any:
     """The singular values."""
     return at._linalg_svd(A, False)[1]
@@ -757,6 +758,7 @@ def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 
 @register(
     "linalg_eigh",
+    module="linalg",
     key="CPU CUDA",
     variants="function",
     outputs="eigenvalues eigenvectors",
@@ -786,7 +788,7 @@ derivative(
 )
 
 
-@register("linalg_matrix_rank", key="CPU CUDA", variants="function")
+@register("linalg_matrix_rank", module="linalg", key="CPU CUDA", variants="function")
 def linalg_matrix_rank(
     A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
 ) -> Array:
@@ -801,7 +803,7 @@ def _linalg_pinv(A: Array, rcond: float) -> Array:
     return np.linalg.pinv(A, rcond)
 
 
-@composite("linalg_pinv", variants="function")
+@composite("linalg_pinv", module="linalg", variants="function")
 def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
     """The pseudo-inverse."""
     return at._linalg_pinv(A, rcond)
@@ -813,7 +815,7 @@ def linalg_lstsq_solution(A: Array, B: Array) -> Array:
     return np.linalg.lstsq(A, B, rcond=None)[0]
 
 
-@composite("linalg_matrix_power", variants="function")
+@composite("linalg_matrix_power", module="linalg", variants="function")
 def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     """A multiplied by itself."""
     if n < 0:
@@ -855,7 +857,7 @@ def _matrix_exp_backward(grad_output: Array, A: Array) -> Array:
 
 derivative("_block_exponential", A=lambda at, grad, A: at._matrix_exp_backward(grad, A))
 composite("matrix_exp", variants="function method")(lambda at, self: at._block_exponential(self))
-composite("linalg_matrix_exp", variants="function")(lambda at, A: at._block_exponential(A))
+composite("linalg_matrix_exp", module="linalg", variants="function")(lambda at, A: at._block_exponential(A))
 
 # %% [markdown]
 # ## `torch.linalg`
@@ -871,7 +873,7 @@ from typing import Any
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 
-_at = _C._VariableFunctions
+_at = _C._linalg
 cholesky = _at.linalg_cholesky
 det = _at.linalg_det
 eigh = _at.linalg_eigh
@@ -917,7 +919,7 @@ def matrix_norm(
 
 def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
     """The cross product along `dim`."""
-    return _at.cross(input, other, dim)
+    return _C._VariableFunctions.cross(input, other, dim)
 
 
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
@@ -930,7 +932,7 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
-    return _at.diagonal(A, offset, dim1, dim2)
+    return _C._VariableFunctions.diagonal(A, offset, dim1, dim2)
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:

@@ -46,6 +46,8 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)
+        if found is None and name.startswith("_foreach_"):
+            found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
             raise AttributeError(f"module 'torch' has no attribute '{name}'")
     globals()[name] = found
@@ -219,6 +221,35 @@ _NAMES.update(
 
 _MODULES.append("random")
 _NAMES.update(dict.fromkeys(("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"), "random"))
+
+
+def set_default_device(device: _Any) -> None:
+    """Where creation functions put tensors from now on; None for the CPU."""
+    from readtorch.c10.core import device as devices
+
+    devices.set_default_device(None if device is None else devices.device(device))
+
+
+def get_default_device() -> _Any:
+    """Where creation functions put tensors."""
+    from readtorch.c10.core import device as devices
+
+    return devices.current_default_device()
+
+
+def set_default_tensor_type(t: _Any) -> None:
+    """The old form of `set_default_dtype`: takes `torch.DoubleTensor` or its name."""
+    import warnings
+
+    from readtorch import _C
+    from readtorch.csrc.autograd.python_variable_methods import legacy_dtype
+
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
+    _C._set_default_dtype(legacy_dtype(t))
+
 
 _NAMES.update(
     dict.fromkeys(

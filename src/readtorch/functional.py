@@ -161,7 +161,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     """The p-norm distance of every row of `x1` to every row of `x2`."""
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    return _at.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:

@@ -51,6 +51,11 @@ def _legacy_new(cls: type, args: tuple, dtype: _Any) -> _Any:
 
 _manual.init_random()
 
+from readtorch.csrc.tensor import python_tensor as _python_tensor
+
+for _name, _class in _python_tensor.LEGACY.items():
+    setattr(_VariableFunctions, _name, _class)
+
 from readtorch.csrc.autograd import variable_type_manual as _variable_type_manual
 
 _variable_type_manual.init()

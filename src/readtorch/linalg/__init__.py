@@ -6,7 +6,7 @@ from typing import Any
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 
-_at = _C._VariableFunctions
+_at = _C._linalg
 cholesky = _at.linalg_cholesky
 det = _at.linalg_det
 eigh = _at.linalg_eigh
@@ -52,7 +52,7 @@ def matrix_norm(
 
 def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
     """The cross product along `dim`."""
-    return _at.cross(input, other, dim)
+    return _C._VariableFunctions.cross(input, other, dim)
 
 
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
@@ -65,7 +65,7 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
-    return _at.diagonal(A, offset, dim1, dim2)
+    return _C._VariableFunctions.diagonal(A, offset, dim1, dim2)
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:

@@ -374,3 +374,21 @@ for _name, _ufunc in (
     ("bitwise_right_shift", np.right_shift),
 ):
     binary(_name, _ufunc, refuse=_whole_numbers)
+
+
+@composite("ldexp", variants="function method", inplace=True, out=True)
+def ldexp(at: Any, self: Any, other: Any) -> Any:
+    """X · 2ʸ."""
+    scale = at.pow(2.0, other)
+    floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
+    return at.mul(self, at._to_copy(scale, self.dtype) if floating else scale)
+
+
+@composite("float_power", variants="function method", inplace=True, out=True)
+def float_power(at: Any, self: Any, exponent: Any) -> Any:
+    """A power computed in double precision."""
+    wide = [
+        at._to_copy(v, scalar_type.float64) if hasattr(v, "dtype") and not is_complex_pair(v, v) else v
+        for v in (self, exponent)
+    ]
+    return at.pow(*wide)

@@ -109,7 +109,7 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
 derivative("_vector_norm", self=_norm_backward)
 
 
-@composite("linalg_vector_norm", variants="function")
+@composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
     at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
@@ -332,3 +332,51 @@ def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: flo
 def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ."""
     return self * beta + at.outer(vec1, vec2) * alpha
+
+
+@composite("kron", variants="function method", out=True)
+def kron(at: Any, self: Any, other: Any) -> Any:
+    """The Kronecker product."""
+    rank = max(self.ndim, other.ndim)
+    a = (1,) * (rank - self.ndim) + tuple(self.shape)
+    b = (1,) * (rank - other.ndim) + tuple(other.shape)
+    left = at.reshape(self, tuple(value for size in a for value in (size, 1)))
+    right = at.reshape(other, tuple(value for size in b for value in (1, size)))
+    return at.reshape(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
+
+
+@composite("cov", variants="function method")
+def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariance matrix of variables in rows."""
+    if fweights is not None or aweights is not None:
+        raise NotImplementedError("cov() with weights is not in this book")
+    x = at.reshape(self, (1, -1)) if self.ndim < 2 else self
+    centred = x - at.mean(x, 1, True)
+    result = at.matmul(centred, at.conj(at.t(centred))) / max(x.shape[1] - correction, 0)
+    return at.squeeze(result) if self.ndim < 2 else result
+
+
+@composite("corrcoef", variants="function method")
+def corrcoef(at: Any, self: Any) -> Any:
+    """The matrix of correlation coefficients of variables in rows."""
+    c = at.cov(self)
+    if c.ndim == 0:
+        return c / c
+    spread = at.sqrt(at.diagonal(c, 0, 0, 1))
+    return at.clamp(c / at.unsqueeze(spread, 1) / at.unsqueeze(spread, 0), -1, 1)
+
+
+@composite("trapezoid", variants="function")
+def trapezoid(at: Any, y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral along `dim` by the trapezoidal rule."""
+    place = maybe_wrap_dim(dim, y.ndim)
+    size = y.shape[place]
+    total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
+    if x is None:
+        return at.sum(total, place) * (dx / 2)
+    return at.sum(total * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
+
+
+composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
+composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
+composite("polar", variants="function")(lambda at, abs, angle: at.complex(abs * at.cos(angle), abs * at.sin(angle)))

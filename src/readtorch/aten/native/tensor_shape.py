@@ -835,3 +835,74 @@ def repeat_interleave(
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
     index = np.repeat(np.arange(size), counts)
     return at.index_select_array(self, dim, index)
+
+
+def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:
+    """A copy of `self` with `src` where `part` looks. Written with a mask, so that both gradients come from `where`."""
+    zeros = at.zeros_like(self)
+    hole = at._write_part(zeros, part, at.ones_like(part(at, zeros)))
+    return at.where(hole == 1, at._write_part(zeros, part, src), self)
+
+
+@composite("_write_part", variants="")
+def _write_part(at: Any, base: Any, part: Any, src: Any) -> Any:
+    result = at.clone(base)
+    if hasattr(result, "_array"):
+        at.copy_(part(at, result), src)
+    else:
+        part(at, result)[...] = src
+    return result
+
+
+@composite("select_scatter", variants="function method")
+def select_scatter(at: Any, self: Any, src: Any, dim: int, index: int) -> Any:
+    """A copy with `src` in the place of `select(dim, index)`."""
+    return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
+
+
+@composite("slice_scatter", variants="function method")
+def slice_scatter(
+    at: Any, self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    """A copy with `src` in the place of a slice."""
+    return _scattered(at, self, src, lambda at, x: at.slice(x, dim, start, end, step))
+
+
+@composite("diagonal_scatter", variants="function method")
+def diagonal_scatter(at: Any, self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy with `src` on a diagonal."""
+    return _scattered(at, self, src, lambda at, x: at.diagonal(x, offset, dim1, dim2))
+
+
+@composite("column_stack", out=True)
+def column_stack(at: Any, tensors: Any) -> Any:
+    """Joined along the second dimension, vectors as columns."""
+    return at.cat([at.reshape(t, (-1, 1)) if t.ndim <= 1 else t for t in tensors], 1)
+
+
+composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
+
+
+def _split_along(name: str, axis: int, least: int) -> None:
+    def split(at: Any, self: Any, indices_or_sections: Any) -> Any:
+        if self.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"
+            )
+        dim = 0 if axis == 1 and self.ndim == 1 else axis
+        return at.tensor_split(self, indices_or_sections, dim)
+
+    composite(name, variants="function method")(split)
+
+
+_split_along("hsplit", 1, 1)
+_split_along("vsplit", 0, 2)
+_split_along("dsplit", 2, 3)
+composite("unsafe_chunk", variants="function method")(lambda at, self, chunks, dim=0: at.chunk(self, chunks, dim))
+composite("unsafe_split", variants="function method")(
+    lambda at, self, split_size, dim=0: at.split(self, split_size, dim)
+)
+composite("narrow_copy", variants="function method")(
+    lambda at, self, dim, start, length: at.clone(at.narrow(self, dim, start, length))
+)
+composite("diagflat", variants="function method")(lambda at, self, offset=0: at.diag(at.reshape(self, (-1,)), offset))

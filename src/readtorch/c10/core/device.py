@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/01_dtype_and_device.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ class _Context:
 
     def __init__(self) -> None:
         self.devices: list[device] = []
+        self.default: device | None = None
 
 
 _context = _Context()
@@ -94,4 +95,9 @@ meta = device("meta")
 
 def current_default_device() -> device:
     """Where creation functions put a tensor when no device is named."""
-    return _context.devices[-1] if _context.devices else cpu
+    return _context.devices[-1] if _context.devices else _context.default or cpu
+
+
+def set_default_device(where: device | None) -> None:
+    """The device below all those entered with `with device:`."""
+    _context.default = cpu if where is None else where

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/07_python_tensor.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -322,3 +322,72 @@ def init_methods() -> None:
             function.__qualname__ = f"TensorBase.{name}"
     tensor_class: Any = TensorImpl
     tensor_class._make_subclass = staticmethod(make_subclass)
+
+
+def _view_in_place(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._edge is not None and state.grad_mode:
+            variable.check_inplace(self)
+        result = getattr(dispatcher.autograd, name)(self, *args, **kwargs)
+        version_counter(self).value += 1
+        self._array = result._array
+        if not variable.is_leaf(result):
+            self._edge = result._edge
+        return self
+
+    method.__name__ = f"{name}_"
+    return method
+
+
+for _name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
+    METHODS[f"{_name}_"] = _view_in_place(_name)
+
+
+def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
+    """Take another tensor's shape, in place."""
+    return resize_(self, template._array.shape)
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set the diagonal to a number."""
+    np.fill_diagonal(self._array, fill_value, wrap)
+    version_counter(self).value += 1
+    return self
+
+
+def apply_(self: Any, callable: Any) -> Any:
+    """Replace every element by a function of it. A Python loop."""
+    flat = self._array.reshape(-1)
+    self._array[...] = np.array([callable(value) for value in flat.tolist()], dtype=self._array.dtype).reshape(
+        self._array.shape
+    )
+    version_counter(self).value += 1
+    return self
+
+
+METHODS.update(
+    {
+        "resize_as_": resize_as_,
+        "fill_diagonal_": fill_diagonal_,
+        "apply_": apply_,
+        "is_conj": lambda self: False,
+        "is_neg": lambda self: False,
+        "is_coalesced": lambda self: False,
+        "is_distributed": lambda self: False,
+        "to_dense": lambda self, dtype=None: self if dtype is None else to(self, dtype),
+        "record_stream": lambda self, stream: None,
+        "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
+        "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
+        "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
+        "new": lambda self, *args: (
+            new_tensor(self, [])
+            if not args
+            else finish(
+                np.empty(
+                    tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args, self._array.dtype
+                ),
+                device_of(self._array),
+            )
+        ),
+    }
+)

@@ -1,0 +1,502 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lists of tensors, views in place, old names
+#
+# Reference: what is left of the tensor's surface. The `_foreach_` family that optimizers use, operators that turn a tensor into a view of itself, parts written into copies, and the names that programs of the first years call.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## `_foreach_`: one call for many tensors
+# On a GPU these save launches. Here they are loops, written once for all names.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import foreach_ops_kernels as foreach_ops_kernels
+
+# %%
+#| into: aten/native/foreach_ops_kernels.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+
+
+# %%
+#| into: aten/native/foreach_ops_kernels.py
+#| upstream: aten/src/ATen/native/ForeachOpsKernels.cpp#at::native::check_foreach_api_restrictions
+def _rows(name: str, tensors: Sequence[Any], others: tuple) -> list[tuple]:
+    """The arguments of each single call: lists are taken apart, everything else is repeated."""
+    if not len(tensors):
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    columns = []
+    for other in others:
+        if isinstance(other, list | tuple):
+            if len(other) != len(tensors):
+                raise RuntimeError(
+                    f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(other)}"
+                )
+            columns.append(other)
+        else:
+            columns.append([other] * len(tensors))
+    return list(zip(tensors, *columns, strict=True))
+
+
+def _register_foreach(name: str) -> None:
+    def each(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
+        operator = getattr(at, name)
+        return tuple(operator(*row, **options) for row in _rows(name, self, others))
+
+    def each_in_place(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
+        operator = getattr(at, f"{name}_")
+        for row in _rows(name, self, others):
+            operator(*row, **options)
+
+    composite(f"_foreach_{name}")(each)
+    composite(f"_foreach_{name}_")(each_in_place)
+
+
+for _name in (
+    *(
+        "abs",
+        "acos",
+        "asin",
+        "atan",
+        "ceil",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "expm1",
+        "floor",
+        "frac",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+    ),
+    *("neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    *("add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "addcmul", "addcdiv", "lerp"),
+):
+    _register_foreach(_name)
+
+
+def _pairwise(name: str, operator: str) -> None:
+    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
+        return tuple(getattr(at, operator)(*row) for row in _rows(name, self, (other,)))
+
+    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> None:
+        for first, second in _rows(name, self, (other,)):
+            at.copy_(first, getattr(at, operator)(first, second))
+
+    composite(f"_foreach_{name}")(each)
+    composite(f"_foreach_{name}_")(each_in_place)
+
+
+_pairwise("maximum", "maximum")
+_pairwise("minimum", "minimum")
+
+
+@composite("_foreach_norm")
+def _foreach_norm(at: Any, self: Sequence[Any], ord: float = 2, dtype: Any = None) -> Any:
+    """The norm of each tensor."""
+    return tuple(at.linalg_vector_norm(tensor, ord, dtype=dtype) for tensor in self)
+
+
+@composite("_foreach_zero_")
+def _foreach_zero_(at: Any, self: Sequence[Any]) -> None:
+    """Set all to zero."""
+    for tensor in self:
+        at.zero_(tensor)
+
+
+@composite("_foreach_copy_")
+def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> None:
+    """Copy each source into its target."""
+    for target, source in _rows("copy", self, (list(src),)):
+        at.copy_(target, source)
+
+
+# %% [markdown]
+# ## Written into a copy
+# `select_scatter(x, src, d, i)` is `y = x.clone(); y.select(d, i).copy_(src)`, as one step that can be differentiated: zeros where `src` covers, and the same part of the gradient for `src`.
+
+
+# %%
+#| into: aten/native/tensor_shape.py
+#| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::select_scatter
+def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:
+    """A copy of `self` with `src` where `part` looks. Written with a mask, so that both gradients come from `where`."""
+    zeros = at.zeros_like(self)
+    hole = at._write_part(zeros, part, at.ones_like(part(at, zeros)))
+    return at.where(hole == 1, at._write_part(zeros, part, src), self)
+
+
+@composite("_write_part", variants="")
+def _write_part(at: Any, base: Any, part: Any, src: Any) -> Any:
+    result = at.clone(base)
+    if hasattr(result, "_array"):
+        at.copy_(part(at, result), src)
+    else:
+        part(at, result)[...] = src
+    return result
+
+
+@composite("select_scatter", variants="function method")
+def select_scatter(at: Any, self: Any, src: Any, dim: int, index: int) -> Any:
+    """A copy with `src` in the place of `select(dim, index)`."""
+    return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
+
+
+@composite("slice_scatter", variants="function method")
+def slice_scatter(
+    at: Any, self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    """A copy with `src` in the place of a slice."""
+    return _scattered(at, self, src, lambda at, x: at.slice(x, dim, start, end, step))
+
+
+@composite("diagonal_scatter", variants="function method")
+def diagonal_scatter(at: Any, self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy with `src` on a diagonal."""
+    return _scattered(at, self, src, lambda at, x: at.diagonal(x, offset, dim1, dim2))
+
+
+@composite("column_stack", out=True)
+def column_stack(at: Any, tensors: Any) -> Any:
+    """Joined along the second dimension, vectors as columns."""
+    return at.cat([at.reshape(t, (-1, 1)) if t.ndim <= 1 else t for t in tensors], 1)
+
+
+composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
+
+
+def _split_along(name: str, axis: int, least: int) -> None:
+    def split(at: Any, self: Any, indices_or_sections: Any) -> Any:
+        if self.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"
+            )
+        dim = 0 if axis == 1 and self.ndim == 1 else axis
+        return at.tensor_split(self, indices_or_sections, dim)
+
+    composite(name, variants="function method")(split)
+
+
+_split_along("hsplit", 1, 1)
+_split_along("vsplit", 0, 2)
+_split_along("dsplit", 2, 3)
+composite("unsafe_chunk", variants="function method")(lambda at, self, chunks, dim=0: at.chunk(self, chunks, dim))
+composite("unsafe_split", variants="function method")(
+    lambda at, self, split_size, dim=0: at.split(self, split_size, dim)
+)
+composite("narrow_copy", variants="function method")(
+    lambda at, self, dim, start, length: at.clone(at.narrow(self, dim, start, length))
+)
+composite("diagflat", variants="function method")(lambda at, self, offset=0: at.diag(at.reshape(self, (-1,)), offset))
+
+# %% [markdown]
+# ## Further functions of numbers
+
+
+# %%
+#| into: aten/native/binary_ops.py
+#| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::ldexp
+@composite("ldexp", variants="function method", inplace=True, out=True)
+def ldexp(at: Any, self: Any, other: Any) -> Any:
+    """X · 2ʸ."""
+    scale = at.pow(2.0, other)
+    floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
+    return at.mul(self, at._to_copy(scale, self.dtype) if floating else scale)
+
+
+@composite("float_power", variants="function method", inplace=True, out=True)
+def float_power(at: Any, self: Any, exponent: Any) -> Any:
+    """A power computed in double precision."""
+    wide = [
+        at._to_copy(v, scalar_type.float64) if hasattr(v, "dtype") and not is_complex_pair(v, v) else v
+        for v in (self, exponent)
+    ]
+    return at.pow(*wide)
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::kron
+@composite("kron", variants="function method", out=True)
+def kron(at: Any, self: Any, other: Any) -> Any:
+    """The Kronecker product."""
+    rank = max(self.ndim, other.ndim)
+    a = (1,) * (rank - self.ndim) + tuple(self.shape)
+    b = (1,) * (rank - other.ndim) + tuple(other.shape)
+    left = at.reshape(self, tuple(value for size in a for value in (size, 1)))
+    right = at.reshape(other, tuple(value for size in b for value in (1, size)))
+    return at.reshape(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
+
+
+@composite("cov", variants="function method")
+def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariance matrix of variables in rows."""
+    if fweights is not None or aweights is not None:
+        raise NotImplementedError("cov() with weights is not in this book")
+    x = at.reshape(self, (1, -1)) if self.ndim < 2 else self
+    centred = x - at.mean(x, 1, True)
+    result = at.matmul(centred, at.conj(at.t(centred))) / max(x.shape[1] - correction, 0)
+    return at.squeeze(result) if self.ndim < 2 else result
+
+
+@composite("corrcoef", variants="function method")
+def corrcoef(at: Any, self: Any) -> Any:
+    """The matrix of correlation coefficients of variables in rows."""
+    c = at.cov(self)
+    if c.ndim == 0:
+        return c / c
+    spread = at.sqrt(at.diagonal(c, 0, 0, 1))
+    return at.clamp(c / at.unsqueeze(spread, 1) / at.unsqueeze(spread, 0), -1, 1)
+
+
+@composite("trapezoid", variants="function")
+def trapezoid(at: Any, y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral along `dim` by the trapezoidal rule."""
+    place = maybe_wrap_dim(dim, y.ndim)
+    size = y.shape[place]
+    total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
+    if x is None:
+        return at.sum(total, place) * (dx / 2)
+    return at.sum(total * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
+
+
+composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
+composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
+composite("polar", variants="function")(lambda at, abs, angle: at.complex(abs * at.cos(angle), abs * at.sin(angle)))
+
+# %% [markdown]
+# ## Turning a tensor into a view of itself
+# `x.t_()` changes the object, not the memory: shape, strides and history are those of `x.t()` from now on.
+
+
+# %%
+#| into: csrc/autograd/python_variable_methods.py
+def _view_in_place(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._edge is not None and state.grad_mode:
+            variable.check_inplace(self)
+        result = getattr(dispatcher.autograd, name)(self, *args, **kwargs)
+        version_counter(self).value += 1
+        self._array = result._array
+        if not variable.is_leaf(result):
+            self._edge = result._edge
+        return self
+
+    method.__name__ = f"{name}_"
+    return method
+
+
+for _name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
+    METHODS[f"{_name}_"] = _view_in_place(_name)
+
+
+def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
+    """Take another tensor's shape, in place."""
+    return resize_(self, template._array.shape)
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set the diagonal to a number."""
+    np.fill_diagonal(self._array, fill_value, wrap)
+    version_counter(self).value += 1
+    return self
+
+
+def apply_(self: Any, callable: Any) -> Any:
+    """Replace every element by a function of it. A Python loop."""
+    flat = self._array.reshape(-1)
+    self._array[...] = np.array([callable(value) for value in flat.tolist()], dtype=self._array.dtype).reshape(
+        self._array.shape
+    )
+    version_counter(self).value += 1
+    return self
+
+
+METHODS.update(
+    {
+        "resize_as_": resize_as_,
+        "fill_diagonal_": fill_diagonal_,
+        "apply_": apply_,
+        "is_conj": lambda self: False,
+        "is_neg": lambda self: False,
+        "is_coalesced": lambda self: False,
+        "is_distributed": lambda self: False,
+        "to_dense": lambda self, dtype=None: self if dtype is None else to(self, dtype),
+        "record_stream": lambda self, stream: None,
+        "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
+        "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
+        "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
+        "new": lambda self, *args: (
+            new_tensor(self, [])
+            if not args
+            else finish(
+                np.empty(
+                    tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args, self._array.dtype
+                ),
+                device_of(self._array),
+            )
+        ),
+    }
+)
+
+# %% [markdown]
+# ## `torch.FloatTensor`
+# Before dtypes there was a class per element type. They still construct, and still answer `isinstance`.
+
+# %%
+#| into: csrc/tensor/__init__.py
+"""The tensor types of the early days (twin of `torch/csrc/tensor/`)."""
+
+# %%
+#| into: csrc/tensor/python_tensor.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core.dispatch_key import device_of
+from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.utils.tensor_new import legacy_tensor
+
+
+# %%
+#| into: csrc/tensor/python_tensor.py
+#| upstream: torch/csrc/tensor/python_tensor.cpp#torch::tensors::initialize_python_bindings
+class tensortype(type):
+    """The metaclass of the legacy types: `isinstance(x, torch.FloatTensor)` asks for dtype and device."""
+
+    _legacy_dtype: dtype
+    _device_type: str
+
+    def __instancecheck__(cls, other: Any) -> bool:
+        if not isinstance(other, TensorImpl):
+            return False
+        return (
+            scalar_type.FROM_NUMPY[other._array.dtype] is cls._legacy_dtype
+            and device_of(other._array).type == cls._device_type
+        )
+
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        array = legacy_tensor(cls, args, cls._legacy_dtype)
+        return tensor_impl.wrap(array)
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls.__module__}.{cls.__name__}'>"
+
+    @property
+    def dtype(cls) -> dtype:
+        """The element type."""
+        return cls._legacy_dtype
+
+    @property
+    def is_cuda(cls) -> bool:
+        return cls._device_type == "cuda"
+
+
+LEGACY = {
+    kind._legacy: tensortype(kind._legacy, (), {"__module__": "torch", "_legacy_dtype": kind, "_device_type": "cpu"})
+    for kind in scalar_type.ALL
+    if (not kind.is_complex and not kind.name.startswith("uint")) or kind.name == "uint8"
+}
+"""`FloatTensor` and the others, by name."""
+
+# %%
+#| into: _C/__init__.py
+from readtorch.csrc.tensor import python_tensor as _python_tensor
+
+for _name, _class in _python_tensor.LEGACY.items():
+    setattr(_VariableFunctions, _name, _class)
+
+# %% [markdown]
+# ## Default device and type
+
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#set_default_device
+def set_default_device(device: _Any) -> None:
+    """Where creation functions put tensors from now on; None for the CPU."""
+    from readtorch.c10.core import device as devices
+
+    devices.set_default_device(None if device is None else devices.device(device))
+
+
+def get_default_device() -> _Any:
+    """Where creation functions put tensors."""
+    from readtorch.c10.core import device as devices
+
+    return devices.current_default_device()
+
+
+def set_default_tensor_type(t: _Any) -> None:
+    """The old form of `set_default_dtype`: takes `torch.DoubleTensor` or its name."""
+    import warnings
+
+    from readtorch import _C
+    from readtorch.csrc.autograd.python_variable_methods import legacy_dtype
+
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
+    _C._set_default_dtype(legacy_dtype(t))
+
+
+# %%
+#| into: c10/core/device.py
+def set_default_device(where: device | None) -> None:
+    """The device below all those entered with `with device:`."""
+    _context.default = cpu if where is None else where
+
+
+# %% [markdown]
+# ## Evidence
+
+
+# %%
+#| claim: a legacy type is no class of tensors but a question about dtype and device
+def _(torch):
+    assert isinstance(torch.ones(1), torch.FloatTensor)
+    assert not isinstance(torch.ones(1, dtype=torch.float64), torch.FloatTensor)
+    assert torch.LongTensor([1, 2]).dtype is torch.int64
+    assert type(torch.FloatTensor(2, 3)) is torch.Tensor
+
+
+# %%
+#| claim: t_ changes the object and not the memory
+def _(torch):
+    x = torch.arange(6.0).reshape(2, 3)
+    address = x.data_ptr()
+    assert x.t_().shape == (3, 2) and x.data_ptr() == address and x.stride() == (1, 3)

@@ -1,0 +1,102 @@
+# Tangled from chapters/a1_operators/8_lists_and_old_names.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite
+
+
+def _rows(name: str, tensors: Sequence[Any], others: tuple) -> list[tuple]:
+    """The arguments of each single call: lists are taken apart, everything else is repeated."""
+    if not len(tensors):
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    columns = []
+    for other in others:
+        if isinstance(other, list | tuple):
+            if len(other) != len(tensors):
+                raise RuntimeError(
+                    f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(other)}"
+                )
+            columns.append(other)
+        else:
+            columns.append([other] * len(tensors))
+    return list(zip(tensors, *columns, strict=True))
+
+
+def _register_foreach(name: str) -> None:
+    def each(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
+        operator = getattr(at, name)
+        return tuple(operator(*row, **options) for row in _rows(name, self, others))
+
+    def each_in_place(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
+        operator = getattr(at, f"{name}_")
+        for row in _rows(name, self, others):
+            operator(*row, **options)
+
+    composite(f"_foreach_{name}")(each)
+    composite(f"_foreach_{name}_")(each_in_place)
+
+
+for _name in (
+    *(
+        "abs",
+        "acos",
+        "asin",
+        "atan",
+        "ceil",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "expm1",
+        "floor",
+        "frac",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+    ),
+    *("neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    *("add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "addcmul", "addcdiv", "lerp"),
+):
+    _register_foreach(_name)
+
+
+def _pairwise(name: str, operator: str) -> None:
+    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
+        return tuple(getattr(at, operator)(*row) for row in _rows(name, self, (other,)))
+
+    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> None:
+        for first, second in _rows(name, self, (other,)):
+            at.copy_(first, getattr(at, operator)(first, second))
+
+    composite(f"_foreach_{name}")(each)
+    composite(f"_foreach_{name}_")(each_in_place)
+
+
+_pairwise("maximum", "maximum")
+_pairwise("minimum", "minimum")
+
+
+@composite("_foreach_norm")
+def _foreach_norm(at: Any, self: Sequence[Any], ord: float = 2, dtype: Any = None) -> Any:
+    """The norm of each tensor."""
+    return tuple(at.linalg_vector_norm(tensor, ord, dtype=dtype) for tensor in self)
+
+
+@composite("_foreach_zero_")
+def _foreach_zero_(at: Any, self: Sequence[Any]) -> None:
+    """Set all to zero."""
+    for tensor in self:
+        at.zero_(tensor)
+
+
+@composite("_foreach_copy_")
+def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> None:
+    """Copy each source into its target."""
+    for target, source in _rows("copy", self, (list(src),)):
+        at.copy_(target, source)
