@@ -790,96 +790,9 @@ def _names() -> dict:
         _ground.update(scalar_type.ALIASES)
         _ground["Tensor"] = _tensor.Tensor
         _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
-        for hidden in [name for name in _ground if not _is_public(name)]:
-            del _ground[hidden]
+        for hidden in ("annotations", "TensorBase", "readtorch"):
+            _ground.pop(hidden, None)
     return _ground
-
-
-#: in-place operators that are functions as well; all others are methods only (`variants` in native_functions.yaml)
-_IN_PLACE_FUNCTIONS = frozenset(
-    {
-        "abs_",
-        "acos_",
-        "acosh_",
-        "addmv_",
-        "alpha_dropout_",
-        "arccos_",
-        "arccosh_",
-        "arcsin_",
-        "arcsinh_",
-        "arctan_",
-        "arctanh_",
-        "as_strided_",
-        "asin_",
-        "asinh_",
-        "atan_",
-        "atanh_",
-        "ceil_",
-        "celu_",
-        "clamp_",
-        "clamp_max_",
-        "clamp_min_",
-        "clip_",
-        "conj_physical_",
-        "cos_",
-        "cosh_",
-        "deg2rad_",
-        "detach_",
-        "dropout_",
-        "embedding_renorm_",
-        "erf_",
-        "erfc_",
-        "exp2_",
-        "exp_",
-        "expm1_",
-        "feature_alpha_dropout_",
-        "feature_dropout_",
-        "fill_",
-        "fix_",
-        "floor_",
-        "frac_",
-        "gcd_",
-        "i0_",
-        "index_put_",
-        "lcm_",
-        "ldexp_",
-        "log10_",
-        "log1p_",
-        "log2_",
-        "log_",
-        "logit_",
-        "nan_to_num_",
-        "neg_",
-        "negative_",
-        "rad2deg_",
-        "reciprocal_",
-        "relu_",
-        "resize_as_",
-        "round_",
-        "rrelu_",
-        "rsqrt_",
-        "selu_",
-        "sigmoid_",
-        "sin_",
-        "sinc_",
-        "sinh_",
-        "sqrt_",
-        "square_",
-        "tan_",
-        "tanh_",
-        "threshold_",
-        "trunc_",
-        "xlogy_",
-        "zero_",
-    }
-)
-
-
-def _is_public(name: str) -> bool:
-    """Is it a name of `torch`, and not of `torch.linalg`, a method, or an import of ours?"""
-    if name.endswith("_"):
-        return name in _IN_PLACE_FUNCTIONS
-    return not name.startswith("linalg_") and name not in ("annotations", "readtorch", "TensorBase")
 
 
 # %%
