@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/, chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
@@ -190,6 +190,8 @@ _NAMES.update(
     }
 )
 
+_MODULES += ["compiler", "hub", "jit", "multiprocessing", "onnx", "types"]
+
 
 def compile(
     model: _Any = None,
@@ -215,3 +217,5 @@ _NAMES.update({"load": "serialization", "save": "serialization"})
 _MODULES.append("func")
 
 _MODULES.append("optim")
+
+_MODULES.append("distributed")

@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/, chapters/03_norm.py, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/, chapters/03_norm.py, chapters/a2_layers/, chapters/06_data_parallel.py — edit there, or here and run `readtorch sync`.
 
 from readtorch.nn import modules as modules
 from readtorch.nn import parameter as parameter
@@ -12,3 +12,6 @@ from readtorch.nn import functional as functional
 from readtorch.nn import init as init
 
 from readtorch.nn import utils as utils
+
+from readtorch.nn import parallel as parallel
+from readtorch.nn.parallel import DataParallel as DataParallel

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/01_import/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 """What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
 
 import importlib as _importlib
@@ -13,5 +13,7 @@ def __getattr__(name: str) -> _Any:
         raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")
     return _importlib.import_module(f"readtorch.utils.{name}")
 
+
+_MODULES += ["dlpack", "model_zoo"]
 
 _MODULES.append("data")

@@ -1,0 +1,47 @@
+# Tangled from chapters/01_import/8b_neighbours.py — edit there, or here and run `readtorch sync`.
+"""Questions and marks for `torch.compile`, which runs code eagerly here."""
+
+
+def is_compiling() -> bool:
+    """False: code is run, never captured."""
+    return False
+
+
+def is_dynamo_compiling() -> bool:
+    """False, as `is_compiling`."""
+    return False
+
+
+def is_exporting() -> bool:
+    """False: there is no exporter."""
+    return False
+
+
+def disable(fn: object = None, recursive: bool = True, *, reason: str | None = None) -> object:
+    """Leave a function to Python; with or without parentheses."""
+    return (lambda function: function) if fn is None else fn
+
+
+def allow_in_graph(fn: object) -> object:
+    """`fn` itself; a list gives a list."""
+    return [allow_in_graph(each) for each in fn] if isinstance(fn, (list, tuple)) else fn
+
+
+def assume_constant_result(fn: object) -> object:
+    """`fn` itself."""
+    return fn
+
+
+def reset() -> None:
+    """Nothing to forget: no compiled code is kept."""
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Nothing to mark: there are no captured graphs."""
+
+
+def compile(*args: object, **kwargs: object) -> object:
+    """`torch.compile`."""
+    import readtorch
+
+    return readtorch.compile(*args, **kwargs)

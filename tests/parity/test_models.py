@@ -1,0 +1,104 @@
+"""Whole models trained step by step on both libraries from the same weights: losses, gradients, drift.
+
+float64 has to agree to 1e-9 for twenty steps. In float32 the first loss and its gradients are compared; after that rounding is
+amplified by training itself, so the bound is PyTorch's own: how far its float32 run strays from its float64 run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import programs
+import pytest
+
+import readtorch
+
+torch = pytest.importorskip("torch", reason="needs the extra `parity`")
+
+pytestmark = pytest.mark.torch
+
+STEPS = 20
+
+PROGRAMS = [
+    pytest.param(partial(programs.resnet18, width=8, size=16), id="ResNet-18, narrow"),
+    pytest.param(programs.resnet18, id="ResNet-18", marks=pytest.mark.slow),
+    pytest.param(programs.lstm_language_model, id="LSTM language model"),
+    pytest.param(
+        partial(programs.lstm_language_model, words=400, width=128, length=35, batch=20),
+        id="LSTM language model, wide",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(programs.gpt, id="GPT, tied head"),
+    pytest.param(
+        partial(programs.gpt, tied=False, fused_attention=True), id="GPT, own head, scaled_dot_product_attention"
+    ),
+    pytest.param(
+        partial(programs.gpt, width=128, length=64, words=200), id="GPT, wide", marks=pytest.mark.slow
+    ),
+    pytest.param(programs.dcgan, id="DCGAN"),
+    pytest.param(partial(programs.dcgan, width=48, latent=100, batch=16), id="DCGAN, wide", marks=pytest.mark.slow),
+]
+
+every_program = pytest.mark.parametrize("program", PROGRAMS)
+
+Builder = Callable[..., programs.Program]
+
+
+def build(program: Builder, dtype: str) -> tuple[programs.Program, programs.Program]:
+    """The program on both libraries, ours with torch's initial weights."""
+    theirs, ours = (program(library, getattr(library, dtype)) for library in (torch, readtorch))
+    for name, module in theirs.modules.items():
+        state = {key: readtorch.from_numpy(value.numpy().copy()) for key, value in module.state_dict().items()}
+        ours.modules[name].load_state_dict(state)
+    torch.manual_seed(11)
+    readtorch.manual_seed(11)
+    return theirs, ours
+
+
+def losses(program: programs.Program, steps: int = STEPS) -> np.ndarray:
+    """The losses of each step, one row a step."""
+    return np.array([list(program.step(number).values()) for number in range(steps)])
+
+
+@every_program
+def test_the_same_seed_gives_the_same_initial_weights(program: Builder) -> None:
+    theirs, ours = (program(library, library.float32) for library in (torch, readtorch))
+    for name, module in theirs.modules.items():
+        expected = module.state_dict()
+        state = ours.modules[name].state_dict()
+        assert list(state) == list(expected)
+        for key, value in expected.items():
+            np.testing.assert_allclose(state[key].numpy(), value.numpy(), rtol=1e-6, atol=1e-8, err_msg=key)
+
+
+@every_program
+def test_float64_losses_agree_for_twenty_steps(program: Builder) -> None:
+    theirs, ours = build(program, "float64")
+    expected = losses(theirs)
+    assert np.ptp(expected) > 1e-3, "the program does not train"
+    np.testing.assert_allclose(losses(ours), expected, rtol=0, atol=1e-9)
+
+
+@every_program
+def test_float32_first_loss_and_gradients(program: Builder) -> None:
+    theirs, ours = build(program, "float32")
+    np.testing.assert_allclose(losses(ours, 1), losses(theirs, 1), rtol=0, atol=1e-5)
+    mine = ours.parameters()
+    for name, parameter in theirs.parameters().items():
+        expected, grad = parameter.grad.numpy(), mine[name].grad.numpy()
+        assert grad.dtype == expected.dtype
+        scale = max(float(np.linalg.norm(expected)), 1e-7)
+        assert np.linalg.norm(grad - expected) <= 1e-4 * scale, name
+
+
+@every_program
+def test_float32_strays_from_float64_no_more_than_torch_does(program: Builder) -> None:
+    reference, _ = build(program, "float64")
+    exact = losses(reference)
+    theirs, ours = build(program, "float32")
+    of_torch, of_ours = (np.abs(losses(run) - exact).max() for run in (theirs, ours))
+    rounding = 1e-6 * max(1.0, float(np.abs(exact).max()))
+    assert of_ours <= max(3 * of_torch, rounding)
