@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torch
 STEPS = 20
 
 PROGRAMS = [
-    pytest.param(partial(programs.resnet18, width=8, size=16), id="ResNet-18, narrow"),
+    pytest.param(partial(programs.resnet18, width=8, size=16, batch=32), id="ResNet-18, narrow"),
     pytest.param(programs.resnet18, id="ResNet-18", marks=pytest.mark.slow),
     pytest.param(programs.lstm_language_model, id="LSTM language model"),
     pytest.param(
@@ -35,9 +35,7 @@ PROGRAMS = [
     pytest.param(
         partial(programs.gpt, tied=False, fused_attention=True), id="GPT, own head, scaled_dot_product_attention"
     ),
-    pytest.param(
-        partial(programs.gpt, width=128, length=64, words=200), id="GPT, wide", marks=pytest.mark.slow
-    ),
+    pytest.param(partial(programs.gpt, width=128, length=64, words=200), id="GPT, wide", marks=pytest.mark.slow),
     pytest.param(programs.dcgan, id="DCGAN"),
     pytest.param(partial(programs.dcgan, width=48, latent=100, batch=16), id="DCGAN, wide", marks=pytest.mark.slow),
 ]
