@@ -37,19 +37,19 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     """Fetch `url` into the file `dst`. RuntimeError if the SHA-256 of what came does not begin with `hash_prefix`."""
     request = urllib.request.Request(url, headers={"User-Agent": "torch.hub"})
     digest, dst = hashlib.sha256(), os.path.expanduser(dst)
-    partial = tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(dst)), suffix=".partial", delete=False)
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(dst)), suffix=".partial")
     try:
-        with partial, urllib.request.urlopen(request) as response:
+        with open(handle, "wb") as file, urllib.request.urlopen(request) as response:
             while chunk := response.read(_CHUNK):
-                partial.write(chunk)
+                file.write(chunk)
                 digest.update(chunk)
         found = digest.hexdigest()
         if hash_prefix and not found.startswith(hash_prefix):
             raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
-        os.replace(partial.name, dst)
+        os.replace(partial, dst)
     finally:
-        if os.path.exists(partial.name):
-            os.remove(partial.name)
+        if os.path.exists(partial):
+            os.remove(partial)
 
 
 def load_state_dict_from_url(

@@ -9,7 +9,6 @@ from typing import IO, TypeAlias, Union
 
 from readtorch import Size, Tensor, storage
 from readtorch.c10.core.device import device as _device
-from readtorch.c10.core.scalar_type import dtype as _dtype
 
 Number: TypeAlias = int | float | bool
 _Number = (int, float, bool)
