@@ -259,7 +259,7 @@ def test_notebook_code_is_recognised_by_its_globals(mechanism):
                locate=lambda file, line: ("chapters/x.py", 100 + line, "cell-id") if file == "<cell two>" else None) as t:  # fmt: skip
         exec(code, namespace)
     assert calls(t) == ["<module>", "helper"]
-    assert {f["path"] for f in t.document["files"]} == {"cell", "cell 2"}
+    assert {f["path"] for f in t.document["files"]} == {"cell cell-id", "cell 2"}
     (cell,) = t.document["cells"]
     assert cell[1:3] == [1, 2] and cell[5] == 101
     assert [t.document["strings"][s] for s in cell[3:5]] == ["chapters/x.py", "cell-id"]

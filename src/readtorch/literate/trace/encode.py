@@ -294,7 +294,7 @@ class _Encoder:
         return {"name": name, "kind": kind}
 
     def _sources(self) -> tuple[list[dict[str, Any]], list[list[int]], list[Any]]:
-        paths, files = Paths(), _Table()
+        paths, files = Paths(self._recorder.scope.locate), _Table()
         codes = [
             [self._strings(i.code.co_qualname), files(i.code.co_filename), i.code.co_firstlineno]
             for i in self._codes.entries
@@ -308,7 +308,9 @@ class _Encoder:
             starts[info.code.co_filename].append((info.code.co_name, info.code.co_firstlineno))
             embed[info.code.co_filename] = True
         entries = [file_entry(paths.name(f), f, starts[f], embed=embed[f]) for f in files.entries]
-        lines = {i: (f, self._lines[f]) for i, f in enumerate(files.entries) if embed[f]}
+        lines = {
+            i: (f, self._lines[f] | {line for _, line in starts[f]}) for i, f in enumerate(files.entries) if embed[f]
+        }
         cells = [
             [f, first, last, self._strings(path), self._strings(cell), line]
             for f, first, last, path, cell, line in cell_ranges(lines, self._recorder.scope.locate)

@@ -240,15 +240,17 @@ def _installed() -> tuple[str, ...]:
 class Paths:
     """The names that files go by in a document."""
 
-    def __init__(self) -> None:
+    def __init__(self, locate: Locate | None = None) -> None:
+        self._locate = locate
         self._cells: dict[str, str] = {}
 
     def name(self, file: str) -> str:
-        """`file` relative to its package, the book or the working folder; cells are numbered as they appear."""
-        if is_cell(file) and not os.path.isfile(file):
-            return self._cells.setdefault(file, f"cell {len(self._cells) + 1}" if self._cells else "cell")
-        if "ipykernel" in file:
-            return self._cells.setdefault(file, f"cell {len(self._cells) + 1}" if self._cells else "cell")
+        """`file` relative to its package, the book or the working folder.
+
+        A notebook's cell goes by its id in the chapter where that is known, else by a number in order of appearance.
+        """
+        if "ipykernel" in file or (is_cell(file) and not os.path.isfile(file)):
+            return self._cells.setdefault(file, self._cell(file))
         full = os.path.abspath(file)
         if full.startswith(PACKAGE):
             return _posix("readtorch/" + full.removeprefix(PACKAGE))
@@ -259,6 +261,12 @@ class Paths:
             if len(entry) > 1 and full.startswith(entry + os.sep):
                 return _posix(full.removeprefix(entry + os.sep))
         return os.path.basename(full)
+
+    def _cell(self, file: str) -> str:
+        place = self._locate(file, 1) if self._locate is not None else None
+        if place is not None and place[2][:1].isalpha():
+            return f"cell {place[2]}"
+        return f"cell {len(self._cells) + 1}" if self._cells else "cell"
 
 
 def _posix(path: str) -> str:

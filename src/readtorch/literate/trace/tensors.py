@@ -214,6 +214,8 @@ def _statistics(array: Any) -> tuple[Any, Any]:
     if kind == "c" or not part.size:
         return 0, shown
     with np.errstate(all="ignore"):
+        if kind == "b":
+            part = part.view(np.uint8)  # extremes of truth values are 0 and 1
         low, high = np.minimum.reduce(part, axis=None).item(), np.maximum.reduce(part, axis=None).item()
         mean = float(np.add.reduce(part, axis=None, dtype=np.float64)) / part.size
     return (number(low), number(high), number(mean), "~" if sampled else ""), shown

@@ -72,6 +72,9 @@ class Tree {
   }
 
   draw() {
+    // deep inside, what lies far outside moves out of sight rather than the names
+    const frame = this.model.frames[this.model.frame[this.event ?? 0]];
+    this.shift = Math.max(0, (frame ? frame.depth : 0) * 12 - this.element.clientWidth * 0.25);
     const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - 4);
     const last = Math.min(this.events.length, first + Math.ceil((this.element.clientHeight || 400) / ROW) + 8);
     const rows = [];
@@ -107,7 +110,7 @@ class Tree {
     } else toggle.hidden = true;
     row.prepend(toggle);
     row.style.top = `${index * ROW}px`;
-    row.style.paddingInlineStart = `${Math.min(depth * 12, 72 + depth * 3) + 18}px`;
+    row.style.paddingInlineStart = `${Math.max(0, depth * 12 - this.shift) + 18}px`;
     row.title = row.textContent;
     return row;
   }

@@ -91,7 +91,7 @@ function valueNode(value, modules) {
     box.append(make("span", { class: "stats" }, ...pair(sampled ? "min ≈" : "min", low), ...pair("mean", mean), ...pair("max", high)));
   }
   if (head && head.length) {
-    box.append(make("span", { class: "head" }, `${head.join("  ")}${size > head.length ? "  …" : ""}`));
+    box.append(make("span", { class: "head" }, `${head.map((v) => (typeof v === "boolean" ? (v ? "True" : "False") : v)).join("  ")}${size > head.length ? "  …" : ""}`));
   }
   return box;
 }
