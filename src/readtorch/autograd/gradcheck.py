@@ -57,7 +57,7 @@ def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
     for index in np.ndindex(output._array.shape):
         seed = np.zeros_like(output._array)
         seed[index] = 1
-        (grad,) = autograd.grad(output, inputs[number], _C._from_numpy(seed), retain_graph=True, allow_unused=True)
+        (grad,) = _C._run_backward((output,), (_C._from_numpy(seed),), True, False, (inputs[number],), True, False)
         array = inputs[number]._array
         columns.append(np.zeros(array.size, array.dtype) if grad is None else grad._array.reshape(-1))
     return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
@@ -162,9 +162,7 @@ def gradgradcheck(
             + values[count:]
         )
         results = [output for output in _outputs(func, values[:count]) if output.requires_grad]
-        grads = autograd.grad(
-            results, [values[i] for i in wanted], values[count:], create_graph=True, allow_unused=True
-        )
+        grads = _C._run_backward(results, values[count:], True, True, [values[i] for i in wanted], True, False)
         return tuple(g for g in grads if g is not None)
 
     return gradcheck(
