@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+# a shared machine is slow at times, which says nothing about the code
+settings.register_profile("readtorch", deadline=None)
+settings.load_profile("readtorch")
 
 FLOATS = st.sampled_from([np.float32, np.float64])
 

@@ -770,7 +770,8 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
 
 def __dir__() -> list[str]:
     """Everything there is, imported or not."""
-    return sorted({*globals(), *_names(), *_MODULES, *_NAMES})
+    #: the lower floors become attributes of the package when they are imported; upstream's are compiled
+    return sorted({*globals(), *_names(), *_MODULES, *_NAMES} - {"aten", "c10", "csrc"})
 
 
 _ground: dict = {}

@@ -1012,8 +1012,6 @@ def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float)
 
 def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
     """The same matrix, a column per backward pass."""
-    from readtorch import autograd
-
     columns = []
     for index in np.ndindex(output._array.shape):
         seed = np.zeros_like(output._array)
@@ -1101,8 +1099,6 @@ def gradgradcheck(
     **unused: Any,
 ) -> bool:
     """The same for second derivatives: `gradcheck` of the function that returns the gradients."""
-    from readtorch import autograd
-
     inputs = _tuple(inputs)
     outputs = [output for output in _outputs(func, inputs) if output.requires_grad]
     if grad_outputs is None:
