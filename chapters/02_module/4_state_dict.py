@@ -836,7 +836,7 @@ new.load_state_dict(old), new.inner.weight
 # %%
 #| needs: 03_norm
 #| claim: BatchNorm supplies num_batches_tracked for a checkpoint of version 1 or without metadata, and misses it in one of version 2
-#| source: pytorch/pytorch#110361
+#| source: pytorch/pytorch#8481
 def _(torch):
     norm = torch.nn.BatchNorm1d(2)
     state = norm.state_dict()
