@@ -242,3 +242,10 @@ def test_dunder_names_in_a_sentence_are_code_and_not_bold() -> None:
     assert html == (
         "<code>Module.__init__</code> calls <code>__new__</code> and <em>then</em> <code>x.__call__()</code>"
     )
+
+
+def test_a_heading_named_like_a_definition_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    text = GROUND.replace("## Opening it", "## `twice`").replace("# # Boxes", "# # Boxes\n#\n# ## Other")
+    page = woven(write_book(tmp_path, {"00_tensor/1_box": text}))[1]["00_tensor/1_box"]
+    assert "\n## `twice` { #twice-section }\n" in page.markdown
+    assert "\n## Other\n" in page.markdown

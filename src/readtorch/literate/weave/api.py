@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _INNER = ("aten", "c10", "csrc", "_C")
 """Floors without a public face: the book explains them, nobody imports them."""
 
+MANY = 60
+"""Entries from which a page leaves the types out of its signatures, to stay as light as the others."""
+
+_BRIEF = "    options:\n      show_signature_annotations: false\n      separate_signature: false\n"
+
 _ENTRY = re.compile(rf'<h\d id="(?P<name>{PACKAGE}\.[\w.]+)" class="doc doc-heading">.*?</h\d>', re.DOTALL)
 
 
@@ -25,13 +30,13 @@ def pages(site: Site) -> dict[str, str]:
     for name in sorted(site.index.modules):
         if _is_public(site, name):
             source = f"api/{name}.md"
-            found[source] = f"---\ntitle: {name}\nrt_api: {name}\n---\n\n# `{name}`\n\n::: {name}\n"
+            options = _BRIEF if len(_public(site, name)) > MANY else ""
+            found[source] = f"---\ntitle: {name}\nrt_api: {name}\n---\n\n# `{name}`\n\n::: {name}\n{options}"
             site.api[name] = f"api/{name}.html"
     return found
 
 
 def _is_public(site: Site, name: str) -> bool:
-    module = site.index.modules[name]
     packages = [name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1)]
     if any(
         not site.index.modules[p].file.endswith("__init__.py") for p in packages if p in site.index.modules
@@ -40,8 +45,13 @@ def _is_public(site: Site, name: str) -> bool:
     inside = name.removeprefix(PACKAGE).lstrip(".").split(".")
     if inside[0] in _INNER or any(word.startswith("_") and word != "_tensor" for word in inside):
         return False
-    defined = (b for b in module.names.values() if isinstance(b, Definition))
-    return any(d.kind in ("class", "function") and not d.name.startswith("_") for d in defined)
+    return bool(_public(site, name))
+
+
+def _public(site: Site, name: str) -> list[Definition]:
+    """The classes and functions that a module defines for others."""
+    defined = (b for b in site.index.modules[name].names.values() if isinstance(b, Definition))
+    return [d for d in defined if d.kind in ("class", "function") and not d.name.startswith("_")]
 
 
 def navigation(found: Mapping[str, str]) -> list[dict[str, str]]:

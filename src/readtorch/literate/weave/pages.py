@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from markdown.extensions.toc import slugify
+
 from readtorch.literate.chapter import Cell, Part
 from readtorch.literate.weave import prose
 from readtorch.literate.weave.addresses import page_source, page_url, relative, slug
@@ -70,6 +72,7 @@ class _PageMaker:
         self.out: list[str] = []
         self.files: dict[str, bytes] = {}
         self.searched: dict[int, str] = {}
+        self.anchors = set(part.ids.values()) | set(site.addresses.inner[part.path].values())
 
     def make(self) -> WovenPage:
         title = json.dumps(plain(self.part.title))
@@ -91,8 +94,7 @@ class _PageMaker:
                 cells.append(cell)
         self._row(sections, cells)
         self._slot("</div>")
-        anchors = set(self.part.ids.values()) | set(self.site.addresses.inner[self.part.path].values())
-        return WovenPage(self.part.name, "\n".join(self.out), self.slots, anchors, self.files, self.searched)
+        return WovenPage(self.part.name, "\n".join(self.out), self.slots, self.anchors, self.files, self.searched)
 
     def _slot(self, html: str) -> None:
         self.out.append(f"\n<!--rt:{len(self.slots)}-->\n")
@@ -106,8 +108,7 @@ class _PageMaker:
         if not cells:
             return
         heading, text = _heading(sections[-1] if sections and beside else "")
-        if heading:
-            self.out.append(f"\n{heading}\n")
+        self._head(heading)
         wide, note = prose.split_wide(text)
         if wide:
             self._prose(wide)
@@ -120,10 +121,16 @@ class _PageMaker:
         self.searched[len(self.slots)] = "".join(f"<p>{escape(text)}</p>" for text in map(_words, cells) if text)
         self._slot(f'</div><div class="rt-code">{html}</div></section>')
 
+    def _head(self, heading: str) -> None:
+        """A heading, under another id where its own is that of a cell or definition of the page."""
+        if heading:
+            name = slugify(plain(heading.lstrip("# ")), "-")
+            own = f" {{ #{name}-section }}" if name in self.anchors and not heading.rstrip().endswith("}") else ""
+            self.out.append(f"\n{heading}{own}\n")
+
     def _prose(self, section: str) -> None:
         heading, text = _heading(section)
-        if heading:
-            self.out.append(f"\n{heading}\n")
+        self._head(heading)
         if text:
             self._slot('<div class="rt-prose">')
             self.out.append(f"\n{text}\n")
