@@ -349,7 +349,8 @@ def _user_allowed_globals() -> dict[str, Any]:
                 raise TypeError(f"Expected second item in tuple to be str of callable full path, but got: {type(name)}")
             found[name] = value
         else:
-            found[f"{entry.__module__}.{entry.__qualname__}"] = entry
+            name = f"{entry.__module__}.{entry.__qualname__}"
+            found[name.removeprefix("read") if name.startswith("readtorch.") else name] = entry  # files say torch.…
     return found
 
 

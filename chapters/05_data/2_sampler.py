@@ -113,7 +113,7 @@ class RandomSampler(Sampler[int]):
             generator.manual_seed(_drawn_seed())
         whole, rest = divmod(self.num_samples, 32 if self.replacement else n)
         if self.replacement:
-            for size in (*[32] * whole, rest):
+            for size in itertools.chain(itertools.repeat(32, whole), (rest,)):
                 yield from torch.randint(high=n, size=(size,), dtype=torch.int64, generator=generator).tolist()
         else:
             for _ in range(whole):

@@ -179,8 +179,9 @@ def _power(a: Any, b: Any) -> Any:
     kind = a.dtype.kind if hasattr(a, "dtype") else ""
     if kind in "iu" and b.__class__ is np.ndarray and b.dtype.kind == "i" and b.size and not b.ndim and b < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    if b.__class__ is np.ndarray and not b.ndim and kind in "fc":
-        exponent = b.item()
+    number = b.__class__ in (int, float)
+    if kind in "fc" and (number or (b.__class__ is np.ndarray and not b.ndim)):
+        exponent = b if number else b.item()
         if exponent == 2:
             return a * a
         if exponent == 3:
