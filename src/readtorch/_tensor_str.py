@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/10_printing.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/14_printing.py — edit there, or here and run `readtorch sync`.
 """The text of a tensor."""
 
 from __future__ import annotations

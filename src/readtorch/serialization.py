@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/7_save_load.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/ — edit there, or here and run `readtorch sync`.
 """`save` and `load`: PyTorch's own file format, both ways."""
 
 from __future__ import annotations

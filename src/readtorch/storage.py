@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/11_storage.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/15_storage.py — edit there, or here and run `readtorch sync`.
 """Storages: runs of bytes (UntypedStorage), and the deprecated face that knows a dtype (TypedStorage)."""
 
 from __future__ import annotations

@@ -35,8 +35,6 @@ HEADER = """\
 
 """
 
-TOO_LONG = ("00_tensor/05_autograd_kernels",)
-
 each_part = pytest.mark.parametrize("part", BOOK.parts, ids=lambda part: part.name)
 
 
@@ -67,12 +65,10 @@ def test_its_first_code_cell_calls_live(part: Part) -> None:
 
 
 @each_part
-def test_it_is_no_longer_than_a_page_can_be(part: Part, request: pytest.FixtureRequest) -> None:
-    """About 700 lines of code; a reference part that is one subject may have some more."""
-    if part.name in TOO_LONG:
-        request.applymarker(pytest.mark.xfail(reason="to be made two parts of"))
+def test_it_is_no_longer_than_a_page_can_be(part: Part) -> None:
+    """About 700 lines of code; one subject that needs somewhat more is not torn apart."""
     lines = sum(len([x for x in cell.code.split("\n") if x.strip()]) for cell in part.code_cells)
-    assert lines <= 1000, f"{lines} lines of code; make two parts of it"
+    assert lines <= 800, f"{lines} lines of code; make two parts of it"
 
 
 def test_chapters_and_package_are_fixed_points_of_the_formatter() -> None:

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/09_autograd.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 """Automatic differentiation (twin of `torch/autograd/`)."""
 
 from typing import Any

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/5_swa.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/8_swa.py — edit there, or here and run `readtorch sync`.
 """Optimizers and learning-rate schedulers."""
 
 from readtorch.optim import (

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/4_averages_and_signs.py — edit there, or here and run `readtorch sync`.
 """Adafactor (Shazeer & Stern 2018): second moments of a matrix kept as row and column means."""
 
 from __future__ import annotations

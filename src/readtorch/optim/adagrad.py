@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/3_adaptive_rates.py — edit there, or here and run `readtorch sync`.
 """Adagrad (Duchi, Hazan & Singer 2011)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/2_sgd_and_adam.py — edit there, or here and run `readtorch sync`.
 """Adam (Kingma & Ba 2015) and, by `decoupled_weight_decay`, AdamW (Loshchilov & Hutter 2019)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/3_adaptive_rates.py — edit there, or here and run `readtorch sync`.
 """Adamax: Adam with the infinity norm (Kingma & Ba 2015, section 7)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/3_lbfgs.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/5_lbfgs.py — edit there, or here and run `readtorch sync`.
 """Limited-memory BFGS (Liu & Nocedal 1989), with a strong-Wolfe line search by cubic interpolation."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/4_schedulers.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/ — edit there, or here and run `readtorch sync`.
 """Learning-rate schedulers: each step writes `group["lr"]` of an optimizer's parameter groups."""
 
 from __future__ import annotations

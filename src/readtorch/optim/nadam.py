@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/2_algorithms.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/3_adaptive_rates.py — edit there, or here and run `readtorch sync`.
 """NAdam: Adam with Nesterov momentum (Dozat 2016)."""
 
 from __future__ import annotations

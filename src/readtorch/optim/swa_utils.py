@@ -1,4 +1,4 @@
-# Tangled from chapters/04_optim/5_swa.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/8_swa.py — edit there, or here and run `readtorch sync`.
 """Stochastic weight averaging (Izmailov et al. 2018) and exponential moving averages of models."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/5_sorting.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/6_sorting.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

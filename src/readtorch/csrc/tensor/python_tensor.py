@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/8_lists_and_old_names.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/9_lists_and_old_names.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/07_python_tensor.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/09_python_tensor.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

@@ -1,0 +1,671 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What operators share: shapes, types, a place in the graph
+#
+# The table has a column `Autograd`. Upstream fills it with generated code: for every operator a C++ function in `VariableType_*.cpp` that looks whether an input wants a gradient, calls the kernel below, makes the node
+# and hangs it on the result. `tools/autograd` writes some 100,000 lines of it from `derivatives.yaml`. In Python a function can make functions, so ours is written once per *form* of operator.
+#
+# Three parts tell it. This one has what all forms use: how shapes and types meet, how views and writes to them are kept in the graph, and the node that an operator leaves behind. Part 6 is the path from a call to its result, part 7 the forms.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Shapes that meet
+
+# %%
+#| into: aten/expand_utils.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+
+# %%
+#| into: aten/expand_utils.py
+#| upstream: aten/src/ATen/ExpandUtils.cpp#at::infer_size
+def infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The broadcast shape of two. RuntimeError names the first dimension, from the right, that does not fit."""
+    rank = max(len(a), len(b))
+    result = [1] * rank
+    for dim in range(rank - 1, -1, -1):
+        i, j = len(a) - rank + dim, len(b) - rank + dim
+        left, right = (a[i] if i >= 0 else 1), (b[j] if j >= 0 else 1)
+        if left != right and left != 1 and right != 1:
+            raise RuntimeError(
+                f"The size of tensor a ({left}) must match the size of tensor b ({right}) at non-singleton dimension {dim}"
+            )
+        result[dim] = right if left == 1 else left
+    return tuple(result)
+
+
+def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
+    """Does broadcasting stretch `shape` to `desired`?"""
+    if len(shape) > len(desired):
+        return False
+    return all(size in (1, target) for size, target in zip(reversed(shape), reversed(desired), strict=False))
+
+
+# %% [markdown]
+# The derivative of stretching is summing: if one number was used ten times, its gradient is the sum of ten.
+
+
+# %%
+#| into: aten/expand_utils.py
+#| upstream: aten/src/ATen/ExpandUtils.h#at::sum_to
+def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sum `array` down to `shape`, which broadcasting would stretch to the array's."""
+    lead = array.ndim - len(shape)
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1
+    )
+    if axes:
+        array = array.sum(axis=axes, keepdims=True)
+    return array.reshape(shape)
+
+
+# %% [markdown]
+# ## Which type is it computed in?
+#
+# The rule has three ranks: tensors with dimensions decide first, 0-dimensional tensors only if they are of a higher category, Python numbers only if they are of a higher one still. That is why `half_weights * 2.0` stays in half precision and
+# `half_weights * torch.tensor(2.0, dtype=torch.float64)` does too.
+
+# %%
+#| into: aten/native/type_properties.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
+from readtorch.c10.core.scalar_type import COMPLEX, FLOATING, dtype, promote_types
+
+
+# %%
+#| into: aten/native/type_properties.py
+#| upstream: aten/src/ATen/native/TypeProperties.cpp#at::native::result_type
+def result_type(operands: Sequence[Any]) -> dtype:
+    """The dtype an operation on these raw arrays and Python numbers is computed in."""
+    ranks: list[dtype | None] = [None, None, None]
+    for operand in operands:
+        if hasattr(operand, "dtype"):
+            rank = 0 if operand.ndim else 1
+            found = scalar_type.FROM_NUMPY[operand.dtype]
+        else:
+            rank, found = 2, number_type(operand)
+        old = ranks[rank]
+        ranks[rank] = found if old is None else promote_types(old, found)
+    return _combine(ranks[0], _combine(ranks[1], ranks[2])) or get_default_dtype()
+
+
+def number_type(number: Any) -> dtype:
+    """The dtype a Python number stands for."""
+    if isinstance(number, bool):
+        return scalar_type.bool
+    if isinstance(number, int):
+        return scalar_type.int64
+    return get_default_complex_dtype() if isinstance(number, complex) else get_default_dtype()
+
+
+def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
+    if higher is None or lower is None:
+        return higher or lower
+    if higher._category == FLOATING and lower._category == COMPLEX:
+        return higher.to_complex()
+    if higher._category >= FLOATING or lower._category <= higher._category:
+        return higher
+    return promote_types(higher, lower)
+
+
+# %% [markdown]
+# ## Pointwise operators on raw arrays
+#
+# Most operators of the library apply one function to every element. Upstream's `TensorIterator` does for all of them what does not depend on the function: promotion, broadcasting, the output. NumPy's *ufunc* is the same idea,
+# with other rules of promotion; so ours casts the inputs by the rules above and leaves the loop to NumPy.
+
+# %%
+#| into: aten/tensor_iterator.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy._core.umath import _extobj_contextvar, _make_extobj
+
+from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.native.type_properties import result_type
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
+
+
+# %%
+#| into: aten/tensor_iterator.py
+#| upstream: aten/src/ATen/TensorIterator.h#at::TensorIteratorBase
+class Pointwise:
+    """A function of each element: the ufunc, and the rule for the type it is computed in.
+
+    `promote`: "same" (the common type of the inputs), "float" (integers become the default dtype), "bool" (compare in the common
+    type, give bool). `reject`: categories that the operator refuses, with the error's text.
+    """
+
+    __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
+
+    def __init__(
+        self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None
+    ) -> None:
+        self.name = name
+        self.ufunc = ufunc
+        self.floating = promote == "float"
+        self.boolean = promote == "bool"
+        self.refuse = refuse
+
+    def refused_kinds(self) -> str:
+        """NumPy's letters for the kinds of inputs that must not be handed to the ufunc as they are."""
+        kinds = "".join(
+            {
+                kind.numpy.kind
+                for kind in scalar_type.ALL
+                if kind.numpy is not None and self.refuse and self.refuse(kind)
+            }
+        )
+        if self.floating and (not isinstance(self.ufunc, np.ufunc) or self.ufunc is np.reciprocal):
+            kinds += "iub"
+        return kinds
+
+    def common(self, operands: Sequence[Any]) -> dtype:
+        """The type these operands are computed in. RuntimeError where the operator refuses it."""
+        found = result_type(operands)
+        if self.floating and found._category <= INTEGRAL:
+            found = get_default_dtype()
+        if self.refuse is not None and (why := self.refuse(found)):
+            raise NotImplementedError(why) if why.startswith('"') else RuntimeError(why)
+        return found
+
+    def __call__(self, *operands: Any) -> Any:
+        """The kernel: on raw arrays and Python numbers."""
+        wanted = to_numpy_dtype(self.common(operands))
+        operands = tuple(cast(operand, wanted) for operand in operands)
+        token = ignore_floating_errors()
+        try:
+            result = self.ufunc(*operands)
+        except ValueError:
+            shapes(self.name, operands)
+            raise
+        finally:
+            restore_floating_errors(token)
+        if result.dtype != wanted and not self.boolean and result.dtype.kind == wanted.kind:
+            result = result.astype(wanted)
+        return result
+
+
+def cast(operand: Any, wanted: np.dtype) -> Any:
+    """An operand in the common type. Python integers wrap around as in C."""
+    if hasattr(operand, "dtype"):
+        return operand if operand.dtype == wanted else operand.astype(wanted)
+    if wanted.kind in "iu" and operand.__class__ is int:
+        bits = wanted.itemsize * 8
+        operand &= (1 << bits) - 1
+        if wanted.kind == "i" and operand >> (bits - 1):
+            operand -= 1 << bits
+    return np.asarray(operand, dtype=wanted)
+
+
+def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
+    """The broadcast shape of all operands. RuntimeError with upstream's words if there is none."""
+    shape: tuple[int, ...] = ()
+    for operand in operands:
+        shape = infer_size(shape, getattr(operand, "shape", ()))
+    return shape
+
+
+# %% [markdown]
+# NumPy warns when a division by zero gives infinity; PyTorch never does. Switching its warnings off for the whole program would silence the user's own
+# NumPy code, and `np.errstate` costs as much as an addition. What it does inside is to set one context variable, so that is what we do.
+
+# %%
+#| into: aten/tensor_iterator.py
+_IGNORE = _make_extobj(all="ignore")
+
+
+def ignore_floating_errors() -> Any:
+    """Like entering `np.errstate(all="ignore")`, at a tenth of the cost."""
+    return _extobj_contextvar.set(_IGNORE)
+
+
+restore_floating_errors = _extobj_contextvar.reset
+
+# %% [markdown]
+# Registering one takes a line:
+
+# %%
+#| into: aten/native/__init__.py
+"""The kernels, a module per upstream file (twin of `aten/src/ATen/native/`). Importing this package fills the table."""
+
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
+def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA", **description: Any) -> None:
+    """Register a pointwise operator: `kernel` is a `Pointwise`, `arguments` a function whose signature is the schema."""
+    entry = operators[name] = OperatorEntry(name, Schema(arguments))
+    entry.pointwise = kernel
+    describe(entry, **{"variants": "function method", "inplace": True, "out": True, **description})
+    for column in key.split():
+        entry.kernels[DispatchKey[column]] = kernel
+        setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+    _changed(entry)
+
+
+# %% [markdown]
+# ## A tensor's place in the graph
+#
+# Before the forms, the four things they share. First, views. A tensor that looks into another's memory remembers its base and the steps that lead from there: if somebody writes to the base, the view's history is a new one, and
+# repeating the steps on the new base gives it.
+
+# %%
+#| into: csrc/autograd/variable.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.c10.core import autograd_state
+from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.tensor_impl import VariableVersion, version_counter
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.functions.tensor import CopySlices
+from readtorch.csrc.autograd.node import split_edge
+
+# %%
+#| into: csrc/autograd/variable.py
+#| upstream: torch/csrc/autograd/variable.h#torch::autograd::CreationMeta
+DEFAULT, IN_CUSTOM_FUNCTION, MULTI_OUTPUT_NODE, NO_GRAD_MODE, INFERENCE_MODE = range(5)
+"""Under which circumstances a view was made. All but the first forbid writing through it while gradients are recorded."""
+
+
+def make_view(view: Any, source: Any, step: tuple, creation: int = DEFAULT) -> None:
+    """Note that `view` looks into `source`'s memory. `step` is (function, args, kwargs[, number]): how to take it again."""
+    counter = source._vc
+    if counter is None:
+        counter = version_counter(source)
+    view._vc = counter
+    above = source._view
+    if autograd_state.counts.grad_off and not state.grad_mode:
+        view._view = (
+            source if above is None else above[0],
+            (),
+            INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE,
+        )
+        return
+    if above is None:
+        view._view = (source, (step,), creation)
+    else:
+        view._view = (above[0], (*above[1], step), creation or above[2])
+    counter.register_view(view)
+
+
+# %%
+#| into: csrc/autograd/variable.py
+#| upstream: torch/csrc/autograd/VariableTypeUtils.h#torch::autograd::check_inplace
+def check_inplace(tensor: Any) -> None:
+    """RuntimeError if writing to `tensor` while gradients are recorded would falsify them."""
+    view = tensor._view
+    if view is not None:
+        base, _, creation = view
+        if creation != DEFAULT:
+            raise RuntimeError(_forbidden(tensor, creation))
+        if base._edge.__class__ is AccumulateGrad:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    if tensor._edge.__class__ is AccumulateGrad:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+_WHY = {
+    IN_CUSTOM_FUNCTION: "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
+    "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. "
+    "Clone the output of the custom Function to get around this.",
+    MULTI_OUTPUT_NODE: "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
+    "modified inplace. Use an out-of-place operation instead.",
+}
+
+
+def _forbidden(tensor: Any, creation: int) -> str:
+    if creation in _WHY:
+        if tensor._edge is None:
+            return f"A view is being modified inplace. {_WHY[creation]}"
+        node, number = split_edge(tensor._edge)
+        name = node.name().removesuffix("Backward0")
+        return f"Output {number} of {name} is a view and is being modified inplace. {_WHY[creation]}"
+    mode = "no_grad" if creation == NO_GRAD_MODE else "inference_mode"
+    return (
+        f"A view was created in {mode} mode and is being modified inplace with grad mode enabled. Whether the gradient should flow "
+        f"is ambiguous: move both the view and the inplace operation either inside the {mode} block or out of it."
+    )
+
+
+# %% [markdown]
+# Second, writing. `v.mul_(2)` on a view `v` of `b` changes `b`: from now on `b` is the result of "everything as before, except this part". That operation is the node `CopySlices`: it cuts the part
+# out of the gradient, sends it through the derivative of the in-place operation, and puts what comes out back in its place.
+
+# %%
+#| into: csrc/autograd/functions/tensor.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core import tensor_impl
+from readtorch.csrc.autograd.node import Node, next_sequence_nr
+
+
+# %%
+#| into: csrc/autograd/functions/tensor.py
+#| upstream: torch/csrc/autograd/functions/tensor.cpp#torch::autograd::CopySlices
+class CopySlices(Node):
+    """The history of a base after an in-place operation on its view: `function` is the operation's node, `steps` lead to the view."""
+
+    __slots__ = ("function", "steps")
+
+    def name(self) -> str:
+        return "torch::autograd::CopySlices"
+
+    def __init__(self, base: Any, function: Node, steps: tuple) -> None:
+        self.function = function
+        self.steps = steps
+        self._edges = (base._edge, *function._edges[1:])
+        self._sequence = next_sequence_nr()
+        self._shape = base._array.shape
+        self._dtype = base._array.dtype
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        grad = grads[0]
+        if grad is None:
+            return [None] * len(self._edges)
+        whole = dispatcher.autograd.clone(grad) if graph else tensor_impl.wrap(grad.copy())
+        part = replay(whole, self.steps)
+        inner = dispatcher.autograd.clone(part) if graph else part._array.copy()
+        results = list(self.function.apply([inner], graph))
+        if self._edges[0] is not None:
+            before = results[0]
+            if graph:
+                dispatcher.operators["zero_" if before is None else "copy_"].call(
+                    part, *([] if before is None else [before])
+                )
+            else:
+                part._array[...] = 0 if before is None else before
+            results[0] = whole if graph else whole._array
+        return results
+
+    def release_variables(self) -> None:
+        self.function.release_variables()
+
+
+def replay(tensor: Any, steps: tuple) -> Any:
+    """Take a view again, starting from `tensor`."""
+    for function, args, kwargs, *number in steps:
+        tensor = function(tensor, *args, **kwargs)
+        if number:
+            tensor = tensor[number[0]]
+    return tensor
+
+
+# %%
+#| into: csrc/autograd/variable.py
+#| upstream: torch/csrc/autograd/variable.cpp#torch::autograd::impl::rebase_history
+def rebase_history(tensor: Any, node: Any) -> None:
+    """`tensor` was written to in place by the operation of `node`: that is its history from now on, and its aliases follow."""
+    view = tensor._view
+    if view is None:
+        tensor._edge = node
+        _refresh_views(tensor)
+        return
+    base, steps, _ = view
+    base._edge = CopySlices(base, node, steps)
+    _refresh_views(base)
+
+
+def _refresh_views(base: Any) -> None:
+    """Give every living view of `base` the history that leads through the base's new one."""
+    from readtorch.csrc.autograd.functions.tensor import replay
+
+    counter: VariableVersion | None = base._vc
+    if counter is None or counter.views is None:
+        return
+    enabled = state.grad_mode
+    autograd_state.set_grad_enabled(True)
+    living, counter.views = counter.views, None
+    try:
+        for reference in living:
+            view = reference()
+            if view is not None and view._view is not None and view._view[0] is base and view._view[1]:
+                view._edge = replay(base, view._view[1])._edge
+    finally:
+        counter.views = living
+        autograd_state.set_grad_enabled(enabled)
+
+
+# %% [markdown]
+# Third, becoming a leaf.
+
+
+# %%
+#| into: csrc/autograd/variable.py
+#| upstream: torch/csrc/autograd/variable.cpp#torch::autograd::VariableHooks::requires_grad_
+def set_requires_grad(tensor: Any, wanted: bool) -> None:
+    """Make `tensor` a leaf that collects gradients, or stop it being one. RuntimeError if it is no leaf."""
+    edge = tensor._edge
+    if edge is not None and edge.__class__ is not AccumulateGrad:
+        if wanted:
+            return
+        raise RuntimeError(
+            "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that "
+            "doesn't require differentiation use var_no_grad = var.detach()."
+        )
+    if not wanted:
+        tensor._edge = None
+    elif edge is None:
+        if tensor._array.dtype.kind not in "fc" and tensor._array.dtype.kind != "V":
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if tensor._meta is not None and tensor._meta.get("inference") and not state.inference_mode:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        tensor._edge = AccumulateGrad(tensor)
+
+
+def grad_fn(tensor: Any) -> Any:
+    """The node that made `tensor`; None for leaves."""
+    edge = tensor._edge
+    if edge is None or edge.__class__ is AccumulateGrad:
+        return None
+    return split_edge(edge)[0]
+
+
+def is_leaf(tensor: Any) -> bool:
+    """Was it made by the user, not by a recorded operation?"""
+    return tensor._edge is None or tensor._edge.__class__ is AccumulateGrad
+
+
+# %% [markdown]
+# ## The node of an operator
+#
+# One class per operator, so that the graph prints as upstream's does. What an instance holds was decided by the names in the formulas.
+
+# %%
+#| into: csrc/autograd/generated_node.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
+from readtorch.c10.core import tensor_impl
+from readtorch.c10.core.dispatch_key import BACKENDS
+from readtorch.csrc.autograd.node import Node
+from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+
+
+# %%
+#| into: csrc/autograd/generated_node.py
+#| upstream: torch/csrc/autograd/node.h#torch::autograd::TraceableFunction
+class GeneratedNode(Node):
+    """The node of a registered operator; `entry` is the operator.
+
+    `_saved`: the tensors and then the shapes and dtypes that the formulas name; `_versions`: the versions of the tensors, None if all were 0;
+    `_result`: the kept output arrays; `_options`: (args, kwargs) after the leading tensors, or the bound list of everything.
+    """
+
+    __slots__ = ("_options", "_result", "_saved", "_versions")
+    entry: OperatorEntry
+    _options: Any
+    _result: Any
+    _saved: Any
+    _versions: Any
+    _counters: dict[int, Any] | None = None
+    _expected = 0
+
+    def output_has_counter(self, number: int, counter: Any) -> None:
+        if self.entry.derivative is not None and self.entry.derivative.outputs:
+            self._counters = {**(self._counters or {}), number: counter}
+
+    def release_variables(self) -> None:
+        rule = self.entry.derivative
+        assert rule is not None
+        if rule.saved or rule.outputs:
+            self._saved = self._result = None
+            self._released = True
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        edges = self._edges
+        first = grads[0] if len(grads) == 1 else next((grad for grad in grads if grad is not None), None)
+        if first is None:
+            return [None] * len(edges)
+        if self._released:
+            raise released(self.name())
+        at = dispatcher.autograd if graph else dispatcher.columns(BACKENDS[first.__class__])
+        values = self._values(grads, graph)
+        results: list[Any] = [None] * len(edges)
+        for positions, formula, names in self.plan():
+            if positions is None:
+                return list(formula(at, *[values[name] for name in names]))
+            if len(positions) == 1:
+                position = positions[0]
+                if edges[position] is not None:
+                    results[position] = formula(at, *[values[name] for name in names])
+            elif any(edges[i] is not None for i in positions):
+                if "mask" not in self.entry.schema.names:
+                    values["mask"] = tuple(edges[i] is not None for i in positions)
+                for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
+                    results[i] = grad if edges[i] is not None else None
+        return results
+
+    @classmethod
+    def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:
+        """For each formula: which edges it serves (None: all of them, one per tensor of a list), and the names it wants."""
+        found = cls.__dict__.get("_plan")
+        if found is None:
+            rule, schema = cls.entry.derivative, cls.entry.schema
+            assert rule is not None
+            order = [name for name in schema.names if name in rule.differentiable]
+            found = []
+            for key, formula in rule.formulas.items():
+                is_list = len(key) == 1 and schema.kinds[schema.names.index(key[0])] is TENSOR_LIST
+                positions = None if is_list else tuple(order.index(name) for name in key)
+                found.append((positions, formula, rule.needs[key]))
+            cls._plan = found  # type: ignore[attr-defined]
+        return found
+
+    def _values(self, grads: list[Any], graph: bool) -> dict[str, Any]:
+        entry, rule = self.entry, self.entry.derivative
+        assert rule is not None
+        values: dict[str, Any] = {"grad": grads[0], "grads": grads}
+        versions = self._versions
+        for i, name in enumerate(rule.saved):
+            values[name] = _unpack(self._saved[i], 0 if versions is None else versions[i], graph)
+        for (name, what), value in zip(rule.metas, self._saved[len(rule.saved) :], strict=True):
+            values[f"{name}_{what}"] = value
+        for i, number in enumerate(rule.outputs):
+            array = self._result[i] if len(rule.outputs) > 1 else self._result
+            values[entry.outputs[number]] = self._output(array, number, graph)
+        if rule.options:
+            bound = self._bound_options()
+            for name in bound:
+                values.setdefault(name, bound[name])
+        values.setdefault("mask", tuple(edge is not None for edge in self._edges))
+        return values
+
+    def _bound_options(self) -> dict[str, Any]:
+        schema, options = self.entry.schema, self._options
+        names = schema.names if schema.var_positional is None else (*schema.names, schema.var_positional)
+        if options is None:
+            values: list[Any] = schema.bind(self.entry.name, (None,) * (schema.leading or 0), {})
+        elif options.__class__ is tuple:
+            values = schema.bind(self.entry.name, (None,) * (schema.leading or 0) + options[0], options[1])
+        else:
+            values = options
+        return dict(zip(names, values, strict=True))
+
+    def _output(self, array: Any, number: int, graph: bool) -> Any:
+        if array.__class__ is Packed:
+            tensor = array.restore()
+            return tensor if graph else tensor._array
+        counter = self._counters.get(number) if self._counters else None
+        if counter is not None and counter.value != self._expected:
+            raise modified(array, (self, number), counter.value, self._expected)
+        if not graph:
+            return array
+        shown = self.entry.differentiable_outputs
+        differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)
+        return tensor_impl.wrap(array, (self if self._count == 1 else (self, number)) if differentiable else None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self._saved_attribute(name.removeprefix("_saved_"))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _saved_attribute(self, name: str) -> Any:
+        if self._released:
+            raise released(self.name())
+        values = self._values([None] * self._count, True)
+        if name not in values or name in ("grad", "grads", "mask"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+        return values[name]
+
+
+def _unpack(value: Any, version: int, graph: bool) -> Any:
+    if value.__class__ is Packed:
+        value = value.restore()
+    elif isinstance(value, tensor_impl.TensorImpl):
+        check_version(value, version)
+    elif value.__class__ is list:
+        return [_unpack(item, 0, graph) for item in value]
+    else:
+        return value
+    return value if graph else value._array
+
+
+def node_class(entry: OperatorEntry) -> type[GeneratedNode]:
+    """The class of the operator's nodes."""
+    return type(entry.node_name, (GeneratedNode,), {"__slots__": (), "entry": entry, "__module__": "torch.autograd"})

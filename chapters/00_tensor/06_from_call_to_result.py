@@ -1,0 +1,603 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # From a call to the result
+#
+# An operator's *form* is a function that takes an operator's entry and returns what `torch.NAME` is: a closure that holds the kernel, the node class, and which tensors are kept. The first handles operators that have
+# one or more tensors in front and options behind: `sum(x, dim)`, `mm(a, b)`, `where(c, a, b)`.
+#
+# Read `call` from top to bottom. It is the answer to "what happens between `a @ b` and BLAS": fetch the raw arrays; pick the column; call the kernel; if an input wants a gradient, make the node; wrap the result.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| imports
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.aten.core.dispatch.dispatcher import lookup
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
+from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
+from readtorch.c10.core.autograd_state import counts, state
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, device_of
+from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, new, version_counter
+from readtorch.csrc.autograd.anomaly_mode import store_stack
+from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
+from readtorch.csrc.autograd.node import next_sequence_nr
+from readtorch.csrc.autograd.saved_variable import Packed
+from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+
+# %%
+#| into: csrc/autograd/variable_type.py
+ndarray = np.ndarray
+now = time.perf_counter_ns
+Call = Callable[..., Any]
+
+#: what Python calls a number, and NumPy's scalars, which stand for one
+NUMBERS = frozenset((float, int, bool, complex))
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
+def leading(entry: OperatorEntry) -> Call:
+    """The operator for tensors in front and options behind."""
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    make_node = record.leading if differentiable else None
+    name = f"aten::{entry.name}"
+    count = entry.schema.leading
+    takes_out = entry.out
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
+        tensors, options = args[:count], args[count:]
+        try:
+            arrays = [tensor._array for tensor in tensors]
+        except AttributeError:
+            tensors, options, kwargs = take_tensors(entry, args, kwargs)
+            arrays = [tensor._array for tensor in tensors]
+        if len(arrays) != count:
+            tensors, options, kwargs = take_tensors(entry, args, kwargs)
+            arrays = [tensor._array for tensor in tensors]
+        out = kwargs.pop("out", None) if kwargs and takes_out else None
+        kernel = cpu_kernel
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                kernel = lookup(entry, common_backend(arrays))
+                break
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(*arrays, *options, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if differentiable and (not counts.grad_off or state.grad_mode):
+            for tensor in tensors:
+                if tensor._edge is not None:
+                    node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
+                    break
+        if out is not None:
+            result = give_out(entry, raw, out, node)
+        elif raw.__class__ is ndarray and not counts.special:
+            result = new(tensor_impl.Tensor)
+            result._array = raw
+            result._edge = node
+            result._vc = None
+            result._view = None
+            result._grad = None
+            result._meta = None
+        else:
+            result = give(entry, raw, node)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+# %% [markdown]
+# Most of these have one tensor, and most calls are plain. The same again for that case, without the loops: this is the form that a training step runs through most often.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_one(entry: OperatorEntry) -> Call:
+    """`leading` for operators of one tensor."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep = rule is not None and bool(rule.saved)
+    keep_shape = rule is not None and rule.metas == ((entry.schema.names[0], "shape"),)
+    simple = rule is not None and (not rule.metas or keep_shape)
+    keep_result = rule is not None and bool(rule.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or (kwargs and "out" in kwargs):
+            return slow(input, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        if array.__class__ is not ndarray:
+            return slow(input, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(array, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        edge = input._edge
+        if raw.__class__ is not ndarray:
+            if raw.__class__ is list or raw.__class__ is tuple:
+                if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+                    node = record.leading((input,), args, kwargs, raw)
+                result = _give_several(entry, raw, node)
+                if observer is not None:
+                    observer.operator(name, (input, *args), result, begin, now())
+                return result
+            if isinstance(raw, np.generic):
+                raw = np.asarray(raw)
+        if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+            if simple:
+                node = new(node_type)
+                node._edges = (edge,)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                counter = input._vc
+                if keep:
+                    node._saved = (input, array.shape) if keep_shape else (input,)
+                    node._versions = None if counter is None else (counter.value,)
+                else:
+                    node._saved = (array.shape,) if keep_shape else ()
+                    node._versions = None
+                node._result = raw if keep_result else None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = record.leading((input,), args, kwargs, raw)
+        result = new(tensor_impl.Tensor)
+        result._array = raw
+        result._edge = node
+        result._vc = None
+        result._view = None
+        result._grad = None
+        result._meta = None
+        if observer is not None:
+            observer.operator(name, (input, *args), result, begin, now())
+        return result
+
+    return call
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_two(entry: OperatorEntry) -> Call:
+    """`leading` for operators of two tensors: `mm`, `dot`, `gather`'s like."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    names = entry.schema.names[:2]
+    crosswise = False
+    if (
+        rule is not None
+        and not rule.metas
+        and rule.saved == names
+        and len(record.positions) == 2
+        and not record.outputs
+    ):
+        crosswise = all(rule.wanted_by[name] == (other,) for name, other in zip(names, names[::-1], strict=True))
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or (kwargs and "out" in kwargs):
+            return slow(input, other, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            first, second = input._array, other._array
+        except AttributeError:
+            return slow(input, other, *args, **kwargs)
+        if first.__class__ is not ndarray or second.__class__ is not ndarray:
+            return slow(input, other, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(first, second, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        a, b = input._edge, other._edge
+        if (a is not None or b is not None) and differentiable and (not counts.grad_off or state.grad_mode):
+            if crosswise:
+                node = new(node_type)
+                node._edges = (a, b)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                node._saved = (input if b is not None else None, other if a is not None else None)
+                plain = input._vc is None and other._vc is None
+                node._versions = None if plain else (current_version(input), current_version(other))
+                node._result = None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = record.leading((input, other), args, kwargs, raw)
+        result = give(entry, raw, node)
+        if observer is not None:
+            observer.operator(name, (input, other, *args), result, begin, now())
+        return result
+
+    return call
+
+
+# %% [markdown]
+# And for a list of tensors in front: `cat`, `stack`.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def leading_list(entry: OperatorEntry) -> Call:
+    """The operator for a list of tensors in front and options behind."""
+    kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    rule = record.rule
+    simple = (
+        rule is not None and not rule.saved and rule.metas == ((entry.schema.names[0], "shape"),) and not rule.outputs
+    )
+    slow = general(entry)
+    node_type = record.node_class if simple else None
+    name = f"aten::{entry.name}"
+
+    def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
+            return slow(tensors, *args, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            arrays = [tensor._array for tensor in tensors]
+            edges = tuple([tensor._edge for tensor in tensors])
+        except AttributeError:
+            return slow(tensors, *args, **kwargs)
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                return slow(tensors, *args, **kwargs)
+        token = ignore_floating_errors()
+        try:
+            raw = kernel(arrays, *args, **kwargs)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if not counts.grad_off or state.grad_mode:
+            for edge in edges:
+                if edge is not None:
+                    node = new(node_type)
+                    node._edges = edges
+                    node._sequence = next_sequence_nr()
+                    node._options = entry.schema.bind(entry.name, (None, *args), kwargs)
+                    node._saved = ([array.shape for array in arrays],)
+                    node._versions = node._result = None
+                    node._shape = raw.shape
+                    node._dtype = raw.dtype
+                    break
+        result = give(entry, raw, node)
+        if observer is not None:
+            observer.operator(name, (tensors, *args), result, begin, now())
+        return result
+
+    return call
+
+
+# %% [markdown]
+# `take_tensors` is the path of calls that are wrong, or that name their tensors by keyword.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::FunctionSignature::parse
+def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple, dict[str, Any]]:
+    """Split a call into tensors, options and keywords. TypeError names the argument that is no tensor."""
+    kwargs = dict(kwargs)
+    names = entry.schema.names[: entry.schema.leading or 0]
+    values = list(args[: len(names)])
+    for position in range(len(values), len(names)):
+        name = names[position]
+        if name in kwargs:
+            values.append(kwargs.pop(name))
+        elif position == 0 and "input" in kwargs:
+            values.append(kwargs.pop("input"))
+        else:
+            raise TypeError(f'{entry.name}() missing 1 required positional arguments: "{shown(name)}"')
+    for position, value in enumerate(values):
+        if not isinstance(value, TensorImpl):
+            raise not_a_tensor(entry, position, value)
+    return tuple(values), args[len(names) :], kwargs
+
+
+def shown(name: str) -> str:
+    """A parameter's name as functions show it."""
+    return "input" if name == "self" else name
+
+
+def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
+    """The error for a value where a tensor belongs."""
+    name = shown(entry.schema.names[position])
+    return TypeError(
+        f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
+    )
+
+
+def common_backend(arrays: list[Any]) -> DispatchKey:
+    """The one column that all these arrays belong to. RuntimeError if they lie on different devices."""
+    key, found = DispatchKey.Undefined, None
+    for array in arrays:
+        if array is None:
+            continue
+        where = device_of(array)
+        if found is not None and where != found:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
+            )
+        key, found = BACKENDS[array.__class__], where
+    return key
+
+
+# %% [markdown]
+# Making the node: the edges, the saved tensors with their versions, the saved results, the shape and dtype.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
+class Recorder:
+    """Makes an operator's nodes."""
+
+    __slots__ = ("differentiable", "entry", "node_class", "one", "outputs", "plain", "positions", "rule", "saved")
+
+    def __init__(self, entry: OperatorEntry) -> None:
+        rule = entry.derivative
+        self.entry = entry
+        self.rule = rule
+        self.differentiable = rule is not None
+        self.node_class: Any = None
+        if rule is None:
+            return
+        names = entry.schema.names
+        self.node_class = node_class(entry)
+        #: positions of the parameters that get an edge
+        self.positions = [i for i, name in enumerate(names) if name in rule.differentiable]
+        #: for each kept tensor: its position, and the positions of the parameters whose gradient needs it
+        self.saved = [
+            (names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved
+        ]
+        self.outputs = rule.outputs
+        self.plain = not self.saved and not rule.metas
+        #: one tensor, kept whole or not at all
+        self.one = entry.schema.leading == 1 and not rule.metas
+
+    def leading(self, tensors: tuple, options: tuple, kwargs: dict[str, Any], raw: Any) -> GeneratedNode:
+        """The node of a call whose tensors all stand in front."""
+        if not self.one:
+            node = self.bound(tensors, raw)
+            node._options = (options, kwargs) if options or kwargs else None
+            return node
+        node = new(self.node_class)
+        tensor = tensors[0]
+        node._edges = (tensor._edge,)
+        node._sequence = next_sequence_nr()
+        node._options = (options, kwargs) if options or kwargs else None
+        node._versions = None
+        if self.saved:
+            node._saved = tensors
+            if tensor._vc is not None:
+                node._versions = (tensor._vc.value,)
+        else:
+            node._saved = ()
+        self._describe(node, raw)
+        return node
+
+    def bound(self, values: Any, raw: Any) -> GeneratedNode:
+        """The node of a call, given the value of every parameter."""
+        node = new(self.node_class)
+        edges: list[Any] = []
+        for position in self.positions:
+            value = values[position]
+            if value.__class__ in (list, tuple):
+                edges.extend(item._edge for item in value)
+            else:
+                edges.append(value._edge if isinstance(value, TensorImpl) else None)
+        node._edges = tuple(edges)
+        node._sequence = next_sequence_nr()
+        node._options = values
+        self._save(node, values)
+        self._describe(node, raw)
+        return node
+
+    def _save(self, node: GeneratedNode, values: Any) -> None:
+        rule = self.rule
+        assert rule is not None
+        saved: list[Any] = []
+        versions: list[int] = []
+        for position, wanted_by in self.saved:
+            value = values[position]
+            if value.__class__ in (list, tuple):
+                value = list(value)
+            elif not any(_wants_grad(values[i]) for i in wanted_by):
+                value = None
+            saved.append(value)
+            versions.append(current_version(value) if isinstance(value, TensorImpl) else 0)
+        for name, what in rule.metas:
+            value = values[self.entry.schema.names.index(name)]
+            saved.append([_meta(v, what) for v in value] if value.__class__ in (list, tuple) else _meta(value, what))
+        node._saved = tuple(saved)
+        node._versions = versions
+
+    def _describe(self, node: GeneratedNode, raw: Any) -> None:
+        outputs = self.outputs
+        if raw.__class__ in (tuple, list):
+            shown_outputs = self.entry.differentiable_outputs or range(len(raw))
+            if len(shown_outputs) == 1:
+                node._shape, node._dtype = raw[shown_outputs[0]].shape, raw[shown_outputs[0]].dtype
+            else:
+                node._count = len(shown_outputs)
+                node._shape = [raw[i].shape for i in shown_outputs]
+                node._dtype = [raw[i].dtype for i in shown_outputs]
+            node._result = raw[outputs[0]] if len(outputs) == 1 else [np.asarray(raw[i]) for i in outputs]
+        else:
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            node._result = raw if outputs else None
+        if counts.special:
+            special_node(node)
+
+
+def _wants_grad(value: Any) -> bool:
+    if value.__class__ in (list, tuple):
+        return any(_wants_grad(item) for item in value)
+    return isinstance(value, TensorImpl) and value._edge is not None
+
+
+def _meta(value: Any, what: str) -> Any:
+    return None if value is None else getattr(value._array, what) if isinstance(value, TensorImpl) else ()
+
+
+def special_node(node: GeneratedNode) -> None:
+    """What anomaly mode and saved-tensor hooks want of a new node."""
+    if state.anomaly:
+        store_stack(node)
+    hooks = state.saved_tensor_hooks
+    if not hooks:
+        return
+    innermost = hooks[-1]
+    if isinstance(innermost, str):
+        raise RuntimeError(innermost)
+    node._saved = tuple(Packed(value, innermost) if isinstance(value, TensorImpl) else value for value in node._saved)
+    if isinstance(node._result, list):
+        node._result = [Packed(tensor_impl.wrap(array), innermost) for array in node._result]
+    elif node._result is not None:
+        node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
+
+
+# %% [markdown]
+# Wrapping: one tensor, several in a named tuple, or a list.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: torch/csrc/autograd/functions/utils.h#torch::autograd::set_history
+def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
+    """The operator's raw results as tensors that know their node."""
+    if raw.__class__ is tuple or raw.__class__ is list:
+        return _give_several(entry, raw, node)
+    if raw.__class__ is not ndarray and isinstance(raw, np.generic):
+        raw = np.asarray(raw)
+    tensor = new(tensor_impl.Tensor)
+    tensor._array = raw
+    tensor._edge = node
+    tensor._vc = None
+    tensor._view = None
+    tensor._grad = None
+    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
+    return tensor
+
+
+INFERENCE = {"inference": True}
+
+
+def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
+    shown_outputs = entry.differentiable_outputs
+    results = []
+    for i, array in enumerate(raw):
+        if not isinstance(array, ndarray | np.generic) and not hasattr(array, "dtype"):
+            results.append(array)
+            continue
+        edge: Any = None
+        if node is not None and (shown_outputs is None or i in shown_outputs):
+            number = i if shown_outputs is None else shown_outputs.index(i)
+            edge = node if number == 0 else (node, number)
+        results.append(give(entry, array, edge))
+    return entry.result_class(results) if entry.result_class is not None else tuple(results)
+
+
+def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
+    """Write results to the tensors given as `out=`, which are resized if need be."""
+    if node is not None:
+        raise RuntimeError(
+            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )
+    if raw.__class__ in (tuple, list):
+        outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
+        return entry.result_class(outs) if entry.result_class is not None else outs
+    return write_out(entry.name, raw, out)
+
+
+def write_out(name: str, raw: Any, out: Any) -> Any:
+    """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
+    if not isinstance(out, TensorImpl):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out._edge is not None and state.grad_mode:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )
+    check_cast(raw.dtype, out._array.dtype)
+    target = out._array
+    if target.shape != raw.shape:
+        if target.size:
+            import warnings
+
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
+                f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",
+                stacklevel=4,
+            )
+        target = out._array = type(target)(raw.shape, dtype=target.dtype)
+    target[...] = raw
+    version_counter(out).value += 1
+    return out
+
+
+def check_cast(source: np.dtype, target: np.dtype) -> None:
+    """RuntimeError if a result of type `source` must not be stored as `target`."""
+    if source is not target and source != target:
+        a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
+        if not can_cast(a, b):
+            raise RuntimeError(f"result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")

@@ -1,0 +1,925 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The forms of an operator
+#
+# What part 6 does for tensors in front and options behind, each further form does its own way: pointwise operators in one stroke, views without a kernel's copy, in-place operators with the checks that keep the graph true, composites by calling other operators. Autocast stands in front of them all.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Pointwise operators
+# They are most of what a program calls, so the common case, tensors of one dtype or a tensor and a number, is written out; all else (promotion, other devices, `out=`) takes the second path through the same table.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def unary(entry: OperatorEntry) -> Call:
+    """A pointwise operator with one tensor and no options."""
+    ufunc = entry.pointwise.ufunc
+    boolean = entry.pointwise.boolean
+    refused = entry.pointwise.refused_kinds()
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    keep_input = differentiable and bool(record.saved)
+    keep_result = differentiable and bool(record.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = leading(entry)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, **kwargs: Any) -> Any:
+        if kwargs or counts.special:
+            return slow(input, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
+            return slow(input)
+        token = ignore_floating_errors()
+        try:
+            raw = ufunc(array)
+        finally:
+            restore_floating_errors(token)
+        if raw.dtype is not array.dtype and not boolean:
+            return slow(input)
+        if raw.__class__ is not ndarray:
+            raw = np.asarray(raw)
+        tensor = new(tensor_impl.Tensor)
+        tensor._array = raw
+        edge = input._edge
+        if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+            node = new(node_type)
+            node._edges = (edge,)
+            node._sequence = next_sequence_nr()
+            node._options = None
+            node._saved = (input,) if keep_input else ()
+            counter = input._vc
+            node._versions = None if counter is None else (counter.value,)
+            node._result = raw if keep_result else None
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            tensor._edge = node
+        else:
+            tensor._edge = None
+        tensor._vc = None
+        tensor._view = None
+        tensor._grad = None
+        tensor._meta = None
+        if observer is not None:
+            observer.operator(name, (input,), tensor, begin, now())
+        return tensor
+
+    return call
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any] = not_a_tensor) -> Call:
+    """A pointwise operator with two operands, of which either may be a Python number.
+
+    `reject` says what to do with an operand that is neither tensor nor number: the default makes a TypeError; Python's operators
+    return NotImplemented.
+    """
+    ufunc = entry.pointwise.ufunc
+    boolean = entry.pointwise.boolean
+    refused = entry.pointwise.refused_kinds()
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep_first = rule is not None and "self" in rule.saved
+    keep_second = rule is not None and "other" in rule.saved
+    first_for = rule.wanted_by.get("self", ()) if rule is not None else ()
+    second_for = rule.wanted_by.get("other", ()) if rule is not None else ()
+    crosswise = first_for in ((), ("other",)) and second_for in ((), ("self",))
+    keep_result = differentiable and bool(record.outputs)
+    node_type = record.node_class if differentiable else None
+    slow = binary_slow(entry, record, reject)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, other: Any, **kwargs: Any) -> Any:
+        if kwargs or counts.special:
+            return slow(input, other, **kwargs)
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            a = input._array
+            if other.__class__ in NUMBERS:
+                b = other
+                second = None
+            else:
+                b = other._array
+                second = other._edge
+                if b.dtype is not a.dtype or b.__class__ is not ndarray:
+                    return slow(input, other)
+        except AttributeError:
+            return slow(input, other)
+        if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
+            return slow(input, other)
+        token = ignore_floating_errors()
+        try:
+            raw = ufunc(a, b)
+        except (ValueError, OverflowError, TypeError):
+            return slow(input, other)
+        finally:
+            restore_floating_errors(token)
+        if raw.dtype is not a.dtype and not (boolean and b.__class__ is ndarray):
+            return slow(input, other)
+        if raw.__class__ is not ndarray:
+            raw = np.asarray(raw)
+        tensor = new(tensor_impl.Tensor)
+        tensor._array = raw
+        first = input._edge
+        if (first is not None or second is not None) and differentiable and (not counts.grad_off or state.grad_mode):
+            node = new(node_type)
+            node._edges = (first, second)
+            node._sequence = next_sequence_nr()
+            node._options = None
+            if crosswise:
+                if keep_first:
+                    node._saved = (input if second is not None else None, other if first is not None else None)
+                elif keep_second:
+                    node._saved = (other if first is not None else None,)
+                else:
+                    node._saved = ()
+            else:
+                node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+            if input._vc is None and (b is other or other._vc is None):
+                node._versions = None
+            else:
+                node._versions = [0 if value is None or value is b else current_version(value) for value in node._saved]
+            node._result = raw if keep_result else None
+            node._shape = raw.shape
+            node._dtype = raw.dtype
+            tensor._edge = node
+        else:
+            tensor._edge = None
+        tensor._vc = None
+        tensor._view = None
+        tensor._grad = None
+        tensor._meta = None
+        if observer is not None:
+            observer.operator(name, (input, other), tensor, begin, now())
+        return tensor
+
+    return call
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
+    """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
+    name = f"aten::{entry.name}"
+    shown_name = entry.name
+
+    def call(input: Any, other: Any, *, out: Any = None, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        operands = [input, other]
+        for position, operand in enumerate(operands):
+            if isinstance(operand, TensorImpl) or operand.__class__ in NUMBERS:
+                continue
+            if isinstance(operand, np.generic | bool | int | float | complex):
+                operands[position] = operand.item() if isinstance(operand, np.generic) else operand
+                continue
+            error = reject(entry, position, operand)
+            if error is NotImplemented:
+                return error
+            raise error
+        if entry.schema.keyword_only and kwargs:
+            return _with_alpha(call, entry, operands, out, kwargs)
+        if kwargs:
+            raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if counts.special and state.autocast is not None and entry.autocast:
+            operands = list(autocast(entry, tuple(operands), {})[0])
+        raw = run_pointwise(
+            entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
+        )
+        node = None
+        if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
+            node = record.bound(operands, raw)
+            node._options = None
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if observer is not None:
+            observer.operator(name, (input, other), result, begin, now())
+        return result
+
+    return call
+
+
+def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any, kwargs: dict[str, Any]) -> Any:
+    """`add` and `sub` with `alpha`: scale the second operand first."""
+    alpha = kwargs.pop("alpha", 1)
+    if kwargs:
+        raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    first, second = operands
+    if isinstance(alpha, TensorImpl):
+        alpha = alpha._array.item()
+    if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return call(first, second if alpha == 1 else second * alpha, out=out)
+
+
+def _is_floating(value: Any) -> bool:
+    return value._array.dtype.kind in "fcV" if isinstance(value, TensorImpl) else isinstance(value, float | complex)
+
+
+def run_pointwise(entry: OperatorEntry, operands: list[Any]) -> Any:
+    """The kernel of whatever backend the arrays among the operands belong to. A 0-d CPU array may join arrays elsewhere."""
+    arrays = [operand for operand in operands if operand.__class__ not in NUMBERS]
+    if all(array.__class__ is ndarray for array in arrays):
+        raw = entry.kernels[DispatchKey.CPU](*operands)
+    else:
+        away = [array for array in arrays if array.__class__ is not ndarray or array.ndim]
+        key = common_backend(away or arrays)
+        kernel = lookup(entry, key)
+        home = device_of((away or arrays)[0])
+        raw = kernel(*[_move_number(operand, home) for operand in operands])
+    return np.asarray(raw) if isinstance(raw, np.generic) else raw
+
+
+def _move_number(operand: Any, home: Any) -> Any:
+    return operand.item() if operand.__class__ is ndarray and operand.ndim == 0 and home.type == "cuda" else operand
+
+
+# %% [markdown]
+# ## Everything else
+# Tensors between options, lists of tensors, optional tensors: `cat(tensors, dim)`, `index_add(x, dim, index, source)`. Bound by name, a little slower.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def general(entry: OperatorEntry) -> Call:
+    """The operator for any signature."""
+    schema = entry.schema
+    record = Recorder(entry)
+    name = f"aten::{entry.name}"
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
+        values = schema.bind(entry.name, args, kwargs)
+        raw_values, arrays, wants = unwrap(entry, positions, values)
+        kernel = cpu_kernel
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                kernel = lookup(entry, common_backend(arrays))
+                break
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(entry, kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
+            node = record.bound(values, raw)
+            node._options = _without_tensors(positions, values)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+def _without_tensors(positions: list[int], values: list[Any]) -> list[Any]:
+    """The options of a call: what a node may keep of it for free."""
+    values = list(values)
+    for position in positions:
+        values[position] = None
+    return values
+
+
+def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tuple[list[Any], list[Any], bool]:
+    """The values with raw arrays in place of tensors, those arrays, and whether a tensor wants a gradient."""
+    raw = list(values)
+    arrays: list[Any] = []
+    wants = False
+    for position in positions:
+        value = values[position]
+        if isinstance(value, TensorImpl):
+            raw[position] = value._array
+            arrays.append(value._array)
+            wants = wants or value._edge is not None
+        elif entry.schema.kinds[position] is TENSOR_LIST and value.__class__ in (list, tuple):
+            raw[position] = []
+            for number, item in enumerate(value):
+                if item is not None and not isinstance(item, TensorImpl):
+                    raise TypeError(
+                        f"expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                    )
+                raw[position].append(None if item is None else item._array)
+                if item is not None:
+                    arrays.append(item._array)
+                    wants = wants or item._edge is not None
+        elif value is None and entry.schema.kinds[position] == "tensor?":
+            continue
+        elif entry.schema.kinds[position] is TENSOR_LIST:
+            name = shown(entry.schema.names[position])
+            kind = type(value).__name__
+            raise TypeError(
+                f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}"
+            )
+        else:
+            raise not_a_tensor(entry, position, value)
+    return raw, arrays, wants
+
+
+# %% [markdown]
+# ## Views
+# The kernel returns an array that looks into the same memory; the tensor around it shares the counter and remembers the way.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: torch/csrc/autograd/VariableTypeUtils.h#torch::autograd::as_view
+def view(entry: OperatorEntry) -> Call:
+    """An operator whose result looks into its input's memory, always or sometimes."""
+    cpu_kernel = entry.kernels[DispatchKey.CPU]
+    record = Recorder(entry)
+    differentiable = record.differentiable
+    rule = record.rule
+    keep_shape = rule is not None and rule.metas == ((entry.schema.names[0], "shape"),)
+    simple = rule is not None and not rule.saved and not rule.outputs and (not rule.metas or keep_shape)
+    sometimes = entry.view == "maybe"
+    copied = Recorder(_copied(entry)) if sometimes and differentiable else record
+    node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
+    name = f"aten::{entry.name}"
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        try:
+            array = input._array
+        except AttributeError:
+            raise not_a_tensor(entry, 0, input) from None
+        kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
+        raw = kernel(array, *args, **kwargs)
+        if raw.__class__ is list:
+            return view_list(input, raw, args, kwargs, begin, observer)
+        aliases = True
+        if raw is array:
+            if sometimes:
+                return input
+            raw = array.view() if array.__class__ is ndarray else array[...]
+        elif sometimes:
+            base = raw.base
+            aliases = base is not None and (base is array or base is array.base)
+        recording = not counts.grad_off or state.grad_mode
+        node = None
+        edge = input._edge
+        if edge is not None and recording and differentiable:
+            if simple and not counts.special:
+                node = new(node_type if aliases else copied_type)
+                node._edges = (edge,)
+                node._sequence = next_sequence_nr()
+                node._options = (args, kwargs) if args or kwargs else None
+                node._saved = (array.shape,) if keep_shape else ()
+                node._versions = None
+                node._result = None
+                node._shape = raw.shape
+                node._dtype = raw.dtype
+            else:
+                node = (record if aliases else copied).leading((input,), args, kwargs, raw)
+        result = new(tensor_impl.Tensor)
+        result._array = raw
+        result._edge = node
+        result._vc = None
+        result._view = None
+        result._grad = None
+        result._meta = INFERENCE if counts.special and state.inference_mode else None
+        if aliases:
+            if recording and input._view is None:
+                counter = input._vc or version_counter(input)
+                result._vc = counter
+                result._view = (input, ((call, args, kwargs),), DEFAULT)
+                counter.register_view(result)
+            else:
+                make_view(result, input, (call, args, kwargs))
+        if observer is not None:
+            observer.operator(name, (input, *args), result, begin, now())
+        return result
+
+    def view_list(input: Any, raws: list[Any], args: tuple, kwargs: dict[str, Any], begin: int, observer: Any) -> Any:
+        node = None
+        if input._edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+            node = record.leading((input,), args, kwargs, raws)
+        results = []
+        for number, raw in enumerate(raws):
+            edge: Any = node if node is None or number == 0 else (node, number)
+            result = give(entry, raw, edge)
+            make_view(result, input, (call, args, kwargs, number), MULTI_OUTPUT_NODE)
+            results.append(result)
+        if observer is not None:
+            observer.operator(name, (input, *args), tuple(results), begin, now())
+        return tuple(results)
+
+    return call
+
+
+def _copied(entry: OperatorEntry) -> OperatorEntry:
+    """The same operator as it appears in the graph when it had to copy (`reshape` of a transposed matrix)."""
+    other = OperatorEntry.__new__(OperatorEntry)
+    other.__dict__.update(entry.__dict__)
+    if entry.name == "reshape":
+        other.node_name = "UnsafeViewBackward0"
+    return other
+
+
+# %% [markdown]
+# ## In place
+# Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three checks stand before: no leaf, no forbidden view, a result that fits.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
+def inplace(entry: OperatorEntry) -> Call:
+    """`NAME_`: the operator with its result written to the first argument."""
+    schema = entry.schema
+    record = Recorder(entry)
+    mutating = entry.name.endswith("_")
+    method = entry.name if mutating else entry.name + "_"
+    positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+    keeps_self = record.rule is not None and "self" in record.rule.saved
+    keeps_result = record.rule is not None and bool(record.rule.outputs)
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        if entry.pointwise is not None and kwargs:
+            kwargs, args = _scale_second(kwargs, args)
+        values = schema.bind(method, (input, *args), kwargs)
+        if not isinstance(input, TensorImpl):
+            raise not_a_tensor(entry, 0, input)
+        array = input._array
+        if input._meta is not None and "inference" in input._meta and not state.inference_mode:
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing inplace update."
+            )
+        wants = False
+        if record.differentiable and (not counts.grad_off or state.grad_mode):
+            wants = any(_wants_grad(values[i]) for i in positions)
+            if wants:
+                check_inplace(input)
+        if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
+            check_inplace(input)
+        if wants and keeps_self and not mutating:
+            original = tensor_impl.wrap(array.copy(), input._edge)
+            values = [original, *values[1:]]
+        raw = _write(entry, method, array, values, positions, mutating)
+        counter = version_counter(input)
+        counter.value += 1
+        if wants:
+            node = record.bound(values, raw)
+            node._options = _without_tensors(positions, values)
+            if keeps_result:
+                node._counters = {0: counter}
+                node._expected = counter.value
+            rebase_history(input, node)
+        if observer is not None:
+            observer.operator(f"aten::{method}", (input, *args), input, begin, now())
+        return input
+
+    return call
+
+
+def _view_of_recorded(tensor: Any) -> bool:
+    """Was this made, with recording off, as a view of something that wants gradients?"""
+    view = tensor._view
+    return view is not None and view[2] != DEFAULT and view[0]._edge is not None
+
+
+def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
+    alpha = kwargs.pop("alpha", 1)
+    if "other" in kwargs:
+        args = (kwargs.pop("other"),)
+    return kwargs, args if alpha == 1 else (args[0] * alpha,)
+
+
+def _write(
+    entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool
+) -> Any:
+    """Run the kernel and leave its result in `array`, which is returned."""
+    if entry.pointwise is not None:
+        values = values[: entry.schema.positional]
+        operands = [
+            v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
+        ]
+        for position, operand in enumerate(operands):
+            if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
+                raise not_a_tensor(entry, position, operand)
+        if _straight(entry, array, operands):
+            token = ignore_floating_errors()
+            try:
+                return entry.pointwise.ufunc(array, *operands[1:], out=array)
+            finally:
+                restore_floating_errors(token)
+        raw = run_pointwise(entry, operands)
+    else:
+        raw_values, arrays, _ = unwrap(entry, positions, values)
+        kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(entry, kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        if mutating:
+            return array
+    check_cast(raw.dtype, array.dtype)
+    if raw.shape != array.shape:
+        shape = infer_size(array.shape, raw.shape)
+        if shape != array.shape:
+            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
+    array[...] = raw
+    return array
+
+
+def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
+    """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
+    if array.__class__ is not ndarray or entry.pointwise.boolean or not isinstance(entry.pointwise.ufunc, np.ufunc):
+        return False
+    if array.dtype.kind not in "fc":
+        return False
+    for operand in operands[1:]:
+        if operand.__class__ is ndarray:
+            if operand.dtype is not array.dtype or (operand.shape != array.shape and operand.shape != ()):
+                return False
+        elif (operand.__class__ is complex and array.dtype.kind != "c") or operand.__class__ not in NUMBERS:
+            return False
+    return True
+
+
+def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
+    schema = entry.schema
+    if schema.var_positional:
+        return kernel(*values[:-1], *values[-1])
+    if not schema.keyword_only:
+        return kernel(*values)
+    first_keyword = len(schema.names) - len(schema.keyword_only)
+    keywords = dict(zip(schema.keyword_only, values[first_keyword:], strict=True))
+    return kernel(*values[:first_keyword], **keywords)
+
+
+# %% [markdown]
+# ## Composites
+# A composite has no node of its own: it calls other operators, and they record.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def composite(entry: OperatorEntry, at: Any) -> Call:
+    """An operator written with other operators."""
+    function = entry.composite
+    assert function is not None
+    name = f"aten::{entry.name}"
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
+            kwargs["self"] = kwargs.pop("input")
+        result = function(at, *args, **kwargs)
+        if out is not None:
+            result = give_out(entry, result._array, out, result._edge)
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
+    """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
+    function = entry.composite
+    assert function is not None
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        source = input
+        if state.grad_mode and (
+            input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
+        ):
+            check_inplace(input)
+            source = tensor_impl.wrap(input._array.copy(), input._edge)
+        result = function(at, source, *args, **kwargs)
+        check_cast(result._array.dtype, input._array.dtype)
+        if result._array.shape != input._array.shape:
+            shape = list(result._array.shape)
+            raise RuntimeError(
+                f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
+            )
+        if source is input or input._view is not None:
+            return at.copy_(input, result)
+        input._array[...] = result._array
+        version_counter(input).value += 1
+        rebase_history(input, result._edge)
+        return input
+
+    return call
+
+
+# %% [markdown]
+# ## Autocast
+# In the column of highest priority. Operators of the list "low" get their floating inputs cast to the low-precision type, those of "float32" to that, those of "widest" to the widest among them.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
+#: CUDA's float32 list is long; the CPU's is losses and products, since bfloat16 has float32's range
+_FLOAT32_ON_CPU = {
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "nll_loss_nd",
+    "prod",
+    "smooth_l1_loss",
+}
+
+
+def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments with floating tensors cast as the operator's list asks."""
+    modes = state.autocast
+    found = [t for t in _tensors((*args, *kwargs.values())) if t._array.dtype.kind in "fV"]
+    if not found or modes is None:
+        return args, kwargs
+    low = modes.get(device_of(found[0]._array).type)
+    if low is None:
+        return args, kwargs
+    if entry.autocast == "low":
+        wanted = low
+    elif entry.autocast == "float32":
+        if found[0]._array.__class__ is np.ndarray and entry.name not in _FLOAT32_ON_CPU:
+            return args, kwargs
+        wanted = scalar_type.float32
+        if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):
+            return args, kwargs
+    else:
+        wanted = scalar_type.FROM_NUMPY[found[0]._array.dtype]
+        for tensor in found[1:]:
+            wanted = scalar_type.promote_types(wanted, scalar_type.FROM_NUMPY[tensor._array.dtype])
+    saved = autograd_state.set_special("autocast", None)
+    try:
+        return tuple(_cast(arg, wanted) for arg in args), {key: _cast(value, wanted) for key, value in kwargs.items()}
+    finally:
+        autograd_state.set_special("autocast", saved)
+
+
+def _tensors(values: Any) -> list[Any]:
+    result = []
+    for value in values:
+        if isinstance(value, TensorImpl):
+            result.append(value)
+        elif value.__class__ in (list, tuple):
+            result.extend(_tensors(value))
+    return result
+
+
+def _cast(value: Any, wanted: Any) -> Any:
+    if isinstance(value, TensorImpl):
+        if value._array.dtype.kind not in "fV" or value._array.dtype == wanted.numpy:
+            return value
+        return _cached_cast(value, wanted)
+    if value.__class__ in (list, tuple):
+        return type(value)(_cast(item, wanted) for item in value)
+    return value
+
+
+def _cached_cast(value: Any, wanted: Any) -> Any:
+    """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
+    cache = state.autocast_cache
+    if cache is None or not (value._edge is not None and not value._edge._edges):
+        return value.to(wanted)
+    key = (id(value), wanted)
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = (value, value.to(wanted))
+    return found[1]
+
+
+# %% [markdown]
+# ## Handing them to Python
+#
+# A listener of the table makes the entry point of each operator that is registered, and puts it where Python looks: into the namespace of functions, and on the class.
+
+# %%
+#| into: csrc/utils/structseq.py
+#| imports
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+
+# %%
+#| into: csrc/utils/structseq.py
+#| upstream: torch/csrc/utils/structseq.h#torch::utils::returned_structseq_repr
+class StructSequence(tuple):
+    """A tuple whose items have names: what `x.max(1)` returns."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+        return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+
+def structseq(name: str, names: tuple[str, ...]) -> Any:
+    """The class of a named result."""
+    members: dict[str, Any] = {
+        "__slots__": (),
+        "_fields": names,
+        "__module__": "torch.return_types",
+        "n_fields": len(names),
+    }
+    for position, field in enumerate(names):
+        members[field] = property(itemgetter(position))
+    return type(name, (StructSequence,), members)
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions.py
+#| imports
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd import variable_type
+from readtorch.csrc.utils.structseq import structseq
+
+# %%
+#| into: csrc/autograd/python_torch_functions.py
+#| upstream: torch/csrc/autograd/python_torch_functions_manual.cpp#torch::autograd::initTorchFunctions
+functions: dict[str, SimpleNamespace] = {"": SimpleNamespace()}
+"""The functions by module: `""` is `torch._C._VariableFunctions`, `"nn"` is `torch._C._nn`, and so on."""
+
+
+def module(name: str) -> SimpleNamespace:
+    """The namespace of a module of functions."""
+    return functions.setdefault(name, SimpleNamespace())
+
+
+def offer(entry: OperatorEntry) -> None:
+    """Make the entry points of an operator and put them where Python looks for them."""
+    if entry.composite is None and not entry.kernels:
+        return
+    if entry.named:
+        entry.result_class = structseq(entry.named, entry.outputs)
+    call = entry.call = entry_point(entry)
+    call.__name__ = entry.name
+    call.__qualname__ = f"_VariableFunctions.{entry.name}"
+    call.__module__ = "torch"
+    setattr(dispatcher.autograd, entry.name, call)
+    if "function" in entry.variants:
+        setattr(module(entry.module), entry.name, call)
+    if "method" in entry.variants:
+        setattr(TensorImpl, entry.name, call)
+    if entry.inplace and not entry.name.endswith("_"):
+        _offer_inplace(entry)
+
+
+def _offer_inplace(entry: OperatorEntry) -> None:
+    if entry.composite is not None:
+        call = variable_type.inplace_composite(entry, dispatcher.autograd)
+    else:
+        call = variable_type.inplace(entry)
+    name = f"{entry.name}_"
+    call.__name__ = name
+    call.__qualname__ = f"TensorBase.{name}"
+    setattr(dispatcher.autograd, name, call)
+    if "method" in entry.variants:
+        setattr(TensorImpl, name, call)
+    if "function" in entry.variants and (entry.module or name in INPLACE_FUNCTIONS):
+        setattr(module(entry.module), name, call)
+
+
+#: the in-place operators that are functions of `torch` too, and not methods alone
+INPLACE_FUNCTIONS = frozenset(
+    [
+        "abs_",
+        "acos_",
+        "acosh_",
+        "addmv_",
+        "alpha_dropout_",
+        "arccos_",
+        "arccosh_",
+        "arcsin_",
+        "arcsinh_",
+        "arctan_",
+        "arctanh_",
+        "asin_",
+        "asinh_",
+        "atan_",
+        "atanh_",
+        "ceil_",
+        "celu_",
+        "clamp_",
+        "clamp_max_",
+        "clamp_min_",
+        "clip_",
+        "conj_physical_",
+        "cos_",
+        "cosh_",
+        "deg2rad_",
+        "dropout_",
+        "erf_",
+        "erfc_",
+        "exp2_",
+        "exp_",
+        "expm1_",
+        "feature_alpha_dropout_",
+        "feature_dropout_",
+        "fix_",
+        "floor_",
+        "frac_",
+        "gcd_",
+        "index_put_",
+        "lcm_",
+        "ldexp_",
+        "log10_",
+        "log1p_",
+        "log2_",
+        "log_",
+        "logit_",
+        "nan_to_num_",
+        "neg_",
+        "negative_",
+        "rad2deg_",
+        "reciprocal_",
+        "relu_",
+        "round_",
+        "rrelu_",
+        "rsqrt_",
+        "selu_",
+        "sigmoid_",
+        "sin_",
+        "sinc_",
+        "sinh_",
+        "sqrt_",
+        "square_",
+        "tan_",
+        "tanh_",
+        "threshold_",
+        "trunc_",
+        "xlogy_",
+    ]
+)
+
+
+def entry_point(entry: OperatorEntry) -> Any:
+    """The form that fits the operator's signature."""
+    if entry.composite is not None:
+        return variable_type.composite(entry, dispatcher.autograd)
+    if entry.name.endswith("_"):
+        return variable_type.inplace(entry)
+    if entry.view:
+        return variable_type.view(entry)
+    if entry.pointwise is not None:
+        return variable_type.unary(entry) if len(entry.schema.names) == 1 else variable_type.binary(entry)
+    if entry.schema.leading:
+        forms = {1: variable_type.leading_one, 2: variable_type.leading_two}
+        return forms.get(entry.schema.leading, variable_type.leading)(entry)
+    if entry.schema.kinds[0] is TENSOR_LIST and set(entry.schema.kinds[1:]) <= {OPTION}:
+        return variable_type.leading_list(entry)
+    return variable_type.general(entry)
+
+
+def init() -> None:
+    """Offer every operator there is, and from now on every new one."""
+    dispatcher.add_registration_listener(offer)

@@ -1,0 +1,637 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The face: `Tensor` as Python sees it
+#
+# Everything below this line of the house works on slots and raw arrays. Here the object gets the attributes and methods that programs use.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Attributes
+#
+# `x.shape`, `x.grad`, `x.requires_grad = True` are properties of `TensorBase`. Upstream writes them as a table of C getters and setters; ours are functions that `_tensor` floors up need not know.
+
+# %%
+#| into: csrc/autograd/python_variable.py
+#| imports
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core import layout as layouts
+from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core.device import device
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.scalar_type import dtype, to_string
+from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, init, new, version_counter
+from readtorch.csrc.autograd import variable
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import split_edge
+from readtorch.csrc.size import Size
+
+
+# %%
+#| into: csrc/autograd/python_variable.py
+#| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_properties
+def bind(name: str, getter: Any, setter: Any = None) -> None:
+    """Add a property to the tensor class."""
+    setattr(TensorImpl, name, property(getter, setter))
+
+
+def shape(self: Any) -> Size:
+    """The sizes of the dimensions."""
+    return tuple.__new__(Size, self._array.shape)
+
+
+def get_dtype(self: Any) -> dtype:
+    """The type of the elements."""
+    return scalar_type.FROM_NUMPY[self._array.dtype]
+
+
+def get_device(self: Any) -> device:
+    """Where the elements lie."""
+    return device_of(self._array)
+
+
+bind("shape", shape)
+bind("dtype", get_dtype)
+bind("device", get_device)
+bind("ndim", lambda self: self._array.ndim)
+bind("layout", lambda self: layouts.strided)
+bind("itemsize", lambda self: self._array.itemsize)
+bind("nbytes", lambda self: self._array.nbytes)
+bind("is_cuda", lambda self: device_of(self._array).type == "cuda")
+bind("is_cpu", lambda self: device_of(self._array).type == "cpu")
+bind("is_meta", lambda self: self._array.__class__ is MetaArray)
+bind("is_sparse", lambda self: False)
+bind("is_sparse_csr", lambda self: False)
+bind("is_quantized", lambda self: False)
+bind("is_mkldnn", lambda self: False)
+bind("is_nested", lambda self: False)
+bind("is_mps", lambda self: False)
+bind("is_xpu", lambda self: False)
+bind("_version", current_version)
+bind("grad_fn", variable.grad_fn)
+bind("is_leaf", variable.is_leaf)
+bind("output_nr", lambda self: 0 if self._edge is None else split_edge(self._edge)[1])
+bind("_base", lambda self: self._view[0] if self._view is not None else None)
+
+# %% [markdown]
+# ### Gradients
+
+
+# %%
+#| into: csrc/autograd/python_variable.py
+#| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_set_grad
+def get_requires_grad(self: Any) -> bool:
+    """Are operations on this tensor recorded?"""
+    return self._edge is not None
+
+
+def set_requires_grad(self: Any, wanted: bool) -> None:
+    if not isinstance(wanted, bool):
+        raise RuntimeError("requires_grad must be a bool")
+    variable.set_requires_grad(self, wanted)
+
+
+def get_grad(self: Any) -> Any:
+    """The accumulated gradient, None before the first backward. Warns on tensors that keep none."""
+    grad = self._grad
+    if (
+        grad is None
+        and self._edge is not None
+        and self._edge.__class__ is not AccumulateGrad
+        and not retains_grad(self)
+    ):
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
+            "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on it.",
+            stacklevel=2,
+        )
+    return grad
+
+
+def set_grad(self: Any, grad: Any) -> None:
+    if grad is None:
+        self._grad = None
+        return
+    if not isinstance(grad, TensorImpl):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is self:
+        raise RuntimeError("can't assign Variable as its own grad")
+    wanted = grad_dtype(self)
+    if wanted is not None and get_dtype(grad) is not wanted:
+        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(
+            get_dtype(grad).name, get_dtype(grad).name
+        )
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{ours}' to a tensor with grad_dtype '{to_string(wanted)}'. The gradient must match the "
+            "tensor's grad_dtype (defaults to the tensor's dtype). Set grad_dtype on the tensor to another dtype, or to None to allow any."
+        )
+    if device_of(grad._array) != device_of(self._array):
+        a, b = device_of(grad._array).type, device_of(self._array).type
+        raise RuntimeError(
+            f"attempting to assign a gradient with device type '{a}' to a tensor with device type '{b}'. Please ensure that the gradient and the tensor are on the same device"
+        )
+    if grad._array.shape != self._array.shape:
+        have, want = list(grad._array.shape), list(self._array.shape)
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{have}' to a tensor of size '{want}'. Please ensure that the gradient and the tensor are the same size"
+        )
+    self._grad = grad
+
+
+def grad_dtype(self: Any) -> dtype | None:
+    """The dtype that `.grad` must have; None allows any."""
+    if self._meta is not None and "grad_dtype" in self._meta:
+        return self._meta["grad_dtype"]
+    return get_dtype(self)
+
+
+def set_grad_dtype(self: Any, wanted: dtype | None) -> None:
+    if not variable.is_leaf(self):
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    self._meta = {**(self._meta or {}), "grad_dtype": wanted}
+
+
+def retains_grad(self: Any) -> bool:
+    """Will `.grad` of this non-leaf be filled?"""
+    edge = self._edge
+    if edge is None or edge.__class__ is AccumulateGrad:
+        return False
+    node, number = split_edge(edge)
+    return node._retains_grad is not None and number in node._retains_grad
+
+
+bind("requires_grad", get_requires_grad, set_requires_grad)
+bind("grad", get_grad, set_grad)
+bind("_grad_", lambda self: self._grad)
+bind("grad_dtype", grad_dtype, set_grad_dtype)
+bind("retains_grad", retains_grad)
+
+# %% [markdown]
+# ### `.data`, `.detach()` and what they share
+# Both give a tensor outside of the graph that looks into the same memory. `detach` shares the version counter, so that a write through it is noticed; `.data` does not, which is why it silences the error and not the bug.
+
+
+# %%
+#| into: csrc/autograd/python_variable.py
+#| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_set_data
+def get_data(self: Any) -> Any:
+    """The same memory in a tensor that autograd knows nothing of."""
+    return init(new(tensor_impl.Tensor), self._array)
+
+
+def set_data(self: Any, data: Any) -> None:
+    """Make this tensor object hold another tensor's memory."""
+    if not isinstance(data, TensorImpl):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+    self._array = data._array
+    if self._edge.__class__ is AccumulateGrad:
+        if data._array.dtype.kind not in "fcV":
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._edge.describe(data._array)
+
+
+def detach(self: Any) -> Any:
+    """The same memory, outside of the graph. Writes through it are noticed by saved-tensor checks."""
+    tensor = new(tensor_impl.Tensor)
+    tensor._array = self._array
+    tensor._edge = None
+    tensor._vc = self._vc or version_counter(self)
+    view = self._view
+    tensor._view = (self if view is None else view[0], (), variable.DEFAULT)
+    tensor._grad = None
+    tensor._meta = None
+    return tensor
+
+
+def detach_(self: Any) -> Any:
+    """Cut this tensor from its history, in place. RuntimeError on a view, whose base would still know."""
+    if self._view is not None and self._view[1]:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    self._edge = None
+    return self
+
+
+bind("data", get_data, set_data)
+
+
+def reversed_dims(self: Any) -> Any:
+    """The dimensions in reverse order; deprecated for other than matrices."""
+    if self._array.ndim != 2:
+        warnings.warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a "
+            "future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))`.",
+            stacklevel=2,
+        )
+    return dispatcher.autograd.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))
+
+
+def transposed_matrices(self: Any) -> Any:
+    """The last two dimensions exchanged."""
+    if self._array.ndim < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self._array.ndim}-D tensor."
+        )
+    return dispatcher.autograd.transpose(self, -2, -1)
+
+
+bind("T", reversed_dims)
+bind("mT", transposed_matrices)
+bind("H", lambda self: dispatcher.autograd.conj(reversed_dims(self)))
+bind("mH", lambda self: dispatcher.autograd.conj(transposed_matrices(self)))
+bind(
+    "real", lambda self: dispatcher.autograd.real(self), lambda self, value: dispatcher.autograd.real(self).copy_(value)
+)
+bind(
+    "imag", lambda self: dispatcher.autograd.imag(self), lambda self, value: dispatcher.autograd.imag(self).copy_(value)
+)
+
+# %% [markdown]
+# ### Memory
+
+
+# %%
+#| into: csrc/autograd/python_variable.py
+def strides_in_elements(array: Any) -> tuple[int, ...]:
+    """Strides as upstream counts them. Dimensions of size 1 get the stride a contiguous tensor would have."""
+    itemsize = array.itemsize
+    return tuple(step // itemsize for step in array.strides)
+
+
+def stride(self: Any, dim: int | None = None) -> Any:
+    """How many elements lie between neighbours along `dim`, or along each dimension."""
+    steps = strides_in_elements(self._array)
+    return steps if dim is None else steps[dim]
+
+
+def untyped_storage(self: Any) -> Any:
+    """The bytes this tensor looks into."""
+    if self._array.__class__ is MetaArray:
+        return StorageImpl(np.empty(0, np.uint8), device_of(self._array))
+    return storage_of(self._array, device_of(self._array))
+
+
+def data_ptr(self: Any) -> int:
+    """Address of the first element; 0 for an empty tensor."""
+    return data_address(self._array) if self._array.size and self._array.__class__ is not MetaArray else 0
+
+
+def storage_offset(self: Any) -> int:
+    """How many elements lie between the storage's start and the first element."""
+    array = self._array
+    if not array.size or array.__class__ is MetaArray:
+        return 0
+    return (data_address(array) - untyped_storage(self).data_ptr()) // array.itemsize
+
+
+def is_contiguous(self: Any, memory_format: Any = None) -> bool:
+    """Are the elements in memory in the order of the last dimension first?"""
+    from readtorch.c10.core import memory_format as formats
+
+    if memory_format in (None, formats.contiguous_format, formats.preserve_format):
+        return bool(self._array.flags.c_contiguous)
+    rank = 4 if memory_format is formats.channels_last else 5
+    if self._array.ndim != rank:
+        return False
+    return bool(self._array.transpose((0, *range(2, rank), 1)).flags.c_contiguous)
+
+
+def size(self: Any, dim: int | None = None) -> Any:
+    """The shape, or one size of it."""
+    if dim is None:
+        return tuple.__new__(Size, self._array.shape)
+    sizes = self._array.shape
+    if dim.__class__ is int and -len(sizes) <= dim < len(sizes):
+        return sizes[dim]
+    from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+    return sizes[maybe_wrap_dim(dim, len(sizes), wrap_scalar=False)]
+
+
+# %% [markdown]
+# ### Numbers out of a tensor
+
+
+# %%
+#| into: csrc/autograd/python_variable.py
+#| upstream: tools/autograd/templates/python_variable_methods.cpp#THPVariable_item
+def item(self: Any) -> Any:
+    """The one element as a Python number. RuntimeError unless there is exactly one."""
+    array = self._array
+    if array.size != 1:
+        raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+    if array.__class__ is MetaArray:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+    value = array.item()
+    return float(value) if array.dtype.kind == "V" else value
+
+
+def to_bool(self: Any) -> bool:
+    array = self._array
+    if array.size != 1:
+        raise RuntimeError(
+            f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous"
+        )
+    return bool(item(self))
+
+
+def index(self: Any) -> int:
+    if self._array.size != 1 or self._array.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self._array.item())
+
+
+def tolist(self: Any) -> Any:
+    """Nested lists of Python numbers; a number for a 0-d tensor."""
+    array = self._array
+    return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
+
+
+def number_of(self: Any, kind: type) -> Any:
+    value = item(self)
+    if isinstance(value, complex) and kind is not complex:
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")
+        value = value.real
+    return kind(value)
+
+
+# %% [markdown]
+# ## Making a tensor from data
+#
+# `torch.tensor([[1, 2], [3, 4]])` reads nested sequences, infers one dtype for all numbers in them, and always copies.
+
+# %%
+#| into: csrc/utils/__init__.py
+"""Argument parsing and conversions (twin of `torch/csrc/utils/`)."""
+
+# %%
+#| into: csrc/utils/tensor_new.py
+#| imports
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten import record_function
+from readtorch.aten.native.type_properties import number_type
+from readtorch.c10.core.device import current_default_device, device
+from readtorch.c10.core.dispatch_key import meta_like
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
+from readtorch.c10.core.storage_impl import storage_of
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.csrc.autograd.variable import set_requires_grad
+
+
+# %%
+#| into: csrc/utils/tensor_new.py
+#| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::compute_sizes
+def infer_shape(data: Any) -> tuple[int, ...]:
+    """The shape of nested sequences, judged by their first elements. ValueError on a sequence inside itself."""
+    shape = []
+    while isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        shape.append(len(data))
+        if len(shape) > 128:
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape) + (data._array.shape if isinstance(data, TensorImpl) else ())
+
+
+def infer_dtype(data: Any) -> dtype | None:
+    """The dtype that holds every number in nested sequences; None if there are none. TypeError on what is no number."""
+    if isinstance(data, TensorImpl):
+        return from_numpy_dtype(data._array.dtype)
+    if isinstance(data, bool | int | float | complex) and not isinstance(data, np.generic):
+        return number_type(data)
+    if isinstance(data, np.generic | np.ndarray):
+        return from_numpy_dtype(data.dtype)
+    if isinstance(data, str):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, Sequence):
+        return _common(data)
+    if hasattr(data, "__index__") or hasattr(data, "__float__"):
+        return number_type(int(data) if hasattr(data, "__index__") else float(data))
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _common(data: Sequence[Any]) -> dtype | None:
+    kinds = {element.__class__ for element in data}
+    if len(kinds) == 1 and (kind := kinds.pop()) in (int, float, bool, complex):
+        return number_type(kind())
+    found: dtype | None = None
+    for element in data:
+        inner = infer_dtype(element)
+        if inner is not None:
+            found = inner if found is None or found is inner else promote_types(found, inner)
+    return found
+
+
+def check_ragged(data: Any, shape: tuple[int, ...], depth: int = 0) -> None:
+    """ValueError naming the first sequence whose length differs from that of the first one at its depth."""
+    if depth == len(shape):
+        if isinstance(data, Sequence) and not isinstance(data, str):
+            raise TypeError(f"not a sequence of length {len(data)} expected at dim {depth}")
+        return
+    if isinstance(data, TensorImpl):
+        return
+    if not isinstance(data, Sequence):
+        raise TypeError(f"expected a sequence at dim {depth}, got {type(data).__name__}")
+    if len(data) != shape[depth]:
+        raise ValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})")
+    for element in data:
+        check_ragged(element, shape, depth + 1)
+
+
+# %%
+#| into: csrc/utils/tensor_new.py
+#| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::internal_new_from_data
+def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.ndarray:
+    """A NumPy array of nested sequences, numbers, arrays, tensors, or anything with `__array__`."""
+    if isinstance(data, TensorImpl):
+        array = data._array
+    elif isinstance(data, np.ndarray | np.generic) or (hasattr(data, "__array__") and not isinstance(data, Sequence)):
+        array = native(np.asarray(data))
+    elif hasattr(data, "__dlpack__") and not isinstance(data, Sequence):
+        array = np.from_dlpack(data)
+    else:
+        return _from_sequence(data, wanted)
+    from_numpy_dtype(array.dtype)
+    target = array.dtype if wanted is None else to_numpy_dtype(wanted)
+    if target == array.dtype:
+        return array.copy(order="C") if copy else array
+    if array.dtype.kind == "c" and target.kind != "c":
+        array = array.real
+    return array.astype(target, order="C")
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """The array in the machine's byte order; ValueError otherwise, as upstream. Subclasses become plain arrays."""
+    if not array.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is not supported."
+        )
+    return array if array.__class__ is np.ndarray else array.view(np.ndarray)
+
+
+def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
+    from readtorch.c10.core.default_dtype import get_default_dtype
+
+    inferred = infer_dtype(data)
+    kind = wanted or inferred or get_default_dtype()
+    shape = infer_shape(data)
+    if len(shape) > 1 or not shape:
+        check_ragged(data, shape)
+    values = _plain(data) if _holds_objects(data) else data
+    target = to_numpy_dtype(kind)
+    try:
+        if inferred is not None and inferred.is_complex and not kind.is_complex:
+            raise RuntimeError("value cannot be converted to a real type without overflow")
+        if target.kind in "iu" and inferred is not None and inferred.is_floating_point:
+            return np.array(values, dtype=np.float64).astype(target)
+        return np.array(values, dtype=target)
+    except OverflowError as error:
+        name = {"uint8": "uint8_t", "int8": "int8_t"}.get(kind.name, kind.name)
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow") from error
+
+
+def _holds_objects(data: Any) -> bool:
+    while isinstance(data, Sequence) and data:
+        if any(isinstance(element, TensorImpl) for element in data):
+            return True
+        data = data[0]
+    return isinstance(data, TensorImpl)
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, TensorImpl):
+        return data._array.tolist()
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return [_plain(element) for element in data]
+    return data
+
+
+# %%
+#| into: csrc/utils/tensor_new.py
+#| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::tensor_ctor
+def finish(array: Any, where: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor around a fresh array, on the device asked for."""
+    target = current_default_device() if where is None else device(where)
+    tensor = wrap(place(array, target))
+    if requires_grad:
+        set_requires_grad(tensor, True)
+    observer = record_function.observer
+    if observer is not None and target.type == "cpu":
+        observer.alloc(storage_of(tensor._array, target))
+    return tensor
+
+
+#: how a CPU array gets to a device, by device type; the CUDA backend adds its own
+PLACERS: dict[str, Any] = {"cpu": lambda array, target: array, "meta": lambda array, target: meta_like(array)}
+
+
+def place(array: Any, target: device) -> Any:
+    """`array` on the device `target`. AssertionError for CUDA in a build without it."""
+    placer = PLACERS.get(target.type)
+    if placer is None:
+        if target.type == "cuda":
+            raise AssertionError("Torch not compiled with CUDA enabled")
+        raise RuntimeError(
+            f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend."
+        )
+    return placer(array, target)
+
+
+def tensor(
+    data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Any:
+    """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
+    if isinstance(data, TensorImpl):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        if device is None:
+            device = data.device
+    return finish(array_from_data(data, dtype), device, requires_grad)
+
+
+def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Any:
+    """`data` as a tensor, sharing its memory where dtype and device already fit."""
+    if isinstance(data, TensorImpl):
+        return data.to(device=device, dtype=dtype)
+    if isinstance(data, np.ndarray):
+        return finish(array_from_data(data, dtype, copy=False), device)
+    return finish(array_from_data(data, dtype), device)
+
+
+def from_numpy(array: Any) -> Any:
+    """A tensor that shares the array's memory. TypeError for element types without a counterpart."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    from_numpy_dtype(array.dtype)
+    if any(step < 0 for step in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+            "(You can probably work around this by making a copy of your array with array.copy().)"
+        )
+    if not array.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will "
+            "result in undefined behavior.",
+            stacklevel=2,
+        )
+    return wrap(native(array))
+
+
+def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> Any:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, `torch.Tensor(other)`: the constructor of the early days."""
+    if not args:
+        return np.empty(0, to_numpy_dtype(wanted))
+    if len(args) == 1:
+        first = args[0]
+        if isinstance(first, TensorImpl):
+            if from_numpy_dtype(first._array.dtype) is not wanted:
+                raise TypeError(f"expected {wanted} (got {from_numpy_dtype(first._array.dtype)})")
+            return first._array
+        if not isinstance(first, int) or isinstance(first, bool):
+            if isinstance(first, float | complex | bool | str):
+                raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
+            if type(first).__name__ == "Size":
+                return np.empty(tuple(first), to_numpy_dtype(wanted))
+            return array_from_data(first, wanted)
+    if all(isinstance(arg, int) for arg in args):
+        return np.empty(args, to_numpy_dtype(wanted))
+    raise TypeError(
+        f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
+    )

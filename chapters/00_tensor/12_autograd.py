@@ -1,0 +1,490 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # `torch.autograd`: backward, grad and the modes
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: autograd/__init__.py
+"""Automatic differentiation (twin of `torch/autograd/`)."""
+
+from typing import Any
+
+from readtorch import _C
+from readtorch.autograd import graph as graph
+from readtorch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
+from readtorch.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+from readtorch.autograd.function import Function as Function
+from readtorch.autograd.grad_mode import enable_grad as enable_grad
+from readtorch.autograd.grad_mode import inference_mode as inference_mode
+from readtorch.autograd.grad_mode import no_grad as no_grad
+from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from readtorch.autograd.variable import Variable as Variable
+
+# %% [markdown]
+# ## backward and grad
+
+
+# %%
+#| into: autograd/__init__.py
+def _as_tuple(value: Any) -> tuple:
+    if value.__class__ is tuple:
+        return value
+    return (value,) if value is None or isinstance(value, _C.TensorBase | graph.GradientEdge) else tuple(value)
+
+
+def _make_grads(outputs: tuple, grads: tuple) -> tuple:
+    """Gradients to start from: those given, checked, or ones for outputs of one element."""
+    result = []
+    for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+        if isinstance(output, graph.GradientEdge):
+            if grad is None:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        elif grad is None:
+            if output._edge is not None:
+                if output._array.size != 1:
+                    raise RuntimeError("grad can be implicitly created only for scalar outputs")
+                if not (output.dtype.is_floating_point or output.dtype.is_complex):
+                    raise RuntimeError(
+                        f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+                    )
+                grad = _C._VariableFunctions.ones_like(output)
+        elif not isinstance(grad, _C.TensorBase):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        elif grad._array.shape != output._array.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{number}] has a shape of {grad.shape} and output[{number}] has a shape of {output.shape}."
+            )
+        elif (output._array.dtype.kind == "c") != (grad._array.dtype.kind == "c"):
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                f"grad_output[{number}] has a dtype of {grad.dtype} and output[{number}] has a dtype of {output.dtype}."
+            )
+        result.append(grad)
+    return tuple(result)
+
+
+# %%
+#| into: autograd/__init__.py
+#| upstream: torch/autograd/__init__.py#backward
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the derivatives of `tensors` to the `.grad` of the leaves (of `inputs`, if given).
+
+    `grad_tensors` weigh their elements; None for a tensor of one element means 1.
+    """
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    if inputs is not None:
+        inputs = _as_tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    tensors = _as_tuple(tensors)
+    grads = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
+    grads = _make_grads(tensors, grads)
+    keep = create_graph if retain_graph is None else retain_graph
+    _C._run_backward(tensors, grads, keep, create_graph, inputs or (), True, True)
+
+
+# %%
+#| into: autograd/__init__.py
+#| upstream: torch/autograd/__init__.py#grad
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """The derivatives of `outputs`, weighed by `grad_outputs`, with respect to `inputs`, as a tuple.
+
+    An input that was not used is a RuntimeError; None with `allow_unused`, zeros with `materialize_grads`.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    for number, value in enumerate(inputs):
+        if not isinstance(value, _C.TensorBase | graph.GradientEdge):
+            raise TypeError(f"all inputs have to be Tensors or GradientEdges, but got {type(value)} at index {number}")
+    grads = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        count = next(g.shape[0] for g in grads if g is not None)
+        rows = [
+            grad(outputs, inputs, [g if g is None else g[i] for g in grads], True, create_graph, True, allow_unused)
+            for i in range(count)
+        ]
+        stack = _C._VariableFunctions.stack
+        return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
+    grads = _make_grads(outputs, grads)
+    results = _C._run_backward(outputs, grads, keep, create_graph, inputs, allow_unused, False)
+    if materialize_grads:
+        results = tuple(
+            _C._VariableFunctions.zeros_like(value) if g is None else g
+            for g, value in zip(results, inputs, strict=True)
+        )
+    return results
+
+
+# %%
+#| into: autograd/variable.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+
+
+# %%
+#| into: autograd/variable.py
+#| upstream: torch/autograd/variable.py#Variable
+class _VariableMeta(type):
+    def __instancecheck__(cls, other: Any) -> bool:
+        return isinstance(other, Tensor)
+
+
+class _Engine:
+    """The engine's face: what DDP reaches for."""
+
+    queue_callback = staticmethod(_C._queue_callback)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The wrapper of the early days. `Variable(x, requires_grad=True)` gives a tensor that shares the data of `x`."""
+
+    _execution_engine = _Engine()
+
+    def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: Any = None) -> Any:
+        result = (
+            Tensor()
+            if data is None
+            else data.detach()
+            if requires_grad is not None or data.is_leaf
+            else data.view_as(data)
+        )
+        keep = data is not None and data.requires_grad if requires_grad is None else requires_grad
+        if result.is_leaf:
+            result.requires_grad_(keep)
+        return result
+
+
+# %% [markdown]
+# ## Turning recording off
+# A mode is an object that is a context manager and a decorator at once.
+
+# %%
+#| into: utils/__init__.py
+"""What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
+
+# %%
+#| into: utils/_contextlib.py
+#| imports
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+# %%
+#| into: utils/_contextlib.py
+#| upstream: torch/utils/_contextlib.py#context_decorator
+def context_decorator(make: Callable[[], Any], function: Any) -> Any:
+    """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
+    decorated: Any = function
+    if inspect.isclass(function):
+        warnings.warn(
+            "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods.",
+            FutureWarning,
+            stacklevel=3,
+        )
+        decorated.__init__ = context_decorator(make, decorated.__init__)
+        return decorated
+    if inspect.isgeneratorfunction(function):
+        return _wrap_generator(make, function)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def _wrap_generator(make: Callable[[], Any], function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        try:
+            with make():
+                response = generator.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with make():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    with make():
+                        response = generator.throw(error)
+                else:
+                    with make():
+                        response = generator.send(request)
+        except StopIteration as stop:
+            return stop.value
+
+    return wrapped
+
+
+class _DecoratorContextManager:
+    """A context manager that can decorate."""
+
+    def __call__(self, function: Any) -> Any:
+        return context_decorator(self.clone, function)
+
+    def clone(self) -> Any:
+        return self.__class__()
+
+
+# %%
+#| into: autograd/grad_mode.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch import _C
+from readtorch.c10.core import autograd_state
+from readtorch.utils._contextlib import _DecoratorContextManager
+
+
+# %%
+#| into: autograd/grad_mode.py
+#| upstream: torch/autograd/grad_mode.py#no_grad
+class _GradMode(_DecoratorContextManager):
+    wanted: bool
+
+    def __enter__(self) -> None:
+        self.previous = _C.is_grad_enabled()
+        _C._set_grad_enabled(self.wanted)
+
+    def __exit__(self, *error: object) -> None:
+        _C._set_grad_enabled(self.previous)
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        return self if function is None else self(function)
+
+    def __init__(self, function: Any = None) -> None:
+        pass
+
+
+class no_grad(_GradMode):
+    """Record nothing inside. `with no_grad():`, `@no_grad()` or `@no_grad`."""
+
+    wanted = False
+
+
+class enable_grad(_GradMode):
+    """Record inside, even within `no_grad`."""
+
+    wanted = True
+
+
+class set_grad_enabled(_DecoratorContextManager):
+    """Record or not, from this call on; as a context manager or decorator, until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = _C.is_grad_enabled()
+        self.mode = mode
+        _C._set_grad_enabled(mode)
+
+    def __call__(self, function: Any) -> Any:
+        _C._set_grad_enabled(self.previous)
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        _C._set_grad_enabled(self.mode)
+
+    def __exit__(self, *error: object) -> None:
+        _C._set_grad_enabled(self.previous)
+
+    def clone(self) -> set_grad_enabled:
+        return self.__class__(self.mode)
+
+    def __repr__(self) -> str:
+        return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
+
+
+# %%
+#| into: autograd/grad_mode.py
+#| upstream: torch/autograd/grad_mode.py#inference_mode
+class inference_mode(_DecoratorContextManager):
+    """Record nothing and keep no versions: tensors made inside can never enter a graph later."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if isinstance(mode, bool):
+            return object.__new__(cls)
+        return cls()(mode)
+
+    def __init__(self, mode: Any = True) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self.previous = _C.is_grad_enabled()
+        self.outer = autograd_state.set_special("inference_mode", self.mode)
+        _C._set_grad_enabled(not self.mode)
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("inference_mode", self.outer)
+        _C._set_grad_enabled(self.previous)
+
+    def clone(self) -> inference_mode:
+        return self.__class__(self.mode)
+
+
+def is_inference_mode_enabled() -> bool:
+    """Is this thread inside of `inference_mode`?"""
+    return autograd_state.state.inference_mode
+
+
+# %%
+#| into: autograd/anomaly_mode.py
+#| imports
+from __future__ import annotations
+
+import warnings
+
+from readtorch.c10.core import autograd_state
+
+
+# %%
+#| into: autograd/anomaly_mode.py
+#| upstream: torch/autograd/anomaly_mode.py#detect_anomaly
+class detect_anomaly:
+    """Keep the forward stack on every node made inside, and check the gradients of every node run inside for NaN."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self.outer = autograd_state.set_special("anomaly", True)
+        self.outer_check = autograd_state.set_special("check_nan", self.check_nan)
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("anomaly", self.outer)
+        autograd_state.set_special("check_nan", self.outer_check)
+
+
+class set_detect_anomaly:
+    """Switch anomaly mode on or off, from this call on or for a block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.outer = autograd_state.set_special("anomaly", mode)
+        self.outer_check = autograd_state.set_special("check_nan", check_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("anomaly", self.outer)
+        autograd_state.set_special("check_nan", self.outer_check)
+
+
+# %% [markdown]
+# ## Evidence
+
+
+# %%
+#| claim: x + x may be walked back twice, x * 2 may not: it has kept its factor
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = (x + x).sum()
+    y.backward()
+    y.backward()
+    z = (x * 2).sum()
+    z.backward()
+    try:
+        z.backward()
+    except RuntimeError as error:
+        assert "second time" in str(error)
+    else:
+        raise AssertionError("walked twice")
+
+
+# %%
+#| claim: writing to a view rewrites its base's history: the node is CopySlices
+def _(torch):
+    x = torch.ones(3, requires_grad=True)
+    base = x * 2
+    base[0].mul_(10)
+    assert type(base.grad_fn).__name__ == "CopySlices"
+    base.sum().backward()
+    assert x.grad.tolist() == [20.0, 2.0, 2.0]
+
+
+# %%
+#| claim: hooks on a tensor run in the order of registration, and each sees what the one before returned
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    seen = []
+    x.register_hook(lambda g: seen.append(g.tolist()) or g * 2)
+    x.register_hook(lambda g: seen.append(g.tolist()))
+    x.sum().backward()
+    assert seen == [[1.0, 1.0], [2.0, 2.0]]
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+# %%
+#| claim: the gradient of a leaf accumulates in place, so a reference to it stays good
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    x.sum().backward()
+    kept = x.grad
+    x.sum().backward()
+    assert kept is x.grad and kept.tolist() == [2.0, 2.0]

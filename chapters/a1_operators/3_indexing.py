@@ -1,0 +1,678 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Indexing: taking and putting by number and by mask
+#
+# Reference. The derivative of taking is adding back at the same places: adding, since an element may have been taken twice.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Taking elements by number
+# `index` serves `x[[0, 2], :, mask]`; its derivative is `index_put` with accumulation, and the derivative of that is `index` again.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import tensor_advanced_indexing as tensor_advanced_indexing
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.expand_utils import infer_size, is_expandable_to
+from readtorch.aten.native.type_properties import result_type
+from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/native_functions.yaml#index.Tensor
+def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
+    """Index arrays as NumPy wants them, checked against the sizes. IndexError names the value that is out of bounds."""
+    key: list[Any] = []
+    for dim, index in enumerate(indices):
+        if index is None:
+            key.append(slice(None))
+            continue
+        size = self.shape[dim]
+        if index.dtype.kind != "b" and index.size:
+            low, high = int(index.min()), int(index.max())
+            if low < -size or high >= size:
+                wrong = low if low < -size else high
+                raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+        key.append(index)
+    return tuple(key)
+
+
+@register("index", key="CPU CUDA", variants="")
+def index(self: Array, indices: Sequence[Array | None]) -> Array:
+    """Elements at the given positions; index tensors broadcast against each other."""
+    key = _key(self, indices)
+    try:
+        return self[key]
+    except IndexError as error:
+        shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+        ) from error
+
+
+@register("_index_put_zeros", key="CPU CUDA", variants="", node="IndexPut")
+def _index_put_zeros(grad_output: Array, shape: tuple[int, ...], indices: Sequence[Array | None]) -> Array:
+    """Zeros of `shape` with `grad_output` added at the positions."""
+    result = np.zeros(shape, grad_output.dtype)
+    _add_at(result, tuple(slice(None) if i is None else i for i in indices), grad_output)
+    return result
+
+
+def _add_at(target: Array, key: tuple, values: Array) -> None:
+    if len(key) == 1 and target.ndim and key[0].__class__ is np.ndarray and key[0].dtype.kind in "iu":
+        scatter_rows(target, key[0].reshape(-1), values.reshape(key[0].size, *target.shape[1:]))
+        return
+    np.add.at(target, key, values)
+
+
+def scatter_rows(target: Array, rows: Array, values: Array) -> None:
+    """`target[rows] += values` with every repetition counted.
+
+    For rows of more than a few numbers, sorting the row numbers and summing runs is several times faster than `np.add.at`.
+    """
+    if target.ndim == 1 or values.size < 256:
+        np.add.at(target, rows, values)
+        return
+    rows = np.where(rows < 0, rows + target.shape[0], rows)
+    order = np.argsort(rows, kind="stable")
+    sorted_rows = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_rows[1:] != sorted_rows[:-1])))
+    target[sorted_rows[starts]] += np.add.reduceat(values[order], starts, axis=0)
+
+
+derivative("index", self=lambda at, grad, self_shape, indices: at._index_put_zeros(grad, self_shape, indices))
+derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(grad, indices))
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_put_
+@register("index_put", key="CPU CUDA", variants="function method", inplace=True)
+def index_put(self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
+    """A copy with `values` written, or added, at the positions."""
+    key = _key(self, indices)
+    result = self.copy(order="K")
+    if values.dtype != self.dtype:
+        names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, values)]
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {names[0]} for the destination and {names[1]} for the source."
+        )
+    target = self[key].shape
+    if not is_expandable_to(values.shape, target) and values.size != 1:
+        shape, wanted = list(values.shape), list(target)
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {shape} cannot be broadcast to indexing result of shape {wanted}"
+        )
+    if accumulate:
+        _add_at(result, key, np.broadcast_to(values.reshape(() if values.ndim > len(target) else values.shape), target))
+    else:
+        result[key] = values if values.ndim <= len(target) else values.reshape(())
+    return result
+
+
+def _without(at: Any, grad: Any, indices: Sequence[Any], accumulate: bool) -> Any:
+    """The gradient with zeros where the values were overwritten."""
+    if accumulate:
+        return grad
+    hole = at.zeros_like(at.index(grad, indices))
+    return at.index_put(grad, indices, hole, False)
+
+
+derivative(
+    "index_put",
+    self=lambda at, grad, indices, accumulate: _without(at, grad, indices, accumulate),
+    values=lambda at, grad, indices: at.index(grad, indices),
+)
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_select_out_cpu_
+@register("index_select", key="CPU CUDA", variants="function method", out=True)
+def index_select(self: Array, dim: int, index: Array) -> Array:
+    """The slices along `dim` with the numbers in the 1-d `index`."""
+    place = maybe_wrap_dim(dim, self.ndim)
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if index.dtype.kind not in "iu" or index.itemsize < 4:
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    size = self.shape[place] if self.ndim else 1
+    if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
+        raise IndexError("index out of range in self")
+    return np.take(self, index.reshape(-1), axis=place) if self.ndim else self.copy()
+
+
+derivative(
+    "index_select", self=lambda at, grad, self_shape, dim, index: at._index_add_zeros(grad, self_shape, dim, index)
+)
+
+
+@register("_index_add_zeros", key="CPU CUDA", variants="", node="IndexAdd")
+def _index_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    result = np.zeros(shape, grad_output.dtype)
+    if not shape:
+        return result + grad_output
+    moved = np.moveaxis(result, dim, 0)
+    scatter_rows(moved, index.reshape(-1), np.moveaxis(grad_output, dim, 0))
+    return result
+
+
+derivative("_index_add_zeros", grad_output=lambda at, grad, dim, index: at.index_select(grad, dim, index))
+
+
+@composite("index_select_array", variants="")
+def index_select_array(at: Any, self: Any, dim: int, index: np.ndarray) -> Any:
+    """`index_select` by a raw array of numbers."""
+    from readtorch.c10.core.tensor_impl import wrap
+
+    return at.index_select(self, dim, wrap(index) if hasattr(self, "_array") else index)
+
+
+@register("index_of_repeats", key="CPU CUDA", variants="")
+def index_of_repeats(repeats: Array) -> Array:
+    """For counts [2, 0, 1]: [0, 0, 2]."""
+    return np.repeat(np.arange(repeats.size), repeats)
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_add_cpu_out
+@register("index_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
+    """A copy with `alpha * source` added to the slices numbered by `index`."""
+    result = self.copy(order="K")
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            "index_add_(): self and source expected to have the same dtype, but got (self) "
+            f"{to_string(from_numpy_dtype(self.dtype))} and (source) {to_string(from_numpy_dtype(source.dtype))}"
+        )
+    values = source if alpha == 1 else source * self.dtype.type(alpha)
+    if self.ndim:
+        scatter_rows(
+            np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0), index.reshape(-1), np.moveaxis(values, dim, 0)
+        )
+        return result
+    return result + values.sum()
+
+
+derivative(
+    "index_add",
+    self=lambda at, grad: grad,
+    source=lambda at, grad, dim, index, alpha: at.index_select(grad, dim, index) * alpha,
+)
+
+
+@register("index_copy", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
+    """A copy with the slices numbered by `index` replaced by those of `source`."""
+    if self.dtype != source.dtype:
+        raise RuntimeError("index_copy_(): self and source expected to have the same dtype")
+    result = self.copy(order="K")
+    np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = np.moveaxis(source, dim, 0)
+    return result
+
+
+derivative(
+    "index_copy",
+    self=lambda at, grad, dim, index: at.index_fill(grad, dim, index, 0),
+    source=lambda at, grad, dim, index: at.index_select(grad, dim, index),
+)
+
+
+@register("index_fill", key="CPU CUDA", variants="function method", inplace=True)
+def index_fill(self: Array, dim: int, index: Array, value: Any) -> Array:
+    """A copy with the slices numbered by `index` set to a number."""
+    result = self.copy(order="K")
+    np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = getattr(value, "_array", value)
+    return result
+
+
+derivative("index_fill", self=lambda at, grad, dim, index: at.index_fill(grad, dim, index, 0))
+
+# %% [markdown]
+# ### gather and scatter
+# `gather(x, d, i)[..., j, ...] = x[..., i[..., j, ...], ...]`. Its derivative is `scatter_add`, and the other way round.
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::scatter_add
+def _grid(index: Array, dim: int) -> tuple:
+    """`index` along `dim`, the own position along all others."""
+    key: list[Any] = [
+        np.arange(size).reshape((-1,) + (1,) * (index.ndim - axis - 1)) for axis, size in enumerate(index.shape)
+    ]
+    key[dim] = index
+    return tuple(key)
+
+
+def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array | None = None) -> int:
+    place = maybe_wrap_dim(dim, self.ndim)
+    if index.dtype != np.int64 and index.dtype != np.int32:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if index.size == 0:
+        return place
+    if (self.ndim or 1) != (index.ndim or 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    for axis in range(index.ndim):
+        limit = (
+            self.shape[axis]
+            if source is None
+            else min(source.shape[axis], self.shape[axis] if axis != place else source.shape[axis])
+        )
+        if (axis != place or source is not None) and index.shape[axis] > limit:
+            other = "input" if source is None else "src"
+            raise RuntimeError(
+                f"Size does not match at dimension {axis} expected index {list(index.shape)} to be no larger than {other} {list((self if source is None else source).shape)} apart from dimension {place}"
+            )
+    size = self.shape[place] if self.ndim else 1
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high >= size:
+        wrong = low if low < 0 else high
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {place} with size {size}")
+    return place
+
+
+@register("gather", key="CPU CUDA", variants="function method", out=True)
+def gather(self: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    """Elements of `self` at the numbers in `index` along `dim`; the result has the shape of `index`."""
+    place = _check_gather("gather", self, dim, index)
+    if not index.size:
+        return np.empty(index.shape, self.dtype)
+    if not self.ndim or not index.ndim:
+        return self.reshape(-1)[index]
+    return self[_grid(index, place)]
+
+
+derivative("gather", self=lambda at, grad, self_shape, dim, index: at._scatter_add_zeros(grad, self_shape, dim, index))
+
+
+@register("_scatter_add_zeros", key="CPU CUDA", variants="", node="ScatterAdd")
+def _scatter_add_zeros(grad_output: Array, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    return scatter_add(np.zeros(shape, grad_output.dtype), dim, index, grad_output)
+
+
+derivative("_scatter_add_zeros", grad_output=lambda at, grad, dim, index: at.gather(grad, dim, index))
+
+
+@register("scatter_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
+    """A copy with `src` added at the numbers in `index` along `dim`."""
+    place = _check_gather("scatter", self, dim, index, src)
+    if self.dtype != src.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    result = self.copy(order="K")
+    if not index.size:
+        return result
+    if not self.ndim or not index.ndim:
+        np.add.at(result.reshape(-1), index.reshape(-1), src.reshape(-1)[: index.size])
+        return result
+    np.add.at(result, _grid(index, place), src[tuple(slice(size) for size in index.shape)])
+    return result
+
+
+derivative("scatter_add", self=lambda at, grad: grad, src=lambda at, grad, dim, index: at.gather(grad, dim, index))
+
+
+@register("_scatter_src", key="CPU CUDA", variants="", node="Scatter")
+def _scatter_src(self: Array, dim: int, index: Array, src: Array) -> Array:
+    place = _check_gather("scatter", self, dim, index, src)
+    if self.dtype != src.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    result = self.copy(order="K")
+    if index.size and index.ndim:
+        result[_grid(index, place)] = src[tuple(slice(size) for size in index.shape)]
+    elif index.size:
+        result = result.copy()
+        result.reshape(-1)[index] = src.reshape(-1)[0]
+    return result
+
+
+@register("_scatter_value", key="CPU CUDA", variants="", node="Scatter")
+def _scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
+    place = _check_gather("scatter", self, dim, index)
+    result = self.copy(order="K")
+    if index.size and index.ndim:
+        result[_grid(index, place)] = cast(value, self.dtype)
+    elif index.size:
+        result.reshape(-1)[index] = value
+    return result
+
+
+derivative(
+    "_scatter_src",
+    self=lambda at, grad, dim, index: at._scatter_value(grad, dim, index, 0),
+    src=lambda at, grad, dim, index: at.gather(grad, dim, index),
+)
+derivative("_scatter_value", self=lambda at, grad, dim, index: at._scatter_value(grad, dim, index, 0))
+
+
+@composite("scatter", variants="function method", inplace=True, out=True)
+def scatter(
+    at: Any, self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Any:
+    """A copy with `src`, a tensor or a number, written at the numbers in `index` along `dim`; `reduce` "add" or "multiply" combines instead."""
+    src = value if src is None else src
+    is_number = not hasattr(src, "dtype")
+    if reduce == "add" and not is_number:
+        return at.scatter_add(self, dim, index, src)
+    if reduce is not None:
+        if is_number:
+            src = at.zeros_like(at.gather(self, dim, index)) + src
+        return at.scatter_reduce(self, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+    return at._scatter_value(self, dim, index, src) if is_number else at._scatter_src(self, dim, index, src)
+
+
+@register("scatter_reduce", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Array:
+    """A copy with `src` combined into it along `dim`: "sum", "prod", "mean", "amax" or "amin"."""
+    place = _check_gather("scatter_reduce", self, dim, index, src)
+    functions = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
+    if reduce not in functions:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    key, values = _grid(index, place), src[tuple(slice(size) for size in index.shape)]
+    result = self.copy(order="K")
+    if not include_self:
+        start = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}[reduce]
+        if self.dtype.kind in "iu" and reduce in ("amax", "amin"):
+            start = np.iinfo(self.dtype).min if reduce == "amax" else np.iinfo(self.dtype).max
+        result[key] = start
+    functions[reduce].at(result, key, values)
+    if reduce == "mean":
+        count = np.full(self.shape, 1 if include_self else 0, np.int64)
+        np.add.at(count, key, 1)
+        result = (
+            result // np.maximum(count, 1)
+            if self.dtype.kind in "iu"
+            else (result / np.maximum(count, 1)).astype(self.dtype)
+        )
+    return result
+
+
+def _scatter_reduce_backward(
+    at: Any, grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
+) -> Any:
+    if reduce == "sum":
+        to_self, to_src = grad, at.gather(grad, dim, index)
+    elif reduce == "mean":
+        count = at.scatter_add(
+            at.ones_like(self) if include_self else at.zeros_like(self), dim, index, at.ones_like(src)
+        )
+        share = grad / at.clamp(count, 1)
+        to_self, to_src = share, at.gather(share, dim, index)
+    elif reduce in ("amax", "amin"):
+        hit_self = at._to_copy_like(self == result, grad)
+        hit_src = at._to_copy_like(src == at.gather(result, dim, index), grad)
+        total = at.scatter_add(hit_self if include_self else at.zeros_like(hit_self), dim, index, hit_src)
+        share = grad / at.clamp(total, 1)
+        to_self, to_src = share * hit_self, at.gather(share, dim, index) * hit_src
+    else:
+        to_self, to_src = grad * result / self, at.gather(grad * result, dim, index) / src
+    if not include_self:
+        to_self = at._scatter_value(to_self, dim, index, 0)
+    return to_self, to_src
+
+
+derivative(
+    "scatter_reduce",
+    {
+        "self, src": lambda at, grad, self, dim, index, src, reduce, include_self, result: _scatter_reduce_backward(
+            at, grad, self, dim, index, src, reduce, include_self, result
+        )
+    },
+)
+
+
+@composite("_to_copy_like", variants="")
+def _to_copy_like(at: Any, self: Any, other: Any) -> Any:
+    """`self` in the dtype of `other`."""
+    return at._to_copy(self, other.dtype)
+
+
+@composite("take_along_dim", variants="function method", out=True)
+def take_along_dim(at: Any, self: Any, indices: Any, dim: int | None = None) -> Any:
+    """`gather` whose index broadcasts."""
+    if dim is None:
+        return at.gather(at.reshape(self, (-1,)), 0, at.reshape(indices, (-1,)))
+    place = maybe_wrap_dim(dim, self.ndim)
+    ones = tuple(1 if axis == place else size for axis, size in enumerate(self.shape))
+    index_ones = tuple(1 if axis == place else size for axis, size in enumerate(indices.shape))
+    shape = infer_size(ones, index_ones)
+    grown = at.expand(self, tuple(self.shape[place] if axis == place else size for axis, size in enumerate(shape)))
+    index = at.expand(
+        indices, tuple(indices.shape[place] if axis == place else size for axis, size in enumerate(shape))
+    )
+    return at.gather(grown, place, index)
+
+
+@composite("take", variants="function method", out=True)
+def take(at: Any, self: Any, index: Any) -> Any:
+    """Elements by their number in the flattened tensor."""
+    flat = at.reshape(self, (-1,))
+    return at.reshape(at.index(flat, [at.reshape(index, (-1,))]), tuple(index.shape))
+
+
+# %% [markdown]
+# ### Masks
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::masked_fill
+def _masked_dtype(self: Array, value: Any) -> None:
+    from readtorch.c10.core.scalar_type import can_cast
+
+    if not hasattr(value, "dtype"):
+        from readtorch.aten.native.type_properties import number_type
+
+        kind = number_type(value)
+    else:
+        kind = from_numpy_dtype(value.dtype)
+    if not can_cast(kind, from_numpy_dtype(self.dtype)):
+        have = from_numpy_dtype(self.dtype)
+        raise RuntimeError(f"value cannot be converted to type {have.name} without overflow")
+
+
+@register("_masked_fill_scalar", key="CPU CUDA", variants="", node="MaskedFill")
+def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
+    if mask.dtype.kind != "b":
+        raise RuntimeError(
+            "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
+        )
+    _masked_dtype(self, value)
+    infer_size(self.shape, mask.shape)
+    return np.where(mask, cast(value, self.dtype), self)
+
+
+@register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFill")
+def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
+    if value.ndim:
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+    return np.where(mask, value.astype(self.dtype), self)
+
+
+derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0))
+derivative(
+    "_masked_fill_tensor",
+    self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0),
+    value=lambda at, grad, mask: at.sum(grad * mask),
+)
+
+
+@composite("masked_fill", variants="function method", inplace=True)
+def masked_fill(at: Any, self: Any, mask: Any, value: Any) -> Any:
+    """A copy with `value`, a number or a 0-d tensor, where the mask is true."""
+    return (
+        at._masked_fill_tensor(self, mask, value)
+        if hasattr(value, "dtype")
+        else at._masked_fill_scalar(self, mask, value)
+    )
+
+
+@register("masked_select", key="CPU CUDA", variants="function method", out=True)
+def masked_select(self: Array, mask: Array) -> Array:
+    """The elements where the mask is true, as a vector."""
+    if mask.dtype.kind != "b":
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = infer_size(self.shape, mask.shape)
+    return np.broadcast_to(self, shape)[np.broadcast_to(mask, shape)]
+
+
+derivative("masked_select", self=lambda at, grad, self_shape, mask: at._masked_put_zeros(grad, self_shape, mask))
+
+
+@register("_masked_put_zeros", key="CPU CUDA", variants="", node="MaskedScatter")
+def _masked_put_zeros(grad_output: Array, shape: tuple[int, ...], mask: Array) -> Array:
+    whole = infer_size(shape, mask.shape)
+    result = np.zeros(whole, grad_output.dtype)
+    result[np.broadcast_to(mask, whole)] = grad_output
+    return result
+
+
+derivative("_masked_put_zeros", grad_output=lambda at, grad, mask: at.masked_select(grad, mask))
+
+
+@register("masked_scatter", key="CPU CUDA", variants="function method", inplace=True)
+def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
+    """A copy with the elements of `source`, in order, where the mask is true."""
+    shape = infer_size(self.shape, mask.shape)
+    result = np.broadcast_to(self, shape).copy()
+    where = np.broadcast_to(mask, shape)
+    count = int(np.count_nonzero(where))
+    if source.size < count:
+        raise RuntimeError(
+            "masked_scatter_: expected self and source to have same dtypes and enough elements in source"
+        )
+    result[where] = source.reshape(-1)[:count]
+    return result
+
+
+def _masked_scatter_source(at: Any, grad: Any, mask: Any, shape: tuple[int, ...]) -> Any:
+    taken = at.masked_select(grad, mask)
+    rest = math.prod(shape) - taken.shape[0]
+    if rest:
+        taken = at.constant_pad_end(taken, rest)
+    return at.reshape(taken, shape)
+
+
+@register("constant_pad_end", key="CPU CUDA", variants="")
+def constant_pad_end(self: Array, count: int) -> Array:
+    """A vector with `count` zeros at its end."""
+    return np.concatenate([self, np.zeros(count, self.dtype)])
+
+
+derivative("constant_pad_end", self=lambda at, grad, self_shape: at.slice(grad, 0, 0, self_shape[0], 1))
+derivative(
+    "masked_scatter",
+    self=lambda at, grad, mask: at.masked_fill(grad, mask, 0),
+    source=lambda at, grad, mask, source_shape: _masked_scatter_source(at, grad, mask, source_shape),
+)
+
+
+@register("_nonzero", key="CPU CUDA", variants="")
+def _nonzero(self: Array) -> Array:
+    if not self.ndim:
+        return np.zeros((int(bool(self)), 0), np.int64)
+    return np.stack(self.nonzero(), axis=1).astype(np.int64)
+
+
+@composite("nonzero", variants="function method", out=True)
+def nonzero(at: Any, self: Any, *, as_tuple: bool = False) -> Any:
+    """The positions of the elements that are not zero: one row each, or one tensor per dimension."""
+    positions = at._nonzero(self)
+    if not as_tuple:
+        return positions
+    if self.ndim == 0:
+        return (at._nonzero(at.reshape(self, (1,)))[:, 0],)
+    return tuple(positions[:, i] for i in range(self.ndim))
+
+
+composite("argwhere", variants="function method")(lambda at, self: at._nonzero(self))
+
+# %% [markdown]
+# ### where
+
+
+# %%
+#| into: aten/native/tensor_advanced_indexing.py
+#| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::where
+@register("_where", key="CPU CUDA", variants="", node="Where")
+def _where(condition: Array, self: Array, other: Array) -> Array:
+    if condition.dtype.kind not in "bu" or condition.itemsize > 1:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {to_string(from_numpy_dtype(condition.dtype))}"
+        )
+    wanted = to_numpy_dtype(result_type([self, other])) if self.dtype != other.dtype else self.dtype
+    infer_size(infer_size(condition.shape, self.shape), other.shape)
+    return np.where(
+        condition.astype(bool, copy=False), self.astype(wanted, copy=False), other.astype(wanted, copy=False)
+    )
+
+
+derivative(
+    "_where",
+    self=lambda at, grad, condition: at.where(condition, grad, 0),
+    other=lambda at, grad, condition: at.where(condition, 0, grad),
+)
+
+
+@composite("where", variants="function", out=True)
+def where(at: Any, condition: Any, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition is true, `other` where not; with the condition alone, `nonzero(as_tuple=True)`."""
+    if input is None and other is None:
+        return at.nonzero(condition, as_tuple=True)
+    return at._where(condition, _number_like(condition, input, other), _number_like(condition, other, input))
+
+
+def _number_like(condition: Any, value: Any, partner: Any) -> Any:
+    """A Python number as a 0-d array or tensor of the type it takes beside its partner."""
+    if hasattr(value, "dtype"):
+        return value
+    from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+
+    raw_partner = partner._array if isinstance(partner, TensorImpl) else partner
+    array = np.asarray(
+        value,
+        to_numpy_dtype(result_type([value, raw_partner]))
+        if hasattr(raw_partner, "dtype")
+        else to_numpy_dtype(result_type([value])),
+    )
+    return wrap(array) if isinstance(condition, TensorImpl) else array
