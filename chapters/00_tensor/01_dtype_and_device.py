@@ -19,9 +19,19 @@
 #
 # A tensor is a block of memory and a description of it. This part is the description's vocabulary: what one element is
 # (`dtype`), what comes out when two kinds of element meet (promotion), and where the memory lies (`device`).
+#
+# None of it computes anything, and nearly every program meets it first as a surprise: a loss that turns out to be an
+# integer, an in-place addition that is refused, a mask that is `uint8` where it should be `bool`, a model in double
+# precision because one array came from NumPy.
 
 # %%
+import copy
+import pickle
+
+import numpy as np
+
 import readtorch as torch
+from readtorch.c10.core import scalar_type
 from readtorch.literate import live
 
 live()
@@ -82,6 +92,10 @@ class dtype:
         return complex128 if self is float64 else complex64
 
 
+# %% [markdown]
+# The constructor is never called by a user. The objects below are all there will be, and `__reduce__` returns a name:
+# a pickled or copied dtype comes back as the same object, found by that name.
+
 # %%
 #| into: c10/core/scalar_type.py
 BOOL, INTEGRAL, FLOATING, COMPLEX = range(4)
@@ -129,6 +143,20 @@ ALIASES = {
     "cdouble": complex128,
 }
 
+# %%
+x = torch.zeros(2)
+(
+    x.dtype is torch.float32,
+    torch.float is torch.float32,
+    copy.deepcopy(torch.int8) is torch.int8,
+    pickle.loads(pickle.dumps(torch.int8)) is torch.int8,
+)
+
+# %% [markdown]
+# The last field, `legacy`, is the oldest name of all. Before 0.4 the element type was part of the *class*:
+# `torch.FloatTensor`, `torch.cuda.HalfTensor`. The classes are gone; `x.type()` and several error messages still speak of
+# them, which is why a message about your tensor may name a class that you never used.
+
 # %% [markdown]
 # Going back from an array to the dtype is a dictionary lookup. Arrays in foreign byte order, strings and objects are not in the dictionary,
 # and are refused where data enters the library.
@@ -168,13 +196,50 @@ def to_string(entry: dtype | np.dtype) -> str:
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
 
+# %% tags=["raises-exception"]
+torch.from_numpy(np.zeros(2, ">f4"))
+
+# %% [markdown]
+# A third set of names, `to_string`'s, is the C++ enum's. Hence *result type Float can't be cast to the desired output
+# type Long* and not `float32` and `int64`. One element type, three vocabularies: `torch.float32`, `FloatTensor`, `Float`.
+#
+# ### What upstream does more
+# The enum has some forty entries: 8-bit floats in several layouts, 1- to 7-bit integers, quantised types, types that
+# hold bits without arithmetic. A scalar type is one byte in C++; the Python objects are made at import, one for each.
+
+# %%
+#| fact: torch/headeronly/core/ScalarType.h#c10::ScalarType
+#| fact: c10/core/ScalarType.cpp#promoteTypes
+
 # %% [markdown]
 # ## What is `int32 + float16`?
 #
-# NumPy answers float64: it looks for a type that holds every value of both. On an accelerator that answer would silently turn half-precision
-# training into double precision, so upstream orders the types by *category* first (bool, integral, floating, complex) and
-# lets the higher category decide alone. Within a category the wider one wins. Three pairs need a word of their own: `uint8` meets a signed
-# type of its own width, and the two half-width floats, neither of which contains the other.
+# NumPy has an answer of its own:
+
+# %%
+np.promote_types(np.int32, np.float16), torch.promote_types(torch.int32, torch.float16)
+
+# %% [markdown]
+# NumPy looks for a type that holds every value of both. Followed by a tensor library, that rule would turn a half-precision
+# network into a double-precision one at the first index or counter that enters a formula, at many times the cost and without
+# a word. So upstream orders the types by *category* first (bool, integral, floating, complex) and lets the higher category
+# decide alone. Within a category the wider one wins. The rest are exceptions: `uint8` with a signed type of its own
+# width, and the two half-width floats, neither of which contains the other.
+#
+# ```mermaid
+# flowchart LR
+#   accTitle: The lattice of promotion
+#   accDescr: Arrows lead from each dtype to the next one up, from bool through the integers and the floats to complex128
+#   bool --> uint8 & int8
+#   int8 --> int16 --> int32 --> int64
+#   uint8 --> int16
+#   int64 --> float16 & bfloat16
+#   float16 & bfloat16 --> float32 --> float64
+#   float32 --> complex64 --> complex128
+#   float64 --> complex128
+# ```
+#
+# The result for two types is the nearest one that both lead to.
 
 
 # %%
@@ -236,6 +301,68 @@ class _Promotions(dict[tuple[dtype, dtype], dtype]):
 _PROMOTED = _Promotions()
 
 # %% [markdown]
+# The rule, printed as a table:
+
+# %%
+shown = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.complex64,
+)
+for a in shown:
+    print(f"{a.name:>10}", *(f"{torch.promote_types(a, b).name:>10}" for b in shown))
+
+# %% [markdown]
+# Step through one that has not been asked before; a second question for the same pair is answered by the dictionary.
+
+# %%
+#| trace: torch.c10 layers=calls,lines values=summary title="what are int16 and uint8 together?"
+scalar_type._PROMOTED.clear()
+torch.promote_types(torch.int16, torch.uint8)
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "Promotion picks a type that can hold the result." It does not look at values at all, and
+# > not even at ranges. int64 with float16 is float16, whose largest number is 65504.
+
+
+# %%
+#| claim: promotion looks at types only: an int64 that float16 cannot hold becomes infinite, an int8 sum wraps around
+def _(torch):
+    half, big = torch.ones(1, dtype=torch.float16), torch.tensor([100_000])
+    assert (half + big).dtype is torch.float16 and torch.isinf(half + big).all()
+    small = torch.tensor([100], dtype=torch.int8)
+    assert (small + small).tolist() == [-56]
+
+
+# %% [markdown]
+# ### Who has a vote?
+# Not every operand counts alike. A Python number, and a tensor of no dimension, give their *category*, and their width only
+# where no dimensioned tensor has that category. `x * 2.5` would otherwise be float64 for every float32 `x`, since a
+# Python float has 64 bits. The code is `result_type` in the part on autograd kernels, where the operands are at hand; the rule
+# belongs here.
+
+
+# %%
+#| claim: a 0-d tensor or a Python number raises the category of the result and not, within a category, its width
+#| upstream: aten/src/ATen/native/TypeProperties.h#at::native::result_type
+def _(torch):
+    f32, i8 = torch.ones(2), torch.ones(2, dtype=torch.int8)
+    wide = torch.tensor(1.0, dtype=torch.float64)
+    assert (f32 * wide).dtype is torch.float32
+    assert (i8 * wide).dtype is torch.float64
+    assert (i8 * 2.5).dtype is torch.get_default_dtype()
+    assert (i8 * 1000).dtype is torch.int8
+    assert (torch.tensor(1, dtype=torch.int8) * wide).dtype is torch.float64
+    assert (torch.ones(1) * torch.ones(1, dtype=torch.float64)).dtype is torch.float64
+
+
+# %% [markdown]
 # The reverse question comes up at every `out=` and every in-place operation: may the result be stored in a tensor of that type? Losing
 # precision is allowed (float64 into float16), losing a category is not.
 
@@ -249,6 +376,22 @@ def can_cast(source: dtype, target: dtype) -> Any:
 
 
 # %%
+total = torch.zeros(2, dtype=torch.float16)
+total += torch.ones(2, dtype=torch.float64)
+total
+
+# %% [markdown]
+# The sum was computed in float64 and rounded on the way into `total`. The other direction is refused:
+
+# %% tags=["raises-exception"]
+count = torch.zeros(2, dtype=torch.int64)
+count += 0.5
+
+# %% [markdown]
+# `count = count + 0.5` is no substitute: the name then points to a new float tensor, and everybody who held the old one keeps
+# the integers.
+
+# %%
 #| into: c10/core/default_dtype.py
 #| imports
 from readtorch.c10.core import scalar_type
@@ -256,8 +399,9 @@ from readtorch.c10.core import scalar_type
 # %% [markdown]
 # ## What is `torch.tensor(1.0)`?
 #
-# A Python float has 64 bits; the tensor made from it has the *default dtype*, float32 unless set otherwise. It also decides what `int / int`
-# becomes.
+# A Python float has 64 bits. If a tensor made from one had them too, every constant in a program would have to be cast by
+# hand before it met a float32 weight. So a tensor made from Python floats has the *default dtype*, float32 unless set
+# otherwise. It also decides what `int / int` becomes.
 
 # %%
 #| into: c10/core/default_dtype.py
@@ -284,8 +428,42 @@ def get_default_complex_dtype() -> scalar_type.dtype:
     return _default[0].to_complex()
 
 
+# %%
+before = torch.get_default_dtype()
+torch.set_default_dtype(torch.float64)
+made = torch.tensor(1.0).dtype, (torch.tensor(1) / 2).dtype, torch.zeros(1).dtype
+torch.set_default_dtype(before)
+made, torch.tensor(1.0).dtype
+
+# %% [markdown]
+# The default speaks for numbers that have no type. A NumPy array has one, and keeps it: this is how a whole model comes
+# to be trained in double precision, or how *mat1 and mat2 must have the same dtype* appears in the first layer.
+
+
+# %%
+#| claim: the default dtype applies to Python floats and lists of them, not to NumPy arrays, nor to NumPy scalars
+def _(torch):
+    import numpy as np
+
+    assert torch.tensor([1.0, 2]).dtype is torch.float32
+    assert torch.tensor(np.array([1.0, 2])).dtype is torch.float64
+    assert torch.from_numpy(np.zeros(1)).dtype is torch.float64
+    assert torch.tensor(np.float64(1)).dtype is torch.float64
+    assert torch.tensor([1, 2]).dtype is torch.int64
+
+
 # %% [markdown]
 # ## Where does the memory lie?
+#
+# A device is a kind of memory and a number. The number may be missing, and that is not the same as 0: it means *the current
+# one* at the time of use.
+
+# %%
+torch.device("cuda") == torch.device("cuda:0"), torch.device("cuda", 1), str(torch.device("cpu"))
+
+# %% [markdown]
+# So `x.device == torch.device("cuda")` is false for every tensor on a GPU, whose device always has its number; compare
+# `x.device.type`. A device can be named on a machine that has none: it is a name and holds nothing.
 
 # %%
 #| into: c10/core/device.py
@@ -391,9 +569,35 @@ def current_default_device() -> device:
     return _context.devices[-1] if _context.devices else _context.default or cpu
 
 
+# %%
+with torch.device("meta"):
+    weight = torch.empty(50_000, 50_000)
+weight.device, weight.shape, weight.element_size() * weight.numel()
+
 # %% [markdown]
-# Two more descriptions exist for completeness: how the elements are laid out (`layout`: always strided here) and in which order the dimensions
-# of an image lie in memory (`memory_format`).
+# Ten gigabytes of shape. The `with` block pushed the device on a stack that creation functions ask. Upstream implements it as a *mode*, a Python object that
+# sees every torch function called in the block and adds `device=` to those that create tensors; ours reads the stack in the
+# creation functions themselves, and pays nothing in all others.
+
+
+# %%
+#| claim: a device in a with block and a default device apply to creation functions only, and a device that is named wins over both
+#| upstream: torch/utils/_device.py#DeviceContext
+def _(torch):
+    here = torch.ones(2)
+    with torch.device("meta"):
+        assert torch.zeros(2).device.type == "meta"
+        assert torch.zeros(2, device="cpu").device.type == "cpu"
+        assert (here + 1).device.type == "cpu" and torch.zeros_like(here).device.type == "cpu"
+    assert torch.zeros(2).device.type == "cpu"
+    assert torch.device("cuda") != torch.device("cuda:0")
+
+
+# %% [markdown]
+# Two more descriptions complete the vocabulary: how the elements are laid out (`layout`: always strided here; sparse
+# tensors are named and not made) and in which order the dimensions lie in memory (`memory_format`). The latter is no
+# property of a tensor. It is a wish, passed to `clone`, `contiguous` or `to`, and what comes out is told by the strides, the
+# subject of the next part.
 
 
 # %%
@@ -442,8 +646,19 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
+# %%
+image = torch.zeros(1, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+image.shape, image.stride()
+
 # %% [markdown]
 # ## How precise is it?
+#
+# float32 has 24 bits of mantissa, so counting by ones ends at 2²⁴. A float32 counter of samples stops there and never
+# complains, one reason why `num_batches_tracked` (chapter 3) is an int64.
+
+# %%
+x = torch.tensor(2.0**24)
+x + 1 == x, torch.finfo(torch.float32).eps * 2.0**24
 
 # %%
 #| into: csrc/type_info.py
@@ -521,8 +736,14 @@ class iinfo:
         return hash(self.dtype)
 
 
+# %%
+torch.finfo(torch.bfloat16), torch.finfo(torch.float16).max, torch.iinfo(torch.int8).min
+
 # %% [markdown]
-# ## Evidence
+# bfloat16 has float32's exponent and eight bits of mantissa, float16 five bits of exponent and eleven of mantissa. The first
+# loses digits and keeps the range, which is why training in it needs no loss scaling.
+#
+# What the sections above said about pairs of types, in one place:
 
 
 # %%
