@@ -182,6 +182,8 @@ def _(torch):
 #| into: compiler/__init__.py
 """Questions and marks for `torch.compile`, which runs code eagerly here."""
 
+from typing import Any as _Any
+
 
 def is_compiling() -> bool:
     """False: code is run, never captured."""
@@ -221,7 +223,7 @@ def cudagraph_mark_step_begin() -> None:
     """Nothing to mark: there are no captured graphs."""
 
 
-def compile(*args: object, **kwargs: object) -> object:
+def compile(*args: _Any, **kwargs: _Any) -> _Any:
     """`torch.compile`."""
     import readtorch
 
@@ -525,7 +527,7 @@ class ProcessContext:
         ready = multiprocessing.connection.wait(self.sentinels.keys(), timeout=timeout)
         failed = None
         for sentinel in ready:
-            rank = self.sentinels.pop(sentinel)  # type: ignore[arg-type]
+            rank = self.sentinels.pop(sentinel)
             self.processes[rank].join()
             if self.processes[rank].exitcode != 0:
                 failed = rank
@@ -585,12 +587,12 @@ def start_processes(
     numa_options: Any = None,
 ) -> ProcessContext | None:
     """Run `fn(rank, *args)` in `nprocs` processes. With `join` wait for all and return None, else return their context."""
-    context = multiprocessing.get_context(start_method)
+    context: Any = multiprocessing.get_context(start_method)
     processes, files = [], []
     for rank in range(nprocs):
         handle, name = tempfile.mkstemp(prefix="torch-multiprocessing-error-", suffix=".pickle")
         os.close(handle)
-        process = context.Process(target=_wrap, args=(fn, rank, args, name), daemon=daemon)  # type: ignore[attr-defined]
+        process = context.Process(target=_wrap, args=(fn, rank, args, name), daemon=daemon)
         process.start()
         processes.append(process)
         files.append(name)

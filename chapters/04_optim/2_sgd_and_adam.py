@@ -64,7 +64,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from readtorch import Tensor
+from readtorch import Tensor, is_grad_enabled
+from readtorch.aten.native import fused_sgd
 from readtorch.optim.optimizer import (
     Optimizer,
     ParamsT,
@@ -173,10 +174,15 @@ def sgd(
     maximize: bool,
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
+    number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
     for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
+        buffer = momentum_buffer_list[i] if momentum != 0 else None
+        if number is not None and (momentum == 0 or buffer is not None) and not is_grad_enabled():
+            options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
+            if fused_sgd.sgd(param, d_p, buffer, nesterov=nesterov, maximize=maximize, **options):
+                continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
-            buffer = momentum_buffer_list[i]
             if buffer is None:
                 buffer = momentum_buffer_list[i] = d_p.detach().clone()
             else:
@@ -222,7 +228,8 @@ from collections.abc import Callable
 from typing import Any
 
 import readtorch as torch
-from readtorch import Tensor
+from readtorch import Tensor, is_grad_enabled
+from readtorch.aten.native import fused_adam
 from readtorch.optim.optimizer import (
     Optimizer,
     ParamsT,
@@ -376,9 +383,17 @@ def adam(
         raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
     if capturable:
         _check_capturable(params, state_steps)
+    numbers: dict[str, Any] | None = None
+    if not (capturable or differentiable):
+        numbers = {"lr": _get_value(lr), "beta1": _get_value(beta1), "beta2": _get_value(beta2)}
+        numbers |= {"weight_decay": weight_decay, "eps": eps, "maximize": maximize, "decoupled": decoupled_weight_decay}
     for i, param in enumerate(params):
         step = state_steps[i]
         step += 1
+        if numbers is not None and not is_grad_enabled():
+            most = max_exp_avg_sqs[i] if amsgrad else None
+            if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
+                continue
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         grad = _ascent(param, grads[i], maximize, 0.0 if decoupled_weight_decay else weight_decay)

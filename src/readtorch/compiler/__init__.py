@@ -1,6 +1,8 @@
 # Tangled from chapters/01_import/8b_neighbours.py — edit there, or here and run `readtorch sync`.
 """Questions and marks for `torch.compile`, which runs code eagerly here."""
 
+from typing import Any as _Any
+
 
 def is_compiling() -> bool:
     """False: code is run, never captured."""
@@ -40,7 +42,7 @@ def cudagraph_mark_step_begin() -> None:
     """Nothing to mark: there are no captured graphs."""
 
 
-def compile(*args: object, **kwargs: object) -> object:
+def compile(*args: _Any, **kwargs: _Any) -> _Any:
     """`torch.compile`."""
     import readtorch
 

@@ -80,7 +80,7 @@ class ProcessContext:
         ready = multiprocessing.connection.wait(self.sentinels.keys(), timeout=timeout)
         failed = None
         for sentinel in ready:
-            rank = self.sentinels.pop(sentinel)  # type: ignore[arg-type]
+            rank = self.sentinels.pop(sentinel)
             self.processes[rank].join()
             if self.processes[rank].exitcode != 0:
                 failed = rank
@@ -137,12 +137,12 @@ def start_processes(
     numa_options: Any = None,
 ) -> ProcessContext | None:
     """Run `fn(rank, *args)` in `nprocs` processes. With `join` wait for all and return None, else return their context."""
-    context = multiprocessing.get_context(start_method)
+    context: Any = multiprocessing.get_context(start_method)
     processes, files = [], []
     for rank in range(nprocs):
         handle, name = tempfile.mkstemp(prefix="torch-multiprocessing-error-", suffix=".pickle")
         os.close(handle)
-        process = context.Process(target=_wrap, args=(fn, rank, args, name), daemon=daemon)  # type: ignore[attr-defined]
+        process = context.Process(target=_wrap, args=(fn, rank, args, name), daemon=daemon)
         process.start()
         processes.append(process)
         files.append(name)

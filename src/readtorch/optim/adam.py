@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import readtorch as torch
-from readtorch import Tensor
+from readtorch import Tensor, is_grad_enabled
+from readtorch.aten.native import fused_adam
 from readtorch.optim.optimizer import (
     Optimizer,
     ParamsT,
@@ -155,9 +156,17 @@ def adam(
         raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
     if capturable:
         _check_capturable(params, state_steps)
+    numbers: dict[str, Any] | None = None
+    if not (capturable or differentiable):
+        numbers = {"lr": _get_value(lr), "beta1": _get_value(beta1), "beta2": _get_value(beta2)}
+        numbers |= {"weight_decay": weight_decay, "eps": eps, "maximize": maximize, "decoupled": decoupled_weight_decay}
     for i, param in enumerate(params):
         step = state_steps[i]
         step += 1
+        if numbers is not None and not is_grad_enabled():
+            most = max_exp_avg_sqs[i] if amsgrad else None
+            if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
+                continue
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         grad = _ascent(param, grads[i], maximize, 0.0 if decoupled_weight_decay else weight_decay)

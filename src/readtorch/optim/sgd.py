@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from readtorch import Tensor
+from readtorch import Tensor, is_grad_enabled
+from readtorch.aten.native import fused_sgd
 from readtorch.optim.optimizer import (
     Optimizer,
     ParamsT,
@@ -109,10 +110,15 @@ def sgd(
     maximize: bool,
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
+    number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
     for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
+        buffer = momentum_buffer_list[i] if momentum != 0 else None
+        if number is not None and (momentum == 0 or buffer is not None) and not is_grad_enabled():
+            options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
+            if fused_sgd.sgd(param, d_p, buffer, nesterov=nesterov, maximize=maximize, **options):
+                continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
-            buffer = momentum_buffer_list[i]
             if buffer is None:
                 buffer = momentum_buffer_list[i] = d_p.detach().clone()
             else:

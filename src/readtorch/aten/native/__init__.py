@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/a2_layers/, chapters/04_optim/ — edit there, or here and run `readtorch sync`.
 """The kernels, a module per upstream file (twin of `aten/src/ATen/native/`). Importing this package fills the table."""
 
 from readtorch.aten.native import binary_ops as binary_ops
@@ -80,3 +80,6 @@ from readtorch.aten.native import grid_sampler as grid_sampler
 from readtorch.aten.native import loss_ctc as loss_ctc
 
 from readtorch.aten.native import weight_norm as weight_norm
+
+from readtorch.aten.native import fused_adam as fused_adam
+from readtorch.aten.native import fused_sgd as fused_sgd
