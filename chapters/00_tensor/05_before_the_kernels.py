@@ -152,10 +152,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy._core.umath import _extobj_contextvar, _make_extobj
 
 from readtorch.aten.expand_utils import infer_size
-from readtorch.aten.native.type_properties import result_type
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
@@ -197,6 +195,9 @@ class Pointwise:
 
     def common(self, operands: Sequence[Any]) -> dtype:
         """The type these operands are computed in. RuntimeError where the operator refuses it."""
+        #: `aten.native` fills the table when it is imported, with objects of this class: it cannot be imported above it.
+        from readtorch.aten.native.type_properties import result_type
+
         found = result_type(operands)
         if self.floating and found._category <= INTEGRAL:
             found = get_default_dtype()
@@ -243,19 +244,35 @@ def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
 
 # %% [markdown]
 # NumPy warns when a division by zero gives infinity; PyTorch never does. Switching its warnings off for the whole program would silence the user's own
-# NumPy code, and `np.errstate` costs as much as an addition. What it does inside is to set one context variable, so that is what we do.
+# NumPy code, and `np.errstate` costs as much as an addition. What it does inside is to set one context variable, so that is what we do. The variable is private to NumPy: with a version that keeps it elsewhere,
+# `np.errstate` serves.
 
 # %%
 #| into: aten/tensor_iterator.py
-_IGNORE = _make_extobj(all="ignore")
+ignore_floating_errors: Callable[[], Any]
+"""Like entering `np.errstate(all="ignore")`, at a tenth of the cost; what it returns is for `restore_floating_errors`."""
+restore_floating_errors: Callable[[Any], None]
 
+try:
+    from numpy._core.umath import _extobj_contextvar, _make_extobj
+except ImportError:
 
-def ignore_floating_errors() -> Any:
-    """Like entering `np.errstate(all="ignore")`, at a tenth of the cost."""
-    return _extobj_contextvar.set(_IGNORE)
+    def _enter_errstate() -> Any:
+        settings = np.errstate(all="ignore")
+        settings.__enter__()
+        return settings
 
+    def _leave_errstate(settings: Any) -> None:
+        settings.__exit__(None, None, None)
 
-restore_floating_errors = _extobj_contextvar.reset
+    ignore_floating_errors, restore_floating_errors = _enter_errstate, _leave_errstate
+else:
+    _IGNORE = _make_extobj(all="ignore")
+
+    def _set_ignoring() -> Any:
+        return _extobj_contextvar.set(_IGNORE)
+
+    ignore_floating_errors, restore_floating_errors = _set_ignoring, _extobj_contextvar.reset
 
 # %% [markdown]
 # Registering one takes a line:
