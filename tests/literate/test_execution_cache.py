@@ -123,6 +123,40 @@ def test_another_executor_or_library_version_makes_it_run_again(
     assert not run(small).cached
 
 
+def test_another_recorder_makes_a_part_with_traces_run_again_and_no_other(
+    small: SmallBook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    recorder = tmp_path / "recorder"
+    (recorder / "viewer").mkdir(parents=True)
+    (recorder / "recorder.py").write_text("1")
+    digest = cache.recorder_digest
+    monkeypatch.setattr("readtorch.literate.execute.recorder_digest", lambda part: digest(part, recorder))
+    traced = "\n# %%\n#| trace: layers=calls\nlen([])\n"
+
+    def changed(name: str) -> None:
+        (recorder / name).write_text("2")
+        cache._tree_digest.cache_clear()
+
+    run(small)
+    changed("recorder.py")
+    assert run(small).cached
+    write(small, tail=traced)
+    run(small)
+    assert run(small).cached
+    for name in ("more.py", "viewer/viewer.js"):
+        changed(name)
+        assert not run(small).cached
+        assert run(small).cached
+
+
+def test_the_recorder_is_the_one_that_records(small: SmallBook) -> None:
+    write(small, tail="\n# %%\nfrom readtorch.literate import trace\n")
+    (part,) = small.book.parts
+    here = Path(cache.__file__).parent / "trace"
+    assert (here / "recorder.py").is_file()
+    assert cache.recorder_digest(part) == cache.recorder_digest(part, here) != ""
+
+
 def test_a_part_with_faults_is_not_kept(small: SmallBook) -> None:
     write(small, code=" + missing")
     run(small)
@@ -188,12 +222,12 @@ y = double(y)
     write_with("Title")
     first = places()
     assert first == {
-        ("chapters/02_module.py", "title-1", small.line_of("return 2")),
-        ("chapters/02_module.py", "title-2", small.line_of("y = 1")),
+        ("chapters/02_module.py", "title-1", small.line_of("def double")),
+        ("chapters/02_module.py", "title-2", small.line_of("#| trace")),
     }
     write_with("Another\n#\n# and longer")
     assert run(small).cached
     assert places() == {
-        ("chapters/02_module.py", "another-1", small.line_of("return 2")),
-        ("chapters/02_module.py", "another-2", small.line_of("y = 1")),
+        ("chapters/02_module.py", "another-1", small.line_of("def double")),
+        ("chapters/02_module.py", "another-2", small.line_of("#| trace")),
     }

@@ -1,9 +1,9 @@
 """Results of runs, kept by what they depend on.
 
 An entry is found by the digest of the code that ran (cells in order, with the directives that change a run; prose, claims and
-links are not among them), the versions of Python, NumPy and CuPy, the kind of device and the executor's own version. It holds
-for as long as every tangled module that the run had loaded is unchanged. Entries are written whole, carry a checksum, and a
-damaged one is no entry.
+links are not among them), the versions of Python, NumPy and CuPy, the kind of device, the executor's own version and, for a part
+that records executions, the recorder's text. It holds for as long as every tangled module that the run had loaded is unchanged.
+Entries are written whole, carry a checksum, and a damaged one is no entry.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -77,6 +78,19 @@ def data_digest(chapters: Path) -> str:
     """Digest of the data files that chapters read."""
     folder = chapters / "data"
     files = sorted(f for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else []
+    return _digest([[f.relative_to(folder).as_posix(), file_digest(f)] for f in files])
+
+
+def recorder_digest(part: Part, folder: Path | None = None) -> str:
+    """Digest of the recorder and its viewer, which a recorded run's outputs hold; "" for a part that records none."""
+    if not any(cell.has("trace") or re.search(r"\btrace\b", cell.code) for cell in part.code_cells):
+        return ""
+    return _tree_digest(folder or Path(__file__).resolve().parent / "trace")
+
+
+@cache
+def _tree_digest(folder: Path) -> str:
+    files = sorted(f for f in folder.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
     return _digest([[f.relative_to(folder).as_posix(), file_digest(f)] for f in files])
 
 

@@ -28,6 +28,7 @@ from readtorch.literate.cache import (
     combined,
     data_digest,
     default_location,
+    recorder_digest,
     versions,
 )
 from readtorch.literate.chapter import Book, Cell, Part
@@ -205,7 +206,8 @@ class Executor:
 
     def _key(self, part: Part) -> str:
         present = sorted({need for cell in part.code_cells for need in cell.needs if need in self.book.chapters})
-        return combined(EXECUTOR, code_digest(part), self.versions, self.device, present, self._data, self.ipython)
+        ours = [EXECUTOR, recorder_digest(part), self.ipython]
+        return combined(ours, code_digest(part), self.versions, self.device, present, self._data)
 
     @cached_property
     def _data(self) -> str:
