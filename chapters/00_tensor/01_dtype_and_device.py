@@ -344,7 +344,7 @@ def _(torch):
 # ### Who has a vote?
 # Not every operand counts alike. A Python number, and a tensor of no dimension, give their *category*, and their width only
 # where no dimensioned tensor has that category. `x * 2.5` would otherwise be float64 for every float32 `x`, since a
-# Python float has 64 bits. The code is `result_type` in the part on autograd kernels, where the operands are at hand; the rule
+# Python float has 64 bits. The code is `result_type` in the part on what comes before the kernels, where the operands are at hand; the rule
 # belongs here.
 
 

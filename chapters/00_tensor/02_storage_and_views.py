@@ -17,11 +17,15 @@
 # %% [markdown]
 # # Storage and views
 #
-# `x.t()` copies nothing, and writing into it changes `x`. This part holds the object that makes that so, and the counter by which autograd later
-# finds out that somebody wrote.
+# `x.t()` copies nothing, and writing into it changes `x`. This part holds the object that makes that so, and the counter by
+# which autograd later finds out that somebody wrote.
 
 # %%
+import gc
+import weakref
+
 import readtorch as torch
+from readtorch.c10.core import tensor_impl
 from readtorch.literate import live
 
 live()
@@ -29,8 +33,24 @@ live()
 # %% [markdown]
 # ## The floors of the house
 #
-# The package is built as upstream is. `c10` knows what a tensor is and nothing of what is done with it; `aten` holds the operators, on raw
-# arrays; `csrc` the engine and the bindings; `_C` is the face of all three. Each imports only downward.
+# The package is built as upstream is. `c10` knows what a tensor is and nothing of what is done with it; `aten` holds the
+# operators, on raw arrays; `csrc` the engine and the bindings; `_C` is the face of all three. Each imports only downward, so
+# that a reader who wants to know what a tensor is can stop at the first.
+#
+# ```mermaid
+# flowchart TB
+#   accTitle: The floors of the package
+#   accDescr: Python code stands on _C, which stands on csrc, which stands on aten, which stands on c10, which stands on NumPy
+#   P["torch, torch.nn, torch.optim<br/>(Python)"] --> C["_C<br/>names and signatures that Python sees"]
+#   C --> S["csrc<br/>nodes, engine, bindings"]
+#   S --> A["aten<br/>operators and their derivatives, dispatch"]
+#   A --> T["c10<br/>dtype, device, storage, the tensor"]
+#   T --> N["NumPy arrays"]
+# ```
+#
+# Upstream's names have a history. *ATen* was "a tensor library", written to wrap the C code that came from Lua's Torch;
+# *c10* was meant as the core that it should share with Caffe2. The split between them is still of use: code on a
+# phone can link c10 without the two thousand operators.
 
 # %%
 #| into: c10/__init__.py
@@ -51,9 +71,22 @@ live()
 # %% [markdown]
 # ## Who owns the bytes?
 #
-# A **storage** owns a flat run of bytes and knows nothing of shape. NumPy has the same idea without a name for it: the array at the end of the
-# `.base` chain owns the memory, all others look into it. So a storage here is a face put on that array. It is made when somebody asks,
-# since most tensors live and die without anyone asking; while it lives, asking again returns the same object.
+# Take one row of a large table, drop the table, and look at what is still in memory:
+
+# %%
+table = torch.zeros(1000, 1000)
+row = table[3]
+del table
+row.numel() * row.element_size(), row.untyped_storage().nbytes()
+
+# %% [markdown]
+# Four million bytes are kept by four thousand. There is no mistake in it: the row is a *view*, it has no bytes of its own,
+# and the whole of the table's memory lives as long as anybody looks into it. `row.clone()` would have let it go.
+#
+# A **storage** owns a flat run of bytes and knows nothing of shape. NumPy has the same idea without a name for it: the
+# array at the end of the `.base` chain owns the memory, all others look into it. So a storage here is a face put on that
+# array. It is made when somebody asks, since most tensors live and die without anyone asking; while it lives, asking again
+# returns the same object.
 
 # %%
 #| into: c10/core/storage_impl.py
@@ -124,14 +157,161 @@ def data_address(array: Any) -> int:
 
 
 # %% [markdown]
+# Python identity is the easy test for "do these two share memory", and programs use it as a dictionary key: `torch.save`
+# writes each storage once, however many tensors look into it (chapter 2). So the same memory must give the same object,
+# for as long as anyone holds it, and nobody should be forced to hold it.
+
+# %%
+x = torch.arange(6.0).reshape(2, 3)
+first, second = x.untyped_storage(), x.t().untyped_storage()
+first is second, first.data_ptr() == x.data_ptr(), x.clone().untyped_storage() is first
+
+
+# %%
+#| claim: torch.save writes the storage behind a view and not the view, each storage once
+#| source: pytorch/pytorch#40157
+def _(torch):
+    import io
+
+    def size(value):
+        file = io.BytesIO()
+        torch.save(value, file)
+        return len(file.getvalue())
+
+    table = torch.zeros(1000, 100)
+    assert size(table[0]) > 400_000 and size(table[0].clone()) < 4_000
+    assert size([table, table[0], table.t()]) < size(table) + 4_000
+
+
+# %% [markdown]
+# ## How does a view find its elements?
+#
+# With two numbers and a tuple. Element (i, j) of a tensor lies at `offset + i·stride[0] + j·stride[1]`, counted in
+# elements from the start of the storage. That formula is all there is: shape and strides may be anything for which it stays
+# inside the storage.
+#
+# ```mermaid
+# flowchart LR
+#   accTitle: Three tensors over one storage
+#   accDescr: x, its transpose and one of its columns each hold shape, strides and offset, and all point to the same storage
+#   X["x<br/>shape (2, 3)<br/>strides (3, 1)<br/>offset 0"] --> S
+#   T["x.t()<br/>shape (3, 2)<br/>strides (1, 3)<br/>offset 0"] --> S
+#   C["x[:, 1]<br/>shape (2,)<br/>strides (3,)<br/>offset 1"] --> S["storage<br/>0 1 2 3 4 5"]
+# ```
+#
+# So a view is arithmetic on a few integers. Each operation below takes the same time for six elements as for six
+# billion:
+
+# %%
+for name, view in {
+    "x": x,
+    "x.t()": x.t(),
+    "x[:, 1]": x[:, 1],
+    "x[1, 1:]": x[1, 1:],
+    "x[:, ::2]": x[:, ::2],
+    "x[0].expand(4, 3)": x[0].expand(4, 3),
+    "x.unsqueeze(1)": x.unsqueeze(1),
+}.items():
+    print(f"{name:20} shape {tuple(view.shape)!s:10} strides {view.stride()!s:10} offset {view.storage_offset()}")
+
+# %% [markdown]
+# The formula, used by hand. `as_strided` is the operation that all others could be written with, and the one that checks
+# least:
+
+# %%
+flat = x.untyped_storage()
+by_hand = [[x.as_strided((), (), 0 + i * 1 + j * 3).item() for j in range(2)] for i in range(3)]
+by_hand == x.t().tolist(), x.as_strided((2, 2), (1, 1), 1)
+
+# %% [markdown]
+# The last result shows one element twice: with both strides 1 the rows overlap. Reading it is harmless. `expand`
+# makes tensors of this kind on purpose, with a stride of 0. Writing is another matter: "add one to each element" has no answer
+# where two elements are one. Upstream refuses, since 2019; before, the result depended on the order in which the kernel
+# happened to visit the memory.
+#
+# When can a *reshape* be a view? When the new dimensions can be had by splitting and merging old ones whose strides fit
+# together. Merging the two dimensions of `x.t()` would need a single stride for the order 0 3 1 4 2 5, and there is none:
+
+# %% tags=["raises-exception"]
+x.t().view(6)
+
+# %% [markdown]
+# `view` promises not to copy and so must refuse. `reshape` copies where it must, and whether it did is not visible in the
+# code: writing into the result of a reshape may or may not change the original.
+
+
+# %%
+#| claim: reshape gives a view where strides allow it and a copy elsewhere; contiguous gives the tensor itself if it is contiguous already
+#| upstream: aten/src/ATen/TensorUtils.h#at::detail::computeStride
+def _(torch):
+    x = torch.arange(6.0).reshape(2, 3)
+    assert x.reshape(6).data_ptr() == x.data_ptr()
+    assert x.t().reshape(6).data_ptr() != x.data_ptr()
+    assert x.contiguous() is x and x.t().contiguous().data_ptr() != x.data_ptr()
+    assert x.t().t().is_contiguous()
+
+
+# %%
+#| claim: an in-place operation on a tensor whose elements share memory by a stride of 0 is refused
+#| source: pytorch/pytorch#15358
+#| differs: readtorch does not look for overlap: NumPy reads all elements before it writes, and each is written with the same sum
+#| upstream: aten/src/ATen/MemoryOverlap.h#at::assert_no_internal_overlap
+def _(torch):
+    x = torch.zeros(3).expand(2, 3)
+    try:
+        x.add_(1)
+    except RuntimeError as error:
+        assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
+    else:
+        raise AssertionError("written")
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "A contiguous tensor is one that owns its memory." Contiguity is a statement about strides:
+# > walking the elements in order visits neighbouring addresses. Any row of a contiguous tensor is contiguous, and owns nothing.
+
+
+# %%
+#| claim: a slice of a contiguous tensor can be contiguous while looking into a larger storage
+def _(torch):
+    x = torch.zeros(4, 3)
+    part = x[1:3]
+    assert part.is_contiguous() and part.storage_offset() == 3
+    assert part.untyped_storage().nbytes() == 48
+    assert not x[:, :2].is_contiguous()
+
+
+# %% [markdown]
 # ## How does autograd notice a write?
 #
-# `exp` keeps its result, because the derivative of eˣ is that result. If the program then adds one to it in place, backward would use a wrong number
-# and say nothing. So every piece of memory carries a **version counter**: each in-place operation bumps it, whoever keeps a tensor for
-# backward notes the number, and compares before use.
+# `exp` keeps its result, because the derivative of eˣ is that result. If the program then adds one to it in place, backward
+# would use a wrong number and say nothing. `.data` shows what that looks like, since it is the one way around the protection:
+
+# %%
+#| needs: a1_operators
+a = torch.zeros(1, requires_grad=True)
+b = a.exp()
+b.data.add_(1)
+b.sum().backward()
+a.grad
+
+# %% [markdown]
+# The derivative of eˣ at 0 is 1. Without `.data` the same program stops:
+
+# %% tags=["raises-exception"]
+#| needs: a1_operators
+b = a.exp()
+b.add_(1)
+b.sum().backward()
+
+# %% [markdown]
+# To find out, every piece of memory carries a **version counter**. Each in-place operation bumps it; whoever keeps a tensor
+# for backward notes the number, and compares before use. All views of one memory share one counter, because a write through
+# one of them changes what the others show.
 #
-# All views of one memory share one counter. Almost no tensor is ever written to or viewed, so ours is made at the first view or write: until then its
-# absence means zero.
+# Almost no tensor is ever written to or viewed, so ours is made at the first view or write: until then its absence means
+# zero.
 
 # %%
 #| into: c10/core/tensor_impl.py
@@ -168,11 +348,45 @@ class VariableVersion:
 
 
 # %% [markdown]
+# The second field is for a harder case. If a *view* is written to and autograd is recording, the history of the base and
+# of every other view changes with it: they all show a value now that the in-place operation made. The base can be found from
+# a view; the other views only if somebody has kept a list. (The part on the forms of operators does the rewriting.)
+#
+# Upstream needs no such list: a view notices at its next use that its version is not the one it had, and makes its
+# `grad_fn` anew. It pays for that with a comparison at each read of `grad_fn`.
+
+# %%
+#| fact: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
+
+# %% [markdown]
 # ## One tensor object
 #
-# Upstream has three: `TensorImpl` with the data, `AutogradMeta` hanging from it, and the Python object `THPVariable` around both. In Python one object with
-# slots does, and every nanosecond counts here: this class is instantiated once per operation. Six slots hold what the hot path reads and writes; anything a user
-# attaches goes to the instance dictionary, which costs nothing until it is used.
+# Upstream has three: `TensorImpl` with the data, `AutogradMeta` hanging from it, and the Python object `THPVariable` around
+# both.
+#
+# ```mermaid
+# flowchart LR
+#   accTitle: What a tensor consists of, upstream and here
+#   accDescr: Upstream a Python object points to a TensorImpl, which points to a storage, a version counter and an AutogradMeta with grad, grad_fn and hooks. Here one object has slots for the array, the edge, the counter, the view, the gradient and the rest
+#   subgraph U["upstream"]
+#     P["THPVariable<br/>(Python)"] --> I["TensorImpl<br/>sizes, strides, dtype, keys"]
+#     I --> St["StorageImpl"]
+#     I --> V["VariableVersion"]
+#     I --> M["AutogradMeta<br/>grad, grad_fn, hooks"]
+#   end
+#   subgraph R["readtorch"]
+#     T["Tensor<br/>(six slots)"] -- "_array" --> A["ndarray, its .base"]
+#     T -- "_vc" --> V2["VariableVersion"]
+#     T -- "_edge" --> N["Node"]
+#     T -- "_grad" --> G["Tensor"]
+#   end
+# ```
+#
+# The two halves upstream have different lifetimes. C++ code may hold a `TensorImpl` long after Python has dropped its
+# object; when it comes back, `x.foo` must still be there, so the Python object is kept and revived, a mechanism of its own
+# (`PyObjectSlot`). In Python one object with slots does, and every nanosecond counts here: this class is instantiated once
+# per operation. Six slots hold what the hot path reads and writes; anything a user attaches goes to the instance dictionary,
+# which costs nothing until it is used.
 #
 # | slot | holds |
 # |---|---|
@@ -217,6 +431,16 @@ class TensorImpl:
         def __float__(self) -> float: ...
         def __index__(self) -> int: ...
 
+
+# %%
+#| fact: c10/core/impl/PyObjectSlot.h#c10::impl::PyObjectSlot
+#| fact: torch/csrc/autograd/variable.h#torch::autograd::AutogradMeta
+
+# %%
+plain, leaf = torch.ones(2), torch.ones(2, requires_grad=True)
+result = leaf * 2
+for tensor in (plain, leaf, result, plain[0]):
+    print({slot: getattr(tensor, slot) for slot in ("_array", "_edge", "_vc")})
 
 # %% [markdown]
 # The floors below `_tensor` must make tensors of the class `Tensor`, which is defined above them. Upstream solves this with a global slot,
@@ -281,8 +505,18 @@ def current_version(tensor: Any) -> int:
     return 0 if tensor._vc is None else tensor._vc.value
 
 
+# %%
+kept = torch.ones(2)
+before = kept._vc
+kept.add_(1)
+before, tensor_impl.current_version(kept), kept[0]._vc is kept._vc
+
 # %% [markdown]
 # ## The shape is a tuple that knows its product
+#
+# `x.shape` could be a tuple, and in Lua's Torch it was a storage of longs. `torch.Size` is a subclass of tuple, so that it
+# unpacks, compares and hashes as one, with `numel()` added and a repr of its own. What needs care is that *operations* on it
+# give a `Size` again.
 
 # %%
 #| into: csrc/size.py
@@ -341,6 +575,11 @@ class Size(tuple[int, ...]):
 
 
 # %% [markdown]
+# %%
+shape = torch.zeros(2, 3, 4).shape
+shape[:2], shape + (5,), shape.numel(), isinstance(shape, tuple), shape == (2, 3, 4)
+
+# %% [markdown]
 # ## Watch the counter
 
 # %%
@@ -371,3 +610,63 @@ def _(torch):
     assert half.untyped_storage().nbytes() == 40
     assert half.storage_offset() == 5
     assert half.untyped_storage().data_ptr() == x.data_ptr()
+
+
+# %% [markdown]
+# `detach` shares the counter because it means "the same values, outside the graph": a write through it is a write to what
+# the graph may have kept. `.data` is older, from the time when a `Variable` wrapped a tensor and `.data` was the tensor; code
+# relied on writing through it unseen, so its counter starts afresh. Everything that `.data` is used for today has a safe form:
+# `detach()` to read, `with torch.no_grad():` to write.
+
+
+# %%
+#| claim: a write through detach() is caught in backward, a write through .data is not
+def _(torch):
+    def gradient(write):
+        x = torch.ones(1, requires_grad=True)
+        y = x * 1
+        z = y * y
+        write(y)
+        z.backward()
+        return x.grad.item()
+
+    assert gradient(lambda y: None) == 2
+    assert gradient(lambda y: y.data.mul_(100)) == 200
+    try:
+        gradient(lambda y: y.detach().mul_(100))
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("not noticed")
+
+
+# %% [markdown]
+# ## Who keeps whom alive?
+#
+# A view holds the memory, and a view that autograd tracks holds its base, for the derivative's sake. Nothing holds a view:
+# the counter's list is weak. So there is no circle, and reference counting frees everything the moment the last name goes.
+
+# %%
+base = torch.ones(3, requires_grad=True) * 1
+view = base[1:]
+gone = weakref.ref(view)
+gc.disable()
+del view
+freed = gone() is None
+gc.enable()
+freed, len(base._vc.views)
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * Sizes and strides may be symbolic (`SymInt`), so that a compiler can trace one graph for all batch sizes.
+# * A storage's bytes come from an allocator and know how to be freed; on a GPU from a caching one (see `c10/cuda`).
+# * A storage can be resized, shared between processes, mapped from a file, or copied at the first write. The part on
+#   storages as objects has what ours does of this.
+# * `TensorImpl` is subclassed for tensors without strides: sparse, nested, opaque ones.
+
+# %%
+#| fact: c10/core/Allocator.h#c10::Allocator
+#| fact: c10/core/SymInt.h#c10::SymInt
+#| fact: aten/src/ATen/SparseTensorImpl.h#at::SparseTensorImpl
+#| fact: c10/core/impl/COW.h#c10::impl::cow::lazy_clone_storage
