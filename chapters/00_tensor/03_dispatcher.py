@@ -17,19 +17,67 @@
 # %% [markdown]
 # # The dispatcher, and how an operator is registered
 #
-# `torch.add(a, b)` must do three things that know nothing of each other: compute a sum on whatever device holds the data, record how to differentiate it, and, inside
-# `autocast`, cast the inputs first. Upstream keeps them apart with a table: an operator is a row, a *dispatch key* is a column, each cell holds a kernel, and
-# a call walks from the key of highest priority down to the device's.
-#
-# This part is the table. The last section registers an operator from scratch: start there if you want to add one.
+# `torch.add(a, b)` must do three things that know nothing of each other: compute a sum on whatever device holds the data,
+# record how to differentiate it, and, inside `autocast`, cast the inputs first. Written as one function:
 
 # %%
 import numpy as np
 
 import readtorch as torch
+from readtorch.aten.core.dispatch import dispatcher
 from readtorch.literate import live
 
 live()
+
+
+# %%
+class Value:
+    """A tensor reduced to what the sketch below needs."""
+
+    def __init__(self, data, device="cpu", grad_fn=None, requires_grad=False):
+        self.data, self.device, self.grad_fn, self.requires_grad = data, device, grad_fn, requires_grad
+
+
+def add(a, b, autocast=None):
+    if autocast:
+        a, b = Value(a.data.astype(autocast)), Value(b.data.astype(autocast))
+    if a.device == "cpu":
+        data = np.add(a.data, b.data)
+    elif a.device == "meta":
+        data = np.broadcast_shapes(a.data, b.data)
+    else:
+        raise NotImplementedError(a.device)
+    node = (lambda grad: (grad, grad)) if a.requires_grad or b.requires_grad else None
+    return Value(data, a.device, node, node is not None)
+
+
+add(Value(np.ones(2)), Value(np.ones(2)), autocast=np.float16).data.dtype
+
+# %% [markdown]
+# It works, and it has to be written two thousand times. A new device means editing every operator; so does a new feature such
+# as autocast. (This one has a mistake in it, too: the cast drops `requires_grad`. It would have to be found two
+# thousand times.) Nobody outside the library can add either.
+#
+# Upstream keeps the concerns apart with a table: an operator is a row, a *dispatch key* is a column, each cell
+# holds a kernel, and a call walks from the key of highest priority down to the device's.
+#
+# ```mermaid
+# flowchart TB
+#   accTitle: A call of add walks down the columns
+#   accDescr: From Python through Autocast, which casts and calls again, and Autograd, which calls the backend and records a node, to the kernel of CPU, CUDA or Meta
+#   P["torch.add(a, b)"] --> AC
+#   AC["Autocast: cast the inputs, then go on<br/>(only inside autocast)"] --> AG
+#   AG["Autograd: go on with raw arrays,<br/>then make AddBackward0 and wrap"] --> B{"where is the data?"}
+#   B -- "ndarray" --> CPU["CPU: numpy.add"]
+#   B -- "MetaArray" --> M["Meta: the shape alone"]
+#   B -- "cupy.ndarray" --> CU["CUDA: cupy.add"]
+# ```
+#
+# Two kinds of column: *functionalities* (Autocast, Autograd), which do something around the call and pass it on, and
+# *backends*, which end it. A device supplies a column, a feature supplies a column, an operator supplies a row, and none of the
+# three has to know the others.
+#
+# This part is the table. The last section registers an operator from scratch: start there if you want to add one.
 
 # %% [markdown]
 # ## The columns
@@ -62,8 +110,42 @@ class DispatchKey(enum.IntEnum):
 
 
 # %% [markdown]
-# Which backend's column a call ends in is decided by the class of the raw array. The `meta` device has shapes and no data: its arrays are one element seen through
-# strides of zero, so that any shape costs eight bytes.
+# Autocast stands above Autograd, and must: the cast is part of what is computed, so its derivative has to be recorded,
+# and a gradient arrives in the dtype of the original input.
+
+
+# %%
+#| needs: a1_operators
+#| claim: autocast's cast is recorded: gradients come back in the input's own dtype
+def _(torch):
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = torch.mm(x, x)
+    assert y.dtype is torch.bfloat16
+    y.sum().backward()
+    assert x.grad.dtype is torch.float32
+
+
+# %% [markdown]
+# ### What upstream does more
+# The list has well over a hundred entries there, and is not flat: a *functionality* (Dense, Sparse, AutogradFunctionality …) combined with a
+# *backend component* (CPU, CUDA, MPS …) gives the key that indexes the table. Each tensor carries the set of its keys as the
+# bits of one 64-bit word. A call joins the sets of all its arguments, adds what the thread has switched on, removes what it has
+# switched off, and takes the highest bit. That is why leaving a layer is cheap: the autograd kernel switches its own key off for
+# the thread and calls the operator again.
+
+# %%
+#| fact: c10/core/DispatchKeySet.h#c10::DispatchKeySet
+#| fact: c10/core/DispatchKey.h#c10::BackendComponent
+#| fact: aten/src/ATen/core/dispatch/DispatchKeyExtractor.h#c10::impl::computeDispatchKeySet
+#| fact: aten/src/ATen/core/LegacyTypeDispatch.h#at::AutoDispatchBelowADInplaceOrView
+
+# %% [markdown]
+# ### Which backend?
+
+# %% [markdown]
+# Which backend's column a call ends in is decided here by the class of the raw array. The `meta` device has shapes and no
+# data: its arrays are one element seen through strides of zero, so that any shape costs eight bytes.
 
 
 # %%
@@ -89,11 +171,22 @@ def meta_like(array: Any) -> MetaArray:
     return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
 
 
+# %%
+#| needs: a1_operators
+left, right = torch.empty(30_000, 20_000, device="meta"), torch.empty(20_000, 10, device="meta")
+product = left @ right
+product.shape, product.device, product._array.strides
+
+# %% [markdown]
+# A meta kernel answers *what would come out*. Model sizes, memory plans and shape errors can be had of a network that fits on no
+# machine here.
+
 # %% [markdown]
 # ## Who is watching?
 #
-# A profiler or recorder wants to see every operator with its inputs and outputs. Upstream offers callbacks (`RecordFunction`); here it is one slot, read once per operator and once per node
-# of a backward pass, and None unless something records.
+# A profiler or recorder wants to see every operator with its inputs and outputs. The traces on these pages are made so. Upstream
+# offers callbacks (`RecordFunction`); here it is one slot, read once per operator and once per node of a backward pass, and
+# None unless something records.
 
 # %%
 #| into: aten/record_function.py
@@ -124,8 +217,17 @@ observer: Observer | None = None
 # %% [markdown]
 # ## The rows
 #
-# A row is an `OperatorEntry`: the kernels by key, the derivative, and what the bindings need to know. A kernel is a plain function on raw arrays whose signature **is** the operator's schema: a parameter annotated
-# `Array` is a tensor, `Array | None` an optional one, `Sequence[Array]` a list of tensors; everything else is an option.
+# A row is an `OperatorEntry`: the kernels by key, the derivative, and what the bindings need to know.
+#
+# Before anything can be dispatched, the call must be understood: which arguments are tensors, which are options, what the
+# defaults are. Upstream writes that down once per operator, in a language of its own, in `native_functions.yaml`
+# (`add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`), and generates from it the Python parser, the C++
+# declarations and the registration. Python has that language already: here a kernel is a plain function on raw arrays whose signature **is** the
+# operator's schema. A parameter annotated `Array` is a tensor, `Array | None` an optional one, `Sequence[Array]` a list of
+# tensors; everything else is an option.
+
+# %%
+#| fact: aten/src/ATen/native/native_functions.yaml#add.Tensor
 
 # %%
 #| into: aten/core/__init__.py
@@ -224,11 +326,48 @@ class Schema:
 
 
 # %% [markdown]
-# A derivative is written once per differentiable parameter, as upstream's `derivatives.yaml` does, and in the same spirit: **the names a formula uses say what must be kept for it**. `other` keeps the tensor;
-# `result` keeps the output; `self_shape` keeps a tuple and lets the tensor go. The engine hands each formula what it names.
+# What a schema sees, for two operators whose code comes later:
+
+# %%
+for name in ("add", "sum"):
+    schema = dispatcher.operators[name].schema
+    print(name, dict(zip(schema.names, schema.kinds, strict=True)), schema.defaults)
+
+# %% [markdown]
+# ## Where is the derivative?
 #
-# The first parameter, `at`, is the library the formula computes with: the kernels on raw arrays when an ordinary backward runs, the
-# operators on tensors under `create_graph=True`. The same text serves both, which is why a second derivative needs no second formula.
+# "I have found the kernel of `conv2d`. Where is its backward?" is asked again and again, by people who have searched the
+# source for `ConvolutionBackward0` or `AddBackward0` and found nothing. These classes are in no file of the repository. They are
+# generated when PyTorch is built, each from a few lines of `derivatives.yaml`: the operator's schema, and per input an expression
+# for its gradient.
+#
+# ```mermaid
+# flowchart LR
+#   accTitle: What is generated from the two tables
+#   accDescr: native_functions.yaml and derivatives.yaml go into tools/autograd, which writes VariableType, Functions and the Python bindings
+#   N["native_functions.yaml<br/>schemas, kernels by key"] --> G["torchgen, tools/autograd"]
+#   D["derivatives.yaml<br/>formulas"] --> G
+#   G --> V["VariableType_*.cpp<br/>the Autograd column"]
+#   G --> F["Functions.cpp<br/>the node classes"]
+#   G --> P["python_torch_functions_*.cpp<br/>torch.add, Tensor.add"]
+# ```
+#
+# Here no code is generated: the two tables are made of Python functions, and what upstream writes into files is made as closures when the
+# operator is registered (the next parts).
+#
+# A derivative is written once per differentiable parameter, as in `derivatives.yaml`, and in the same spirit: **the names a
+# formula uses say what must be kept for it**. `other` keeps the tensor; `result` keeps the output; `self_shape` keeps a tuple
+# and lets the tensor go. The engine hands each formula what it names.
+#
+# The first parameter, `at`, is the library the formula computes with: the kernels on raw arrays when an ordinary backward
+# runs, the operators on tensors under `create_graph=True`. The same text serves both, which is why a second derivative needs
+# no second formula.
+
+# %%
+#| fact: tools/autograd/derivatives.yaml#add.Tensor
+#| fact: tools/autograd/derivatives.yaml#convolution
+#| fact: tools/autograd/gen_variable_type.py#gen_variable_type
+#| fact: tools/autograd/gen_autograd_functions.py#gen_autograd_functions_lib
 
 
 # %%
@@ -279,6 +418,38 @@ class Derivative:
 
 
 # %%
+#| needs: a1_operators
+for name in ("add", "mul", "exp", "mm"):
+    rule = dispatcher.operators[name].derivative
+    print(f"{name:4} keeps inputs {rule.saved}, facts {rule.metas}, outputs {rule.outputs}")
+
+# %% [markdown]
+# `add` keeps nothing at all, `mul` both inputs, each for the other's gradient, and `exp` its own result instead of the input. This
+# column explains a good part of a network's memory: the activations that it keeps are the ones its formulas name. It explains
+# too which in-place operations are allowed.
+
+
+# %%
+#| needs: a1_operators
+#| claim: what may be overwritten follows from what the formula names: exp's input may, its result may not; with mul it is the other way round
+def _(torch):
+    def allowed(function, write_input):
+        x = torch.ones(2, requires_grad=True) * 1
+        y = function(x)
+        (x if write_input else y).add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return False
+        return True
+
+    assert allowed(torch.exp, write_input=True) and not allowed(torch.exp, write_input=False)
+    assert allowed(lambda x: x * x, write_input=False) and not allowed(lambda x: x * x, write_input=True)
+    assert allowed(lambda x: x + x, write_input=True) and allowed(lambda x: x + x, write_input=False)
+
+
+# %%
 #| into: aten/core/dispatch/operator_entry.py
 #| upstream: aten/src/ATen/core/dispatch/OperatorEntry.h#c10::impl::OperatorEntry
 class OperatorEntry:
@@ -325,6 +496,10 @@ class OperatorEntry:
 def _node_name(name: str) -> str:
     return "".join(word.capitalize() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
 
+
+# %%
+entry = dispatcher.operators["add"]
+entry, {key.name: kernel for key, kernel in entry.kernels.items()}, entry.node_name
 
 # %% [markdown]
 # ## Adding a row
@@ -523,10 +698,64 @@ def names() -> Iterator[str]:
 
 
 # %% [markdown]
+# ### What upstream does more
+#
+# * The choice of the kernel for each column is not made at the call. A registration recomputes the row, column by column, with all fallbacks
+#   resolved, and the call reads one cell of a finished array.
+# * An operator may have kernels of several *kinds*. `CompositeImplicitAutograd` serves all backends and needs no derivative (our
+#   `composite`); `CompositeExplicitAutograd` serves all backends and does; anything else is for one key.
+# * A column may have a *fallback* for all operators, written once on a stack of boxed values. That is how a tracer, a functional
+#   transformation or a Python mode sees every operator without being registered for any.
+# * `torch.library` offers the table to Python; a custom operator gets all columns that a built-in one has.
+
+# %%
+#| fact: aten/src/ATen/core/dispatch/OperatorEntry.h#c10::impl::OperatorEntry::computeDispatchTableEntry
+#| fact: aten/src/ATen/core/dispatch/Dispatcher.h#c10::Dispatcher::callBoxed
+#| fact: torch/library.py#Library
+
+# %% [markdown]
+# ## One call, from Python to the kernel
+#
+# All of it together. Step into `a + b`: the closure fetches the arrays, picks the column, calls the kernel, makes the node
+# and wraps the result. What is *not* there matters as much: no search, no test of types, no table walk. All of that was done
+# once, when the operator was registered.
+
+# %%
+a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0])
+
+# %%
+#| trace: torch.csrc torch.aten layers=calls,lines,ops values=summary title="a + b, from Python to the kernel"
+c = a + b
+
+# %%
+c, c.grad_fn, c.grad_fn.next_functions
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "The graph is built in backward." The node exists the moment the operation returns; backward
+# > only walks. And: "without `requires_grad` the operation is recorded and ignored". It is not recorded; no node is made,
+# > nothing is kept.
+
+
+# %%
+#| claim: the node exists when the operation returns, and only if an input requires a gradient and recording is on
+def _(torch):
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2)
+    c = a + b
+    assert c.grad_fn.name() == "AddBackward0"
+    assert [node is None for node, _ in c.grad_fn.next_functions] == [False, True]
+    assert (b + b).grad_fn is None
+    with torch.no_grad():
+        assert (a + b).grad_fn is None
+
+
+# %% [markdown]
 # ## A worked example
 #
-# An operator that is not in the library: `x · |x|`, whose derivative is 2·|x|. The kernel is a function on raw arrays; its signature is the schema. The formula names `self`, so the input is kept; it computes with `at`
-# and with Python's operators, so it works on arrays and on tensors.
+# An operator that is not in the library: `x · |x|`, whose derivative is 2·|x|. The kernel is a function on raw arrays; its
+# signature is the schema. The formula names `self`, so the input is kept; it computes with `at` and with Python's operators, so
+# it works on arrays and on tensors. (The annotations are read as text: a file that registers operators begins with
+# `from __future__ import annotations`.)
 
 # %%
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
@@ -581,3 +810,29 @@ def mean_square(at, self: Array, dim=None):
 # > [!NOTE]
 # > Three rules for formulas. Return a fresh array or `grad` itself, never a saved one: the engine may add to it in place. Do not sum down what broadcasting stretched: the engine does. Use `at.NAME` and Python's operators, not
 # > NumPy: the same formula runs on tensors under `create_graph=True`, and on CuPy arrays.
+
+# %% [markdown]
+# The first rule, broken on purpose. This formula returns a saved array; the engine was told by the node that the gradient may
+# be added to in place, and adds the second branch's gradient into what the first has kept.
+
+
+# %%
+#| needs: a1_operators
+@register("shifted", variants="")
+def shifted(self: Array, by: Array) -> Array:
+    return self * by
+
+
+derivative("shifted", self=lambda at, grad, self, by: by)
+
+x, by = torch.ones(2, requires_grad=True), torch.full((2,), 3.0)
+shift = dispatcher.operators["shifted"].call
+(shift(x, by) + x).sum().backward()
+x.grad, by
+
+# %% [markdown]
+# The gradient is right (for a gradient of ones) and the constant `by` has been changed by a backward pass. Upstream's engine is careful in another
+# way: it adds in place only if nobody else holds the tensor, which it reads off the reference count.
+
+# %%
+#| fact: torch/csrc/autograd/input_buffer.h#torch::autograd::InputBuffer::add
