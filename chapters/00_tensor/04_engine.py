@@ -17,21 +17,71 @@
 # %% [markdown]
 # # The engine: nodes, saved tensors, and the order in which they run
 #
-# A forward pass leaves a graph behind: one node per operation, an edge for each input that wants a gradient. `backward` walks it against the direction of the data.
-# Two things are hard about that walk: a node may run only when *all* gradients that flow into it have arrived, and it must not recurse, because a recurrent network
-# is a chain ten thousand nodes long.
+# A forward pass leaves a graph behind: one node per operation, an edge for each input that wants a gradient. `backward` walks it
+# against the direction of the data. The obvious way to write that walk takes five lines:
 
 # %%
+import threading
+import time
+import warnings
+
+import numpy as np
+
 import readtorch as torch
+from readtorch.csrc.autograd import engine
 from readtorch.literate import live
 
 live()
 
+# %%
+visits = 0
+
+
+def walk(node, grad):
+    global visits
+    visits += 1
+    if node is None or node.name().endswith("AccumulateGrad"):
+        return
+    for (next_node, _), next_grad in zip(node.next_functions, node.apply([grad], False), strict=True):
+        walk(next_node, next_grad)
+
+
+def doubled(times):
+    y = torch.ones(1, requires_grad=True)
+    for _ in range(times):
+        y = y + y
+    return y
+
+
+for times in (5, 10, 15):
+    visits = 0
+    walk(doubled(times).grad_fn, np.ones(1, np.float32))
+    print(f"{times} additions: {visits} visits")
+
+# %% [markdown]
+# Fifteen additions, sixty-five thousand visits. Each node is reached along every path from the root, and the number of paths doubles at
+# every step; a residual network of thirty blocks would not finish. The sum of all gradients that reach a node must be passed on *once*, so a node
+# has to wait until the last of them has come. That is the first difficulty. The second:
+
+# %% tags=["raises-exception"]
+y = torch.ones(1, requires_grad=True)
+for _ in range(2000):
+    y = y + 1
+walk(y.grad_fn, np.ones(1, np.float32))
+
+# %% [markdown]
+# A recurrent network is a chain ten thousand nodes long. The walk must not recurse, neither must anything else that visits the
+# graph, and (in C++, where it took a bug report to find out) neither must its destruction.
+#
+# So there is an engine: it counts what each node must wait for, and keeps those that are ready in a queue. This part has the nodes,
+# what they keep, and the walk.
+
 # %% [markdown]
 # ## Is anybody asking for gradients?
 #
-# Whether an operation is recorded depends on the thread: `no_grad()` in one thread must not stop a training step in another. Reading a thread-local
-# costs as much as a third of a small operation, so a global count of threads in a special mode stands in front of it: while it is zero, nobody looks further.
+# Whether an operation is recorded depends on the thread: `no_grad()` in one thread must not stop a training step in another.
+# Reading a thread-local costs as much as a third of a small operation, so a global count of threads in a special mode
+# stands in front of it: while it is zero, nobody looks further.
 
 # %%
 #| into: c10/core/autograd_state.py
@@ -108,13 +158,68 @@ def set_special(name: str, value: Any) -> Any:
     return old
 
 
+# %%
+answers = {}
+
+
+def ask():
+    answers["thread"] = torch.is_grad_enabled(), (torch.ones(1, requires_grad=True) * 2).requires_grad
+
+
+with torch.no_grad():
+    answers["main"] = torch.is_grad_enabled(), (torch.ones(1, requires_grad=True) * 2).requires_grad
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+answers
+
+# %% [markdown]
+# A new thread starts with the defaults, not with the modes of the thread that started it. Web servers and thread pools run inference in such
+# threads, and a `no_grad` around the server does nothing for them. Upstream hands its modes on explicitly where it starts threads itself,
+# as a `ThreadLocalState`.
+
+
+# %%
+#| claim: a thread that is started under no_grad records; the mode is the thread's own
+#| source: pytorch/pytorch#20528
+#| upstream: aten/src/ATen/ThreadLocalState.h#at::ThreadLocalState
+def _(torch):
+    from concurrent.futures import ThreadPoolExecutor
+
+    x = torch.ones(1, requires_grad=True)
+    with ThreadPoolExecutor(1) as pool, torch.no_grad():
+        assert (x * 2).grad_fn is None
+        assert pool.submit(lambda: x * 2).result().grad_fn is not None
+
+
 # %% [markdown]
 # ## A node
 #
-# A node is one step of the derivative: it takes the gradients of an operation's outputs and returns those of its inputs. Its edges lead to the nodes that made the inputs. It also keeps the shape and dtype of
-# the output it belongs to, because a gradient must have exactly those, and broadcasting in a formula may have changed them.
+# A node is one step of the derivative: it takes the gradients of an operation's outputs and returns those of its inputs. Its
+# edges lead to the nodes that made the inputs. It also keeps the shape and dtype of the output it belongs to, because a
+# gradient must have exactly those, and broadcasting in a formula may have changed them.
 #
-# Upstream writes an edge as a pair (node, output number). Nearly every number is 0, so here an edge *is* the node then, and a pair otherwise.
+# For `(a * b + a).sum()`, with leaves `a` and `b`:
+#
+# ```mermaid
+# flowchart RL
+#   accTitle: The graph of (a * b + a).sum()
+#   accDescr: SumBackward0 points to AddBackward0, which points to MulBackward0 and to the AccumulateGrad of a; MulBackward0 points to the AccumulateGrad nodes of a and b
+#   L["loss (a tensor)"] -- "grad_fn" --> S["SumBackward0<br/>sequence 2"]
+#   S --> A["AddBackward0<br/>sequence 1"]
+#   A -- "edge 0" --> M["MulBackward0<br/>sequence 0<br/>keeps a, b"]
+#   A -- "edge 1" --> GA["AccumulateGrad"]
+#   M -- "edge 0" --> GA
+#   M -- "edge 1" --> GB["AccumulateGrad"]
+#   GA -. "weak" .-> a["a (leaf)"]
+#   GB -. "weak" .-> b["b (leaf)"]
+# ```
+#
+# All solid arrows point *back*, from results to inputs. A tensor keeps the graph behind it alive and nothing keeps what was computed
+# from it: when `loss` goes, so does the whole graph, unless some other tensor (a list of losses, say) still holds on to a part.
+#
+# Upstream writes an edge as a pair (node, output number). Nearly every number is 0, so here an edge *is* the node then, and
+# a pair otherwise.
 
 # %%
 #| into: csrc/autograd/__init__.py
@@ -206,12 +311,58 @@ def split_edge(edge: Any) -> tuple[Node, int]:
     return edge if edge.__class__ is tuple else (edge, 0)
 
 
+# %%
+a = torch.tensor([1.0, 2.0], requires_grad=True)
+b = torch.tensor([3.0, 4.0], requires_grad=True)
+loss = (a * b + a).sum()
+
+
+def show(node, depth=0):
+    print(
+        "  " * depth + node.name(),
+        "of shape",
+        node._shape,
+        "" if node._sequence >> 62 else f"sequence {node._sequence}",
+    )
+    for next_node, _ in node.next_functions:
+        show(next_node, depth + 1)
+
+
+show(loss.grad_fn)
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "`loss.backward()` frees the graph." It frees what the nodes have *saved*, and the graph stays for as long as
+# > `loss` does. Hence a second backward fails only if some node on the way needs what is gone: `x + x` saved nothing, and may be
+# > walked as often as one likes.
+
+
+# %%
+#| claim: a second backward fails where something was saved and works where nothing was; the nodes are still there
+def _(torch):
+    x = torch.ones(1, requires_grad=True)
+    added, multiplied = x + x, x * x
+    added.backward()
+    added.backward()
+    assert x.grad.item() == 4
+    multiplied.backward()
+    assert multiplied.grad_fn.next_functions[0][0] is not None
+    try:
+        multiplied.backward()
+    except RuntimeError as error:
+        assert "Trying to backward through the graph a second time" in str(error)
+    else:
+        raise AssertionError("walked twice")
+
+
 # %% [markdown]
 # ## What a formula needs is kept, and checked
 #
-# Keeping a tensor for backward means remembering its version. At use the two are compared, and a difference is the error that everybody has met: *one of the variables needed for gradient computation has been modified by an
-# inplace operation*. Two cases are different. An **input** is kept as it is. An **output** must not be: the output's edge leads to this very node, and the
-# circle would keep both alive until the garbage collector comes. So of an output only the array is kept, and the tensor is made anew at need.
+# Keeping a tensor for backward means remembering its version. At use the two are compared, and a difference is the error that
+# everybody has met: *one of the variables needed for gradient computation has been modified by an inplace operation*. Two
+# cases are different. An **input** is kept as it is. An **output** must not be: the output's edge leads to this very node,
+# and the circle would keep both alive until the garbage collector comes. So of an output only the array is kept, and the
+# tensor is made anew at need.
 
 # %%
 #| into: csrc/autograd/saved_variable.py
@@ -260,8 +411,25 @@ def released(name: str) -> RuntimeError:
 
 
 # %% [markdown]
+# The message names the operation that *made* the overwritten tensor, since that is what the tensor knows, and not the one that wrote into it.
+# Read it as "the output of this operation was needed, and somebody has changed it".
+
+# %%
+#| needs: a1_operators
+x = torch.zeros(2, requires_grad=True)
+hidden = (x + 1).tanh()
+output = hidden * 2
+hidden += 1
+try:
+    output.sum().backward()
+except RuntimeError as error:
+    print(str(error).split(": ", 1)[1].split(" Hint")[0])
+
+# %% [markdown]
 # ### Packing
-# `saved_tensors_hooks` lets a program replace what is kept, by a copy on the CPU or a file name, and bring it back later.
+# Most of the memory of a training step is what nodes keep. `saved_tensors_hooks` lets a program replace it, by a copy on the
+# CPU or a file name, and bring it back later. Checkpointing is made of the same hooks: its *pack* keeps nothing, and its *unpack*
+# runs the forward again.
 
 
 # %%
@@ -291,14 +459,41 @@ class Packed:
         return tensor
 
 
+# %%
+kept = []
+
+
+def pack(tensor):
+    kept.append(tensor.shape)
+    return tensor.numpy(force=True).astype(np.float16)
+
+
+def unpack(payload):
+    return torch.from_numpy(payload.astype(np.float32))
+
+
+x, w = torch.full((2,), 1.0001, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
+with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+    y = (x * w).sum()
+y.backward()
+kept, w.grad
+
+# %% [markdown]
+# Both factors were kept in half the bytes, and the gradient of `w` is the `x` that float16 made of it.
+
 # %% [markdown]
 # ## Leaves
 #
-# The walk ends at the leaves. A leaf's node adds what arrives to `.grad`. The first gradient is taken as it is if nobody else can hold it, else copied; later ones are added in place, so that
-# a reference to `p.grad` stays good across steps.
+# The walk ends at the leaves. A leaf's node adds what arrives to `.grad`. The first gradient is taken as it is if nobody
+# else can hold it, else copied; later ones are added in place, so that a reference to `p.grad` stays good across steps.
 #
-# The leaf holds its node, the node refers to the leaf weakly: no circle, so a leaf dies when its last user does. (Upstream holds them the other way round and makes the node anew for each graph, which is why
-# DDP must keep `grad_accumulators_` alive by hand.)
+# *Adds*, and does not assign. Within one walk it hardly matters, since the engine has summed before the leaf is reached. Across walks it is
+# what makes two losses, or one batch in four pieces, as good as one backward of the sum; the price is that everybody
+# must remember `zero_grad`.
+#
+# The leaf holds its node, the node refers to the leaf weakly: no circle, so a leaf dies when its last user does. (Upstream
+# holds them the other way round and makes the node anew for each graph, which is why DDP must keep `grad_accumulators_` alive
+# by hand.)
 
 # %%
 #| into: csrc/autograd/functions/__init__.py
@@ -389,14 +584,44 @@ def _copy_like(grad: Any, leaf: Any) -> Any:
     return grad.transpose(order).copy().transpose(inverse)
 
 
+# %%
+p = torch.ones(2, requires_grad=True)
+(p * 2).sum().backward()
+held = p.grad
+(p * 2).sum().backward()
+held, held is p.grad
+
+
+# %%
+#| claim: .grad accumulates in place across backward passes, so that a reference to it sees later passes; a non-leaf has none
+#| source: pytorch/pytorch#13113
+def _(torch):
+    import warnings
+
+    p = torch.ones(1, requires_grad=True)
+    moved = p.to(torch.float64)
+    (moved * 3).backward()
+    held = p.grad
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert moved.grad is None
+    assert "not a leaf" in str(caught[0].message)
+    (p * 3).backward()
+    assert held is p.grad and held.item() == 6
+
+
 # %% [markdown]
 # ## The walk
 #
-# 1. **Count.** From the roots, follow all edges once and count how many arrive at each node. That many gradients it must wait for.
-# 2. **Run.** A heap holds the ready nodes, youngest first. Take one, run it, add each result to the input buffer of the node at the other end of the edge, subtract one from that node's count, and when it reaches zero put
-#    it on the heap.
+# 1. **Count.** From the roots, follow all edges once and count how many arrive at each node. That many gradients it must
+#    wait for.
+# 2. **Run.** A heap holds the ready nodes, youngest first. Take one, run it, add each result to the input buffer of the node
+#    at the other end of the edge, subtract one from that node's count, and when it reaches zero put it on the heap.
 #
-# Youngest first means: in the reverse order of the forward pass, as far as the counts leave a choice. Nothing depends on it for correctness; memory does, since what was made last is freed first.
+# Youngest first means: in the reverse order of the forward pass, as far as the counts leave a choice. Nothing depends on it
+# for correctness; memory does, since what was made last is freed first. `AccumulateGrad` has the highest number of all, so
+# a leaf's gradient is stored the moment it is complete. Data-parallel training lives on that: the gradients of the last layer travel
+# over the network while the first layers are still being computed.
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -502,6 +727,14 @@ class GraphRoot(Node):
 
 
 # %%
+counts = engine.compute_dependencies(loss.grad_fn)
+[(node.name(), count) for node, count in counts.items()]
+
+# %% [markdown]
+# Two gradients must come before `a`'s can be stored, one along each path; all others wait for one.
+
+
+# %%
 #| into: csrc/autograd/engine.py
 #| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::Engine::execute
 def execute(
@@ -548,8 +781,9 @@ def execute(
 
 
 # %% [markdown]
-# Running a node has a fixed order, and users hang hooks on every joint of it: hooks on the *tensor* see the gradient first (that is where `retain_grad` and `autograd.grad` read), then the node's pre-hooks, the formula, the node's
-# post-hooks.
+# Running a node has a fixed order, and users hang hooks on every joint of it: hooks on the *tensor* see the gradient first,
+# then it is captured (that is where `autograd.grad` and `retain_grad` read), then come the node's pre-hooks, the formula, and the
+# node's post-hooks.
 
 
 # %%
@@ -659,6 +893,9 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
 
 
 # %% [markdown]
+# The last line of the loop is the whole of the scheduling. Everything above it is about handing over a gradient in the form that the receiver
+# needs, and about not copying it.
+#
 # The pieces it uses: where gradients wait,
 
 # %%
@@ -837,9 +1074,104 @@ def queue_callback(callback: Callable[[], None]) -> None:
 
 
 # %% [markdown]
+# ## One backward, step by step
+#
+# The graph of the diagram. First it is recorded, three operators; then `execute` counts and runs. Follow `heap` and `buffers`: the gradient
+# of `a` waits for its second part while `MulBackward0` runs, and `AccumulateGrad` is taken as soon as it can be.
+
+# %%
+a.grad = b.grad = None
+
+# %%
+#| trace: torch.csrc.autograd.engine torch.csrc.autograd.input_buffer torch.csrc.autograd.functions layers=ops,autograd,calls,lines values=summary title="(a * b + a).sum().backward()"
+(a * b + a).sum().backward()
+
+# %%
+a.grad, b.grad
+
+# %% [markdown]
+# And the order of the hooks, on one tensor and its node:
+
+# %%
+order = []
+x = torch.ones(1, requires_grad=True)
+y = x * 2
+y.register_hook(lambda grad: order.append("tensor hook"))
+y.retain_grad()
+y.grad_fn.register_prehook(lambda grads: order.append(f"node pre-hook, y.grad is {y.grad.item()}"))
+y.grad_fn.register_hook(lambda grads_in, grads_out: order.append("node post-hook"))
+x.register_hook(lambda grad: order.append("tensor hook of x"))
+x.register_post_accumulate_grad_hook(lambda leaf: order.append(f"post-accumulate, x.grad is {leaf.grad.item()}"))
+(y * 3).backward()
+order
+
+
+# %%
+#| claim: a tensor's hooks run before its node's pre-hooks, these before the formula, post-hooks after it; the leaf's post-accumulate hook is last
+def _(torch):
+    order = []
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    assert isinstance(y.grad_fn, torch.autograd.graph.Node)
+    y.grad_fn.register_hook(lambda *_: order.append("post"))
+    y.grad_fn.register_prehook(lambda *_: order.append("pre"))
+    y.register_hook(lambda _: order.append("tensor"))
+    x.register_post_accumulate_grad_hook(lambda _: order.append("accumulated"))
+    x.register_hook(lambda _: order.append("leaf"))
+    (y * 3).backward()
+    assert order == ["tensor", "pre", "post", "leaf", "accumulated"]
+
+
+# %%
+#| claim: nodes run youngest first, except that a leaf's gradient is stored as soon as it is complete
+#| upstream: torch/csrc/autograd/engine.h#torch::autograd::ReadyQueue::CompareNodeTaskTime
+def _(torch):
+    order = []
+    early, late = (torch.ones(1, requires_grad=True) for _ in range(2))
+    first = early * 2
+    second = late * 2
+    third = second + first
+    for name, tensor in {"first": first, "second": second, "early": early, "late": late}.items():
+        tensor.register_hook(lambda _, name=name: order.append(name))
+    third.backward()
+    assert order == ["second", "late", "first", "early"]
+
+
+# %%
+#| claim: a chain of a hundred thousand nodes is walked, and freed, without recursion
+#| source: pytorch/pytorch#5534
+def _(torch):
+    x = torch.ones(1, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1
+    del y
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * **Threads.** Backward of nodes on a GPU runs in a worker thread, one for each device, with a ready queue of its own; nodes on
+#   the CPU run in the thread that called `backward`. So several threads can work on one `GraphTask`, whose maps
+#   are guarded by a mutex.
+# * **Re-entrance.** A node that calls `backward` itself (checkpointing of the older kind) starts a second task on top of the first. Past a
+#   depth limit the inner one is handed to another thread, for the sake of the C++ stack. Ours nests Python calls.
+# * **Streams.** A node runs on the CUDA stream that its forward ran on, and the engine makes the streams wait for each other.
+# * **Freeing.** A chain of shared pointers is destroyed recursively, and a long one overflowed the stack. Nodes have
+#   a deleter that gathers them in a list. CPython limits the nesting of deallocations by itself.
+
+# %%
+#| fact: torch/csrc/autograd/engine.h#torch::autograd::Engine::thread_main
+#| fact: torch/csrc/autograd/engine.h#torch::autograd::NodeTask::getReentrantDepth
+#| fact: torch/csrc/autograd/engine.h#torch::autograd::ReadyQueue::push
+
+# %% [markdown]
 # ## Where was this made?
 #
-# A NaN in backward is born far from the forward operation that is to blame. Anomaly mode keeps the stack of the forward call on each node and shows it when the node fails.
+# A NaN in backward is born far from the forward operation that is to blame. The traceback of the error ends in `backward()`, where
+# all of them end. Anomaly mode keeps the stack of the forward call on each node and shows it when the node fails.
 
 # %%
 #| into: csrc/autograd/anomaly_mode.py
@@ -886,3 +1218,38 @@ def check_finite(node: Node, outputs: Any) -> None:
         array = getattr(output, "_array", output)
         if array is not None and array.dtype.kind in "fc" and bool(np.isnan(array).any()):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {number}th output.")
+
+
+# %%
+#| needs: a1_operators
+x = torch.zeros(1, requires_grad=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    try:
+        with torch.autograd.detect_anomaly():
+            y = (x * 0).sqrt() * x
+            y.sum().backward()
+    except RuntimeError as error:
+        print(error)
+print([line.strip() for line in str(caught[-1].message).splitlines() if "sqrt" in line][-1])
+
+# %% [markdown]
+# The derivative of the square root at 0 is infinite, the gradient that arrived was 0, and the product of the two is no number. Nothing in the forward
+# pass was wrong. Outside anomaly mode the NaN would have travelled on to every parameter before this layer.
+#
+# It is a tool for looking and not for training: every operation formats a stack, and every gradient is searched.
+
+
+# %%
+def timed(anomaly):
+    x = torch.ones(10, requires_grad=True)
+    begin = time.perf_counter()
+    with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(anomaly):
+        warnings.simplefilter("ignore")
+        for _ in range(100):
+            (x * 2 + 1).sum().backward()
+    return time.perf_counter() - begin
+
+
+timed(False)
+f"{timed(True) / timed(False):.0f} times slower"
