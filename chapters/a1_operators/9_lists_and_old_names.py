@@ -148,7 +148,7 @@ def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blockin
 
 # %%
 #| into: aten/native/tensor_shape.py
-#| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::select_scatter
+#| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::select_scatter_symint
 def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:
     """A copy of `self` with `src` where `part` looks. Written with a mask, so that both gradients come from `where`."""
     zeros = at.zeros_like(self)

@@ -67,7 +67,10 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Case:
-    """`call(torch, *tensors)`. `second` is False where upstream has no second derivative or it is zero."""
+    """`call(torch, *tensors)`. `second` is False where upstream has no second derivative or it is zero; `why` says what keeps
+
+    a line from half precision or from other memory layouts.
+    """
 
     name: str
     call: Function
@@ -77,6 +80,7 @@ class Case:
     half: bool = True
     strided: bool = True
     tolerance: float = 1.0
+    why: str = "not compared yet"
 
 
 def case(name: str, call: Function, *inputs: Any, **flags: Any) -> Case:

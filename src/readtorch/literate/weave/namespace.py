@@ -53,7 +53,7 @@ def namespace(package: Path) -> Namespace:
     """The namespace of the package in that folder; empty where there is none, or it cannot be imported."""
     if not (package / "__init__.py").is_file():
         return Namespace()
-    key = _digest(package)
+    key = digest(package)
     if key not in _known:
         _known.clear()
         _known[key] = _ask(package)
@@ -69,9 +69,10 @@ def _ask(package: Path) -> Namespace:
     return Namespace({name: (place[0], place[1]) for name, place in said["names"].items()}, frozenset(said["methods"]))
 
 
-def _digest(package: Path) -> str:
-    digest = hashlib.sha256(str(package).encode())
+def digest(package: Path) -> str:
+    """A name for the state of the package's files."""
+    state = hashlib.sha256(str(package).encode())
     for file in sorted(package.rglob("*.py")):
         if "literate" not in file.relative_to(package).parts:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+            state.update(file.read_bytes())
+    return state.hexdigest()

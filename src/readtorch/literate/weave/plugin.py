@@ -27,7 +27,7 @@ from readtorch.literate.build import check_package
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.tangle import tangle
-from readtorch.literate.weave import api
+from readtorch.literate.weave import api, here
 from readtorch.literate.weave.pages import WovenPage
 from readtorch.literate.weave.rendered import KeptPage, KeptSearch, Rendered
 from readtorch.literate.weave.site import Site
@@ -35,8 +35,11 @@ from readtorch.literate.weave.site import Site
 log = logging.getLogger("mkdocs.plugins.readtorch")
 
 ASSETS = Path(__file__).parent / "assets"
-BOOK, API, REFERENCE = "readtorch:book", "readtorch:api", "readtorch:reference"
-"""Placeholders in mkdocs.yml's `nav`: the parts, the API reference (both generated), the files of docs/reference/."""
+BOOK, HERE, API, REFERENCE = "readtorch:book", "readtorch:here", "readtorch:api", "readtorch:reference"
+"""Placeholders in mkdocs.yml's `nav`: the parts, what is here of upstream's names, the API reference (all generated), the files of
+
+docs/reference/.
+"""
 
 
 class Options(Config):
@@ -55,6 +58,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self.woven: dict[str, tuple[str, WovenPage]] = {}
         self.rendered = Rendered()
         self.api_pages: dict[str, str] = {}
+        self.here_pages: dict[str, str] = {}
         self.scripts: dict[str, tuple[tuple[str, str], bytes]] = {}
         self.search = KeptSearch()
         self._whole_page: str | None = None
@@ -73,12 +77,14 @@ class ReadtorchPlugin(BasePlugin[Options]):
             site = Site(book, tangled, self._execute(book, root), self.scripts)
             self.api_pages = api.pages(site) if self.config.api else {}
             self.woven = site.weave(self.woven)
+            self.here_pages = here.pages(site, root) if _names(config.nav, HERE) else {}
         except LiterateError as error:
             raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
         self.site = site
         reference = sorted(p.name for p in (Path(config.docs_dir) / "reference").glob("*.md"))
         generated: dict[str, list[Any]] = {
             BOOK: site.navigation(),
+            HERE: here.navigation(self.here_pages) if self.here_pages else [],
             API: api.navigation(self.api_pages),
             REFERENCE: [f"reference/{name}" for name in reference],
         }
@@ -111,7 +117,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
             file = File.generated(config, page.source, content=page.markdown)
             files.append(file)
             KeptPage(file, config, self.rendered, key)
-        for name, text in self.api_pages.items():
+        for name, text in {**self.api_pages, **self.here_pages}.items():
             file = File.generated(config, name, content=text)
             files.append(file)
             KeptPage(file, config, self.rendered, text)
@@ -178,6 +184,13 @@ _INDENT = re.compile(r"\s*\n\s*")
 
 def _count(number: int) -> str:
     return "1 fault" if number == 1 else f"{number} faults"
+
+
+def _names(nav: Any, placeholder: str) -> bool:
+    """Whether the navigation asks for what a placeholder stands for."""
+    if isinstance(nav, dict):
+        return any(_names(value, placeholder) for value in nav.values())
+    return any(_names(item, placeholder) for item in nav) if isinstance(nav, list) else nav == placeholder
 
 
 def _deferred(path: str) -> Any:

@@ -1,0 +1,166 @@
+"""What is run of each line of the parity tables, and what is not, with the reason.
+
+`python tests/parity/cells.py` prints the cells as JSON, from which the site's pages "What is here" are made: tests and pages
+speak of the same table. `left_out.txt` lists the cells in which the libraries differ, id and reason; they run too, and a cell
+that has come to agree must be taken off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from parity_table import Case, op
+
+FLOATS = ("float64", "float32")
+NARROW = ("float16", "bfloat16")
+COUNTS = ("int64", "uint8", "bool")
+LAYOUTS = ("contiguous", "strided", "broadcast", "scalar", "empty")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of one line. `reason` is empty unless the libraries are known to differ."""
+
+    case: Case
+    dtype: str
+    layout: str
+    id: str
+    reason: str = ""
+
+
+@cache
+def left_out() -> dict[str, str]:
+    """Cell id to reason."""
+    rows = (Path(__file__).parent / "left_out.txt").read_text(encoding="utf-8").splitlines()
+    return dict(row.split("\t") for row in rows if row and not row.startswith("#"))
+
+
+def _kinds(case: Case) -> Iterator[tuple[str, str]]:
+    """A layout is a matter of addresses, so the types beside float64 and float32 run in memory order, and as one number."""
+    if not any(entry.kind == "float" for entry in case.inputs):
+        yield from (("int64", layout) for layout in LAYOUTS)
+        return
+    yield from ((dtype, layout) for dtype in FLOATS for layout in LAYOUTS)
+    for dtype in (*NARROW, *COUNTS):
+        yield dtype, "contiguous"
+        if "scalar" in case.layouts:
+            yield dtype, "scalar"
+
+
+@cache
+def operator_cells() -> tuple[Cell, ...]:
+    cells = []
+    seen: set[str] = set()
+    for case in op.cases:
+        for dtype, layout in _kinds(case):
+            name = f"{case.id}-{'x'.join(str(len(entry.shape)) for entry in case.inputs)}-{dtype}-{layout}"
+            while name in seen:
+                name += "'"
+            seen.add(name)
+            cells.append(Cell(case, dtype, layout, name, left_out().get(name, "")))
+    return tuple(cells)
+
+
+_CALLED = re.compile(r"(?:\bt|[abc)])\.((?:linalg\.)?[a-zA-Z_]\w*)")
+_PREPARES = (
+    "detach",
+    "double",
+    "half",
+    "contiguous",
+    "clone",
+    "tensor",
+    "eye",
+    "to",
+    "round",
+    "dtype",
+    "float64",
+    "mT",
+    "sort",
+)
+_SYMBOLS = {
+    "//": "floor_divide", "**": "pow", "==": "eq", "!=": "ne", "<=": "le", ">=": "ge", "<<": "bitwise_left_shift",
+    ">>": "bitwise_right_shift", "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "remainder", "@": "matmul",
+    "<": "lt", ">": "gt", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "~": "bitwise_not",
+}  # fmt: skip
+_BINARY = re.compile(r"^[\w.]+ (\S+) -?[\w.]+$")
+
+
+def operator_of(expression: str) -> str:
+    """The operator that a line is about: the first that it names, after what prepares its inputs."""
+    if found := _BINARY.match(expression):
+        return _SYMBOLS[found[1]]
+    if expression in ("-a", "~a", "abs(a)"):
+        return {"-a": "neg", "~a": "bitwise_not", "abs(a)": "abs"}[expression]
+    if expression.startswith("a["):
+        return "indexing"
+    if expression.startswith("(lambda"):
+        return "writing through views"
+    names = _CALLED.findall(expression)
+    return next((name for name in names if name not in _PREPARES), names[0])
+
+
+def rows() -> dict[str, list[dict[str, object]]]:
+    """By table, a row for every line: its operator, what it runs, and what is left out."""
+    from functional_table import CASES
+    from layers_table import MODULES
+
+    operators: dict[int, dict[str, object]] = {}
+    for cell in operator_cells():
+        row = operators.setdefault(
+            id(cell.case),
+            {
+                "name": operator_of(cell.case.expression),
+                "line": cell.case.expression,
+                "cells": [],
+                "left_out": [],
+                "backward": cell.case.grad,
+                "twice": cell.case.grad and cell.case.double,
+            },
+        )
+        kind = "left_out" if cell.reason else "cells"
+        row[kind].append([cell.dtype, cell.layout, cell.reason] if cell.reason else [cell.dtype, cell.layout])  # type: ignore[attr-defined]
+    functional = []
+    for entry in CASES:
+        cells = [["float64", "contiguous"]]
+        left: list[list[str]] = []
+        for wanted, dtype, layout, reason in (
+            (entry.strided, "float32", "strided", entry.why),
+            (entry.half, "float16", "contiguous", entry.why),
+            (entry.half, "bfloat16", "contiguous", entry.why),
+        ):
+            if wanted:
+                cells.append([dtype, layout])
+            else:
+                left.append([dtype, layout, reason])
+        functional.append(
+            {
+                "name": re.split(r"[ ,]", entry.name)[0],
+                "line": entry.name,
+                "cells": cells,
+                "left_out": left,
+                "backward": entry.grad,
+                "twice": entry.second and entry.grad,
+            }
+        )
+    layers = [
+        {
+            "name": text.partition("(")[0],
+            "line": text,
+            "cells": [["float64", "contiguous"]],
+            "left_out": [],
+            "backward": True,
+            "twice": False,
+        }
+        for text in MODULES
+    ]
+    return {"operators": list(operators.values()), "functional": functional, "layers": layers}
+
+
+if __name__ == "__main__":
+    json.dump(rows(), sys.stdout)
