@@ -42,7 +42,8 @@ live()
 # %%
 #| into: nn/parameter.py
 #| imports
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
@@ -55,10 +56,8 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
-    if TYPE_CHECKING:
-        #: what the class that it is mixed into brings
-
-        def __getattr__(self, name: str) -> Any: ...
+    #: for the type checker: the class that it is mixed into brings what is missing here
+    __getattr__: Callable[[str], Any]
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from readtorch import empty
 from readtorch._tensor import Tensor
@@ -102,10 +103,8 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
-    if TYPE_CHECKING:
-        #: what the class that it is mixed into brings
-
-        def __getattr__(self, name: str) -> Any: ...
+    #: for the type checker: the class that it is mixed into brings what is missing here
+    __getattr__: Callable[[str], Any]
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.
