@@ -42,7 +42,6 @@ live()
 # %%
 #| into: nn/parameter.py
 #| imports
-from collections.abc import Callable
 from typing import cast
 
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
@@ -56,8 +55,9 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
-    #: for the type checker: the class that it is mixed into brings what is missing here
-    __getattr__: Callable[[str], Any]
+    requires_grad: Any
+    device: Any
+    dtype: Any
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, cast
 
 from readtorch import empty
@@ -103,8 +102,9 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
     _edge: Any
-    #: for the type checker: the class that it is mixed into brings what is missing here
-    __getattr__: Callable[[str], Any]
+    requires_grad: Any
+    device: Any
+    dtype: Any
 
     #: Every operator begins by reading `_array`. The slot holds an empty array of the right dtype and device; this property lies in
     #: front of it.
