@@ -574,7 +574,6 @@ class Size(tuple[int, ...]):
         return (Size, (tuple(self),))
 
 
-# %% [markdown]
 # %%
 shape = torch.zeros(2, 3, 4).shape
 shape[:2], shape + (5,), shape.numel(), isinstance(shape, tuple), shape == (2, 3, 4)
