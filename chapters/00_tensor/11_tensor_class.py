@@ -118,6 +118,62 @@ class Tensor(Tensor):
         node._retains_grad[number] = weakref.ref(self)
 
 
+# %% [markdown]
+# Whoever registers a hook gets something that can take it out again, as `handle.remove()` or at the end of a `with` statement. It knows the table by a weak reference and its hook by a number: a forgotten handle keeps nothing alive.
+
+# %%
+#| into: utils/hooks.py
+#| imports
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from typing import Any, Self
+
+
+# %%
+#| into: utils/hooks.py
+#| upstream: torch/utils/hooks.py#RemovableHandle
+class RemovableHandle:
+    """Takes a hook out again: `remove()`, or the end of a `with` block.
+
+    `hooks_dict` is the table the hook goes into under this handle's `id`, `extra_dict` one or a list of further tables
+    that may hold the same id. All are referred to weakly: a handle keeps no module alive, and outlives one without harm.
+    """
+
+    id: int
+    next_id: int = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extra = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref = tuple(map(weakref.ref, extra))
+
+    def remove(self) -> None:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
+            table = reference()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, type: Any, value: Any, tb: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        table, self.id, *extra = state
+        #: Of a pickled handle whose table is gone only the number is left; a fresh, dead reference stands for the table.
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if table is None else table)
+        self.extra_dict_ref = tuple(map(weakref.ref, extra[0] if extra and extra[0] else ()))
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+
 # %%
 #| into: _tensor.py
 def _handle(hooks: dict, hook: Any) -> Any:

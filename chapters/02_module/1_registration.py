@@ -603,8 +603,10 @@ def _(torch):
 # its place. Tools use them to shard or to fake parameters while a model is being built.
 #
 # Registering a hook of any kind, here or in part 3, means to enter a function into a table under a fresh number and to
-# hand out something that can take it out again. That something is used as `handle.remove()`, or in a `with` statement.
-# A hook may have flags in further tables; the handle knows these too.
+# hand out something that can take it out again: the `RemovableHandle` that hooks of tensors have too. A hook may have
+# flags in further tables; the handle is told these as well, as its `extra_dict`.
+#
+# A tensor's hooks are lost when it is pickled. Beside the handle stands what warns of that.
 
 # %%
 #| into: utils/hooks.py
@@ -612,53 +614,8 @@ def _(torch):
 from __future__ import annotations
 
 import warnings
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Self
-
-
-# %%
-#| into: utils/hooks.py
-#| upstream: torch/utils/hooks.py#RemovableHandle
-class RemovableHandle:
-    """Takes a hook out again: `remove()`, or the end of a `with` block.
-
-    `hooks_dict` is the table the hook goes into under this handle's `id`, `extra_dict` one or a list of further tables
-    that may hold the same id. All are referred to weakly: a handle keeps no module alive, and outlives one without harm.
-    """
-
-    id: int
-    next_id: int = 0
-
-    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
-        self.id = RemovableHandle.next_id
-        RemovableHandle.next_id += 1
-        extra = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
-        self.hooks_dict_ref = weakref.ref(hooks_dict)
-        self.extra_dict_ref = tuple(map(weakref.ref, extra))
-
-    def remove(self) -> None:
-        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
-            table = reference()
-            if table is not None:
-                table.pop(self.id, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, type: Any, value: Any, tb: Any) -> None:
-        self.remove()
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        table, self.id, *extra = state
-        #: Of a pickled handle whose table is gone only the number is left; a fresh, dead reference stands for the table.
-        self.hooks_dict_ref = weakref.ref(OrderedDict() if table is None else table)
-        self.extra_dict_ref = tuple(map(weakref.ref, extra[0] if extra and extra[0] else ()))
-        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+from typing import Any
 
 
 # %%

@@ -1,4 +1,4 @@
-# Tangled from chapters/02_module/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
