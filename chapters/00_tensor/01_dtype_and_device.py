@@ -333,6 +333,7 @@ torch.promote_types(torch.int16, torch.uint8)
 
 # %%
 #| claim: promotion looks at types only: an int64 that float16 cannot hold becomes infinite, an int8 sum wraps around
+#| needs: a1_operators
 def _(torch):
     half, big = torch.ones(1, dtype=torch.float16), torch.tensor([100_000])
     assert (half + big).dtype is torch.float16 and torch.isinf(half + big).all()

@@ -74,6 +74,7 @@ live()
 # Take one row of a large table, drop the table, and look at what is still in memory:
 
 # %%
+#| needs: a1_operators
 table = torch.zeros(1000, 1000)
 row = table[3]
 del table
@@ -170,6 +171,7 @@ first is second, first.data_ptr() == x.data_ptr(), x.clone().untyped_storage() i
 # %%
 #| claim: torch.save writes the storage behind a view and not the view, each storage once
 #| source: pytorch/pytorch#40157
+#| needs: 02_module
 def _(torch):
     import io
 
@@ -203,6 +205,7 @@ def _(torch):
 # billion:
 
 # %%
+#| needs: a1_operators
 for name, view in {
     "x": x,
     "x.t()": x.t(),
@@ -219,6 +222,7 @@ for name, view in {
 # least:
 
 # %%
+#| needs: a1_operators
 flat = x.untyped_storage()
 by_hand = [[x.as_strided((), (), 0 + i * 1 + j * 3).item() for j in range(2)] for i in range(3)]
 by_hand == x.t().tolist(), x.as_strided((2, 2), (1, 1), 1)
@@ -274,6 +278,7 @@ def _(torch):
 
 # %%
 #| claim: a slice of a contiguous tensor can be contiguous while looking into a larger storage
+#| needs: a1_operators
 def _(torch):
     x = torch.zeros(4, 3)
     part = x[1:3]
@@ -437,6 +442,7 @@ class TensorImpl:
 #| fact: torch/csrc/autograd/variable.h#torch::autograd::AutogradMeta
 
 # %%
+#| needs: a1_operators
 plain, leaf = torch.ones(2), torch.ones(2, requires_grad=True)
 result = leaf * 2
 for tensor in (plain, leaf, result, plain[0]):
@@ -506,6 +512,7 @@ def current_version(tensor: Any) -> int:
 
 
 # %%
+#| needs: a1_operators
 kept = torch.ones(2)
 before = kept._vc
 kept.add_(1)
@@ -582,6 +589,7 @@ shape[:2], shape + (5,), shape.numel(), isinstance(shape, tuple), shape == (2, 3
 # ## Watch the counter
 
 # %%
+#| needs: a1_operators
 x = torch.zeros(2, 3)
 row = x[0]
 row.add_(1)
@@ -590,6 +598,7 @@ x._version, row._version, x.untyped_storage().data_ptr() == row.untyped_storage(
 
 # %%
 #| claim: a view shares the version counter and the storage; `.detach()` does too; `.data` shares the memory and not the counter
+#| needs: a1_operators
 def _(torch):
     x = torch.zeros(2, 3)
     x[0].add_(1)
@@ -603,6 +612,7 @@ def _(torch):
 
 # %%
 #| claim: a storage belongs to the memory, not to the view: its size is that of the whole
+#| needs: a1_operators
 def _(torch):
     x = torch.arange(10, dtype=torch.float32)
     half = x[5:]
@@ -646,6 +656,7 @@ def _(torch):
 # the counter's list is weak. So there is no circle, and reference counting frees everything the moment the last name goes.
 
 # %%
+#| needs: a1_operators
 base = torch.ones(3, requires_grad=True) * 1
 view = base[1:]
 gone = weakref.ref(view)

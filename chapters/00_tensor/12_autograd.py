@@ -459,6 +459,7 @@ def _(torch):
 
 # %%
 #| claim: writing to a view rewrites its base's history: the node is CopySlices
+#| needs: a1_operators
 def _(torch):
     x = torch.ones(3, requires_grad=True)
     base = x * 2

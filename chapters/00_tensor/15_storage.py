@@ -484,12 +484,14 @@ def __getattr__(name: str) -> _Any:
 
 
 # %%
+#| needs: a1_operators
 x = torch.arange(1000.0)
 len(pickle.dumps(x)), len(pickle.dumps(x[:1]))
 
 
 # %%
 #| claim: pickle writes the whole storage for every view of it, and the views no longer share memory afterwards
+#| needs: a1_operators
 def _(torch):
     import pickle
 

@@ -761,6 +761,7 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
 
 # %%
 #| claim: autocast on the CPU computes products in bfloat16 and leaves softmax in it; only losses and prod are on its float32 list
+#| needs: a2_layers
 def _(torch):
     low = torch.ones(2, 2, dtype=torch.bfloat16)
     with torch.autocast("cpu"):
@@ -995,6 +996,7 @@ class GradScaler(GradScaler):
 
 # %%
 #| claim: an infinite gradient skips the step and halves the scale
+#| needs: 04_optim
 def _(torch):
     p = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([p], lr=1.0)

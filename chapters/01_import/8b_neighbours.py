@@ -372,6 +372,7 @@ from readtorch.hub import download_url_to_file as _download_url_to_file  # noqa:
 from readtorch.hub import load_state_dict_from_url as load_url  # noqa: F401
 
 # %%
+#| needs: 02_module
 with tempfile.TemporaryDirectory() as folder:
     torch.save({"w": torch.ones(2)}, os.path.join(folder, "net-0000.pt"))
     address = f"file://{folder}/net-0000.pt"

@@ -35,6 +35,7 @@ live()
 # loads our files *again* under the new name: a second `Module` class, a second dispatcher, and an `isinstance` that is false for no visible reason.
 
 # %%
+#| needs: 02_module
 import importlib.util
 
 sys.modules["pretend"] = readtorch
@@ -208,6 +209,7 @@ if __name__ == "__main__":
 # The modules are the same objects, so a class is the same class whichever name it is reached by.
 
 # %%
+#| needs: 02_module
 from readtorch import as_torch
 
 if "torch" not in sys.modules:
@@ -221,6 +223,7 @@ if "torch" not in sys.modules:
 
 # %%
 #| test
+#| needs: 02_module
 def test_a_module_is_one_object_under_both_names():
     import subprocess
 

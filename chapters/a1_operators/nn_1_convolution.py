@@ -917,6 +917,7 @@ def conv_transpose3d(
 # The formula of the head of this page, by four loops, against the operator:
 
 # %%
+#| needs: a2_layers
 torch.manual_seed(0)
 x, w = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3)
 y = torch.nn.functional.conv2d(x, w, stride=2, padding=1)
@@ -935,6 +936,7 @@ from readtorch.aten.native import convolution as convolution
 
 # %%
 #| claim: the result of a convolution is stored channels-last if its input is, and only then or if the weight is
+#| needs: a2_layers
 def _(torch):
     x, w = torch.ones(2, 8, 5, 5), torch.ones(4, 8, 3, 3)
     conv2d = torch.nn.functional.conv2d
@@ -945,6 +947,7 @@ def _(torch):
 
 # %%
 #| claim: padding='same' with an even kernel puts the odd zero behind
+#| needs: a2_layers
 def _(torch):
     x, w = torch.tensor([[[1.0, 2.0, 3.0]]]), torch.ones(1, 1, 2)
     assert torch.nn.functional.conv1d(x, w, padding="same").tolist() == [[[3.0, 5.0, 3.0]]]
@@ -952,6 +955,7 @@ def _(torch):
 
 # %%
 #| claim: a convolution can be differentiated twice with respect to input and weight
+#| needs: a2_layers
 def _(torch):
     conv = lambda x, w: torch.nn.functional.conv2d(x, w, stride=2, padding=1)
     x = torch.ones(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)

@@ -889,6 +889,7 @@ from readtorch.aten.native import adaptive_max_pooling2d as adaptive_max_pooling
 
 # %%
 #| claim: among equal elements of a window the first in reading order gets the gradient
+#| needs: a2_layers
 def _(torch):
     x = torch.zeros(1, 1, 2, 2, requires_grad=True)
     torch.nn.functional.max_pool2d(x, 2).backward(torch.ones(1, 1, 1, 1))
@@ -897,6 +898,7 @@ def _(torch):
 
 # %%
 #| claim: under ceil_mode a window never starts in the padding behind the image
+#| needs: a2_layers
 def _(torch):
     x = torch.ones(1, 1, 4)
     assert torch.nn.functional.max_pool1d(x, 2, stride=3, ceil_mode=True).shape[-1] == 2
@@ -905,6 +907,7 @@ def _(torch):
 
 # %%
 #| claim: adaptive windows may overlap
+#| needs: a2_layers
 def _(torch):
     x = torch.tensor([[[1.0, 2.0, 3.0]]])
     assert torch.nn.functional.adaptive_avg_pool1d(x, 2).tolist() == [[[1.5, 2.5]]]

@@ -790,6 +790,7 @@ from readtorch.aten.native import group_norm as group_norm
 
 # %%
 #| claim: running_var moves towards the unbiased variance while the batch is normalized by the biased one
+#| needs: a2_layers
 def _(torch):
     x = torch.tensor([[1.0], [3.0]])
     mean, var = torch.zeros(1), torch.zeros(1)
@@ -800,6 +801,7 @@ def _(torch):
 
 # %%
 #| claim: updating running statistics does not move their version counters, so a batch norm may run twice before backward
+#| needs: a2_layers
 def _(torch):
     norm = torch.nn.BatchNorm1d(1)
     x = torch.tensor([[1.0], [2.0]], requires_grad=True)
@@ -810,6 +812,7 @@ def _(torch):
 
 # %%
 #| claim: normalizations can be differentiated twice
+#| needs: a2_layers
 def _(torch):
     F = torch.nn.functional
     x = torch.tensor([[[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]]], dtype=torch.float64, requires_grad=True)

@@ -389,6 +389,7 @@ from readtorch.aten.native import gated_linear_unit as gated_linear_unit
 
 # %%
 #| claim: the exact and the approximate GELU differ by less than 0.0005 everywhere
+#| needs: a2_layers
 def _(torch):
     x = torch.linspace(-6, 6, 2001, dtype=torch.float64)
     F = torch.nn.functional
@@ -397,6 +398,7 @@ def _(torch):
 
 # %%
 #| claim: ELU's gradient is finite for large positive inputs
+#| needs: a2_layers
 def _(torch):
     x = torch.tensor([1e4, -1e4], requires_grad=True)
     torch.nn.functional.elu(x).sum().backward()

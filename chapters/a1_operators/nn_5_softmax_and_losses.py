@@ -785,6 +785,7 @@ from readtorch.aten.native import loss_multi_label_margin as loss_multi_label_ma
 
 # %%
 #| claim: the mean of nll_loss is over the weights of the targets, not over the examples
+#| needs: a2_layers
 def _(torch):
     log = torch.tensor([[-1.0, -2.0], [-3.0, -4.0]])
     loss = torch.nn.functional.nll_loss(log, torch.tensor([0, 1]), weight=torch.tensor([1.0, 3.0]))
@@ -793,6 +794,7 @@ def _(torch):
 
 # %%
 #| claim: a batch of ignored targets gives NaN under the mean, zero under the sum
+#| needs: a2_layers
 def _(torch):
     log, target = torch.zeros(2, 3), torch.tensor([-100, -100])
     assert torch.nn.functional.nll_loss(log, target).isnan()
@@ -801,5 +803,6 @@ def _(torch):
 
 # %%
 #| claim: binary_cross_entropy of a certain mistake is 100, not infinite
+#| needs: a2_layers
 def _(torch):
     assert torch.nn.functional.binary_cross_entropy(torch.tensor([0.0]), torch.tensor([1.0])) == 100

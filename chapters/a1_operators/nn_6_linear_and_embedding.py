@@ -421,6 +421,7 @@ def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
 
 # %%
 #| claim: dropout's mask is the generator's next 53-bit numbers compared with 1 - p, in the order of the elements
+#| needs: a2_layers
 def _(torch):
     torch.manual_seed(3)
     y = torch.nn.functional.dropout(torch.ones(6), 0.4)

@@ -562,6 +562,7 @@ from readtorch.aten.native import im2_col as im2_col
 
 # %%
 #| claim: reflection padding does not repeat the edge, replication does
+#| needs: a2_layers
 def _(torch):
     x = torch.tensor([[1.0, 2.0, 3.0]])
     pad = torch.nn.functional.pad
@@ -572,6 +573,7 @@ def _(torch):
 
 # %%
 #| claim: fold after unfold counts how often each place lies in a window
+#| needs: a2_layers
 def _(torch):
     F = torch.nn.functional
     x = torch.ones(1, 1, 3, 3)

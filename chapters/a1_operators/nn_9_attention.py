@@ -156,6 +156,7 @@ from readtorch.aten.native.transformers import attention as attention
 
 # %%
 #| claim: causal attention lets the first query see the first key alone
+#| needs: a2_layers
 def _(torch):
     q = k = torch.ones(1, 3, 2)
     v = torch.tensor([[[1.0], [2.0], [3.0]]])

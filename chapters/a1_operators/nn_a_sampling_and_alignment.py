@@ -524,6 +524,7 @@ from readtorch.aten.native import loss_ctc as loss_ctc
 
 # %%
 #| claim: an identity grid samples the image itself
+#| needs: a2_layers
 def _(torch):
     F = torch.nn.functional
     x = torch.arange(12.0).reshape(1, 1, 3, 4)
@@ -535,6 +536,7 @@ def _(torch):
 
 # %%
 #| claim: the CTC loss of a single label over two steps sums three paths
+#| needs: a2_layers
 def _(torch):
     p = torch.tensor([[0.6, 0.4], [0.3, 0.7]])
     loss = torch.nn.functional.ctc_loss(p.log(), torch.tensor([1]), (2,), (1,), reduction="sum")
