@@ -172,7 +172,11 @@ class Pointwise:
     __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
 
     def __init__(
-        self, name: str, ufunc: Callable[..., Any], promote: str, refuse: Callable[[dtype], str | None] | None
+        self,
+        name: str,
+        ufunc: Callable[..., Any],
+        promote: str,
+        refuse: Callable[[dtype], Exception | str | None] | None,
     ) -> None:
         self.name = name
         self.ufunc = ufunc
@@ -202,6 +206,8 @@ class Pointwise:
         if self.floating and found._category <= INTEGRAL:
             found = get_default_dtype()
         if self.refuse is not None and (why := self.refuse(found)):
+            if isinstance(why, Exception):
+                raise why
             raise NotImplementedError(why) if why.startswith('"') else RuntimeError(why)
         return found
 

@@ -125,6 +125,8 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
         try:
             a = input._array
             if other.__class__ in NUMBERS:
+                if refused and other.__class__ is bool:
+                    return slow(input, other)
                 b = other
                 second = None
             else:

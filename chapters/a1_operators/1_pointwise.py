@@ -277,7 +277,7 @@ binary(
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter)
-binary("heaviside", np.heaviside)
+binary("heaviside", lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False))
 binary("gcd", np.gcd)
 binary("lcm", np.lcm)
 
@@ -774,7 +774,11 @@ unary("isinf", np.isinf, "bool", inplace=False, out=False)
 unary("isfinite", np.isfinite, "bool", inplace=False, out=False)
 unary("isposinf", np.isposinf, "bool", inplace=False)
 unary("isneginf", np.isneginf, "bool", inplace=False)
-unary("sinc", lambda x: np.sinc(x), formula=lambda at, grad, self: grad * _sinc_slope(at, self))
+unary(
+    "sinc",
+    lambda x: np.sinc(x).astype(x.dtype, copy=False),
+    formula=lambda at, grad, self: grad * _sinc_slope(at, self),
+)
 
 
 def _sinc_slope(at: Any, x: Any) -> Any:
@@ -976,7 +980,7 @@ def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1
     close = at.eq(self, other)
     if equal_nan:
         close = close | (at.isnan(self) & at.isnan(other))
-    if rtol == 0 and atol == 0:
+    if (rtol == 0 and atol == 0) or str(self.dtype).endswith("bool"):
         return close
     tolerance = atol + rtol * at.abs(other)
     return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))

@@ -187,6 +187,25 @@ def median(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) ->
     return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_dim(flat, 0, False)[0]
 
 
+@composite("nanmedian", variants="function method", out=True)
+def nanmedian(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """`median` of what is a number; nan where nothing is."""
+    flat = at.reshape(self, (-1,)) if dim is None else self
+    if flat.shape and not flat.shape[0 if dim is None else dim]:
+        return at.median(self, dim, keepdim)
+    place = 0 if dim is None else dim
+    missing = at.isnan(flat)
+    # with infinity for nan the numbers come first in order, and the lower middle of n of them is at (n - 1) // 2
+    _, positions = at.sort(at.where(missing, float("inf"), flat) if flat.ndim else at.reshape(flat, (1,)), place)
+    numbers = at.sum(at.logical_not(missing), place, True)
+    middle = at.clamp_min((numbers - 1) // 2, 0)
+    found = at.gather(flat if flat.ndim else at.reshape(flat, (1,)), place, at.gather(positions, place, middle))
+    if dim is None:
+        return at.reshape(found, ())
+    index = at.gather(positions, place, middle)
+    return (found, index) if keepdim else (at.squeeze(found, place), at.squeeze(index, place))
+
+
 @composite("quantile", variants="function method")
 def quantile(
     at: Any, self: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"

@@ -238,7 +238,9 @@ def ldexp(at: Any, self: Any, other: Any) -> Any:
 def float_power(at: Any, self: Any, exponent: Any) -> Any:
     """A power computed in double precision."""
     wide = [
-        at._to_copy(v, scalar_type.float64) if hasattr(v, "dtype") and not is_complex_pair(v, v) else v
+        at._to_copy(v, scalar_type.complex128 if is_complex_pair(v, v) else scalar_type.float64)
+        if hasattr(v, "dtype")
+        else v
         for v in (self, exponent)
     ]
     return at.pow(*wide)

@@ -79,6 +79,8 @@ from readtorch.aten.native import fractional_max_pool2d as fractional_max_pool2d
 from readtorch.aten.native import grid_sampler as grid_sampler
 from readtorch.aten.native import loss_ctc as loss_ctc
 
+from readtorch.aten import dispatch as dispatch
+
 from readtorch.aten.native import weight_norm as weight_norm
 
 from readtorch.aten.native import fused_adam as fused_adam

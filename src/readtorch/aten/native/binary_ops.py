@@ -310,7 +310,7 @@ binary(
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter)
-binary("heaviside", np.heaviside)
+binary("heaviside", lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False))
 binary("gcd", np.gcd)
 binary("lcm", np.lcm)
 
@@ -389,7 +389,9 @@ def ldexp(at: Any, self: Any, other: Any) -> Any:
 def float_power(at: Any, self: Any, exponent: Any) -> Any:
     """A power computed in double precision."""
     wide = [
-        at._to_copy(v, scalar_type.float64) if hasattr(v, "dtype") and not is_complex_pair(v, v) else v
+        at._to_copy(v, scalar_type.complex128 if is_complex_pair(v, v) else scalar_type.float64)
+        if hasattr(v, "dtype")
+        else v
         for v in (self, exponent)
     ]
     return at.pow(*wide)

@@ -11,6 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.wrap_dim_utils import reduced_dims
+from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -581,6 +582,8 @@ def nanmean(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, dtype
 @register("logsumexp", key="CPU CUDA", variants="function method", out=True)
 def logsumexp(self: Array, dim: Any, keepdim: bool = False) -> Array:
     """Ln Σ eˣ over `dim`, the maximum taken out first so that nothing overflows."""
+    if self.dtype.kind in "iub":
+        self = self.astype(to_numpy_dtype(get_default_dtype()))
     dims = reduced_dims(dim, self.ndim)
     if not self.size or not self.ndim:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()

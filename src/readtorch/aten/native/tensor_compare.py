@@ -107,7 +107,7 @@ def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1
     close = at.eq(self, other)
     if equal_nan:
         close = close | (at.isnan(self) & at.isnan(other))
-    if rtol == 0 and atol == 0:
+    if (rtol == 0 and atol == 0) or str(self.dtype).endswith("bool"):
         return close
     tolerance = atol + rtol * at.abs(other)
     return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))

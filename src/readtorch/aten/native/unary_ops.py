@@ -240,7 +240,11 @@ unary("isinf", np.isinf, "bool", inplace=False, out=False)
 unary("isfinite", np.isfinite, "bool", inplace=False, out=False)
 unary("isposinf", np.isposinf, "bool", inplace=False)
 unary("isneginf", np.isneginf, "bool", inplace=False)
-unary("sinc", lambda x: np.sinc(x), formula=lambda at, grad, self: grad * _sinc_slope(at, self))
+unary(
+    "sinc",
+    lambda x: np.sinc(x).astype(x.dtype, copy=False),
+    formula=lambda at, grad, self: grad * _sinc_slope(at, self),
+)
 
 
 def _sinc_slope(at: Any, x: Any) -> Any:

@@ -1,0 +1,210 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What a kernel was compiled for
+#
+# NumPy computes the maximum of complex numbers, the floor of truth values and the median of a mask: it orders complex numbers by their real parts and takes a bool for a small integer. Upstream compiles each kernel for a list of dtypes
+# (`AT_DISPATCH_FLOATING_TYPES` and its relatives), and a dtype that is not on the list ends in the macro's last branch: `"median_cpu" not implemented for 'Bool'`. The quoted word is the name that the kernel gave the macro, which is why it
+# reads like no function that anybody called. Some operators refuse earlier and in words of their own.
+#
+# The lists belong to operators that are spread over thirty files, and nearly all of what they say is of one form: so they are one table. An operator's own kernel stays free of it.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten import dispatch as dispatch
+
+# %%
+#| into: aten/dispatch.py
+"""The dtypes that operators refuse, each in upstream's terms."""
+
+# %%
+#| into: aten/dispatch.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import _changed, cpu, cuda, operators
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import dtype
+
+# %%
+#| into: aten/dispatch.py
+#| upstream: aten/src/ATen/Dispatch.h#AT_DISPATCH_SWITCH
+_GROUPS: dict[str, Callable[[dtype], bool]] = {
+    "bool": lambda kind: kind is scalar_type.bool,
+    "whole": lambda kind: not (kind.is_floating_point or kind.is_complex or kind is scalar_type.bool),
+    "half": lambda kind: kind.is_floating_point and kind.itemsize == 2,
+    "float": lambda kind: kind.is_floating_point and kind.itemsize > 2,
+    "complex": lambda kind: kind.is_complex,
+}
+
+_CLAMP = "clamp is not supported for complex types"
+_LOGARITHM = "logdet: Expected a floating point or complex tensor as input. Got {dtype}"
+_INVERSE = "linalg.inv: Expected a floating point or complex tensor as input. Got {dtype}"
+
+_REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
+    # dtypes, operators, error (None: the macro's), label or message
+    ("complex", "floor ceil trunc", NotImplementedError, "{name} is not supported for complex inputs"),
+    ("complex", "signbit", NotImplementedError, "signbit is not implemented for complex tensors."),
+    ("complex", "sign", NotImplementedError, "torch.sign is not intended to support complex numbers. Please use torch.sgn"),
+    ("complex", "erf erfc erfinv lgamma round i0", None, "{name}_vml_cpu"),
+    ("complex", "logit cummax cummin aminmax mode atan2 copysign xlogy lt le gt ge", None, "{name}_cpu"),
+    ("complex", "digamma unique", None, "{name}"),
+    ("complex", "isposinf isneginf", RuntimeError, "{name} does not support complex inputs."),
+    ("complex", "deg2rad rad2deg", RuntimeError, "{name} is not supported for complex tensors."),
+    ("complex", "relu clamp clamp_min clamp_max hardtanh relu6", NotImplementedError, _CLAMP),
+    ("complex", "amax", None, "max_values_cpu"),
+    ("complex", "amin", None, "min_values_cpu"),
+    ("complex", "max min", None, "{name}_all"),
+    ("complex", "sort argsort msort", RuntimeError, "Sort does not support complex dtypes on CPU"),
+    ("complex", "topk", RuntimeError, "topk does not support complex dtypes on CPU"),
+    ("bool", "topk", RuntimeError, "topk does not support bool dtypes on CPU"),
+    ("complex", "nansum", RuntimeError, "nansum on CPU does not support complex inputs"),
+    ("complex", "maximum minimum fmax fmin", RuntimeError, "{name} not implemented for complex tensors."),
+    ("complex", "heaviside", RuntimeError, "heaviside is not yet implemented for complex tensors."),
+    ("bool", "pow dot trace", None, "{name}"),
+    ("bool", "mm addmm", None, "addmm_impl_cpu_"),
+    ("bool", "bitwise_left_shift", None, "lshift_cpu"),
+    ("bool", "bitwise_right_shift", None, "rshift_cpu"),
+    ("bool complex", "median nanmedian", None, "median_cpu"),
+    ("bool complex", "kthvalue threshold remainder fmod", None, "{name}_cpu"),
+    ("bool complex", "floor_divide", None, "div_floor_cpu"),
+    ("bool whole", "logcumsumexp", None, "logcumsumexp_out_cpu"),
+    ("bool whole", "logaddexp", None, "logaddexp_cpu"),
+    ("bool whole complex", "frac hypot logaddexp2 nextafter", None, "{name}_cpu"),
+    ("bool whole complex", "histc", None, "histogram_cpu"),
+    ("bool whole", "_lerp_scalar _lerp_tensor", None, "lerp_kernel_scalar"),
+    ("bool half float complex", "gcd lcm bincount", None, "{name}_cpu"),
+    ("bool whole", "nanmean", RuntimeError, "nanmean(): expected input to have floating point or complex dtype but got {dtype}"),
+    ("complex", "nanmean", RuntimeError, "nansum on CPU does not support complex inputs"),
+    ("bool whole half complex", "quantile nanquantile", RuntimeError, "{name}() input tensor must be either float or double dtype"),
+    ("bool whole", "logdet", RuntimeError, _LOGARITHM),
+    ("bool whole", "inverse linalg_inv", RuntimeError, _INVERSE),
+    ("bool whole", "det linalg_det", RuntimeError, _INVERSE.replace("inv", "det")),
+    ("half", "inverse linalg_inv", RuntimeError, "linalg.inv: Low precision dtypes not supported. Got {dtype}"),
+    ("half", "logdet", RuntimeError, "logdet: Low precision dtypes not supported. Got {dtype}"),
+    ("half", "det linalg_det", None, "lu_cpu"),
+)  # fmt: skip
+
+# %% [markdown]
+# A pointwise operator asks after promotion (`x // True` is refused because both are bool, `x // 2` is not), others look at their first operand.
+
+# %%
+#| into: aten/dispatch.py
+Refusal = Callable[[dtype], Exception | None]
+
+
+def _refusal(name: str, rows: list[tuple[str, type[Exception] | None, str]]) -> Refusal:
+    """What operator `name` answers to a dtype: the error, or None."""
+
+    def refusal(kind: dtype) -> Exception | None:
+        for groups, error, text in rows:
+            if any(_GROUPS[group](kind) for group in groups.split()):
+                shown = scalar_type.to_string(kind)
+                text = text.format(name=name, dtype=shown)
+                if error is None:
+                    return NotImplementedError(f"\"{text}\" not implemented for '{shown}'")
+                return error(text)
+        return None
+
+    return refusal
+
+
+def _check(refusal: Refusal, value: Any) -> None:
+    found = getattr(value, "dtype", None)
+    if found is not None:
+        error = refusal(found if isinstance(found, dtype) else scalar_type.from_numpy_dtype(found))
+        if error is not None:
+            raise error
+
+
+def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
+    @wraps(kernel)
+    def checked(self: Any, *rest: Any, **options: Any) -> Any:
+        _check(refusal, self)
+        return kernel(self, *rest, **options)
+
+    return checked
+
+
+def _checked_composite(function: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
+    @wraps(function)
+    def checked(at: Any, self: Any, *rest: Any, **options: Any) -> Any:
+        _check(refusal, self)
+        return function(at, self, *rest, **options)
+
+    return checked
+
+
+# %%
+#| into: aten/dispatch.py
+def _apply(name: str, refusal: Refusal) -> None:
+    """Make operator `name` ask first."""
+    entry = operators[name]
+    if entry.pointwise is not None:
+        before = entry.pointwise.refuse
+        entry.pointwise.refuse = lambda kind: refusal(kind) or (before(kind) if before is not None else None)
+    elif entry.composite is not None:
+        entry.composite = _checked_composite(entry.composite, refusal)
+        setattr(cpu, name, partial(entry.composite, cpu))
+        setattr(cuda, name, partial(entry.composite, cuda))
+    else:
+        for key, kernel in list(entry.kernels.items()):
+            entry.kernels[key] = _checked(kernel, refusal)
+    _changed(entry)
+
+
+_rows: dict[str, list[tuple[str, type[Exception] | None, str]]] = {}
+for _kinds, _names, _error, _text in _REFUSED:
+    for _name in _names.split():
+        _rows.setdefault(_name, []).append((_kinds, _error, _text))
+for _name, _found in _rows.items():
+    if _name in operators:
+        _apply(_name, _refusal(_name, _found))
+
+# %%
+for call in (
+    lambda: torch.median(torch.tensor([True, False])),
+    lambda: torch.maximum(torch.tensor([1j]), torch.tensor([2j])),
+    lambda: torch.floor(torch.tensor([1 + 2j])),
+    lambda: torch.tensor([True]) // True,
+):
+    try:
+        call()
+    except (RuntimeError, NotImplementedError) as error:
+        print(type(error).__name__, "·", error)
+
+
+# %%
+#| claim: truth values have no median and no quotient, complex numbers no order; NotImplementedError is a RuntimeError
+def _(torch):
+    mask, waves = torch.tensor([True, False]), torch.tensor([1j, 2j])
+    for call in (mask.median, lambda: mask // mask, lambda: waves.max(), lambda: waves < waves, waves.sort):
+        try:
+            call()
+        except RuntimeError:
+            continue
+        raise AssertionError("no error")
