@@ -16,6 +16,9 @@
 
 # %% [markdown]
 # # `torch.autograd`: backward, grad and the modes
+#
+# The engine takes edges and gradients. What a program writes is `loss.backward()`, or `torch.autograd.grad(loss, x)`, or nothing, inside
+# `no_grad`. This part is the layer between: small, in Python, and upstream too in Python, so that the linked files can be read side by side.
 
 # %%
 import readtorch as torch
@@ -41,7 +44,31 @@ from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from readtorch.autograd.variable import Variable as Variable
 
 # %% [markdown]
-# ## backward and grad
+# ## Why are there two ways to ask?
+#
+# `backward` *stores*: it adds to the `.grad` of every leaf it reaches. That is right for a training step, and wrong as soon as a
+# derivative is part of the computation. A gradient penalty needs the derivative of the score by the *input*:
+
+# %%
+weight = torch.tensor([2.0, 3.0], requires_grad=True)
+x = torch.tensor([1.0, 1.0], requires_grad=True)
+score = (weight * x).sum()
+score.backward(retain_graph=True)
+x.grad, weight.grad
+
+# %% [markdown]
+# The penalty wanted `x.grad`. It also got a gradient into `weight`, which the next optimizer step would follow. `grad` *returns*, and touches nothing:
+
+# %%
+weight.grad = x.grad = None
+torch.autograd.grad(score, x), weight.grad
+
+# %% [markdown]
+# Both go to the same engine; they differ in what is done where the walk ends. `grad` names places in the graph at which gradients are
+# *captured*, and only nodes on the way there run. Those places need not be leaves.
+#
+# Common to both is where the walk begins. Reverse mode computes a product: weights, one for each element of the output, times the matrix of
+# derivatives. Of one element the weight is 1 if nobody says otherwise; for more there is no natural choice, and none is made.
 
 
 # %%
@@ -114,6 +141,28 @@ def backward(
     _C._run_backward(tensors, grads, keep, create_graph, inputs or (), True, True)
 
 
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "`backward` works on scalars only." It works on any tensor, given the weights.
+
+
+# %%
+#| claim: backward of a tensor with several elements takes weights, and equals backward of the weighted sum
+def _(torch):
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    weights = torch.tensor([1.0, 10.0, 100.0])
+    (x * x).backward(weights)
+    by_weights, x.grad = x.grad, None
+    (x * x * weights).sum().backward()
+    assert torch.equal(by_weights, x.grad)
+    try:
+        (x * x).backward()
+    except RuntimeError as error:
+        assert "grad can be implicitly created only for scalar outputs" in str(error)
+    else:
+        raise AssertionError("weights made up")
+
+
 # %%
 #| into: autograd/__init__.py
 #| upstream: torch/autograd/__init__.py#grad
@@ -162,6 +211,47 @@ def grad(
     return results
 
 
+# %% [markdown]
+# Second derivatives fall out of `create_graph`: the walk is recorded like any computation, its result is differentiated again.
+
+# %%
+x = torch.tensor(3.0, requires_grad=True)
+y = x * x * x
+(first,) = torch.autograd.grad(y, x, create_graph=True)
+(second,) = torch.autograd.grad(first, x, create_graph=True)
+(third,) = torch.autograd.grad(second, x)
+first, second, third
+
+
+# %%
+#| claim: grad runs only what leads to its inputs, refuses inputs that were not used, and does not touch .grad; backward(inputs=) stores in those alone
+def _(torch):
+    x, w, idle = (torch.ones(1, requires_grad=True) for _ in range(3))
+    hidden = x * w
+    ran = []
+    w.register_hook(ran.append)
+    assert torch.autograd.grad(hidden * 2, x, retain_graph=True)[0].item() == 2
+    assert torch.autograd.grad(hidden * 2, hidden, retain_graph=True)[0].item() == 2
+    assert ran == [] and x.grad is None
+    assert torch.autograd.grad(hidden, idle, retain_graph=True, allow_unused=True) == (None,)
+    try:
+        torch.autograd.grad(hidden, idle, retain_graph=True)
+    except RuntimeError as error:
+        assert "appears to not have been used in the graph" in str(error)
+    else:
+        raise AssertionError("unused, and not noticed")
+    hidden.backward(inputs=[w])
+    assert x.grad is None and w.grad.item() == 1
+
+
+# %% [markdown]
+# "None" and "zero" are two answers. None means that no path leads there; the optimizers skip such a parameter, while one with a
+# gradient of zeros is still moved by momentum and weight decay.
+#
+# ### The name that was there first
+# Up to 0.3 a tensor could not be in a graph; a `Variable` that wrapped it could. They were merged in 0.4. Code that says `Variable(x)` still
+# runs, and `isinstance(x, Variable)` holds for every tensor, by a metaclass.
+
 # %%
 #| into: autograd/variable.py
 #| imports
@@ -208,7 +298,36 @@ class Variable(metaclass=_VariableMeta):
 
 # %% [markdown]
 # ## Turning recording off
-# A mode is an object that is a context manager and a decorator at once.
+#
+# An optimizer's step is arithmetic on parameters, and must not become part of what is differentiated. Without a way to say so:
+
+# %%
+w = torch.tensor([1.0], requires_grad=True)
+for _ in range(3):
+    (gradient,) = torch.autograd.grad((w * w).sum(), w, create_graph=True)
+    w = w - 0.1 * gradient
+depth, node = 0, w.grad_fn
+while node.next_functions:
+    depth, node = depth + 1, node.next_functions[0][0]
+w.is_leaf, depth
+
+# %% [markdown]
+# After three steps `w` is no leaf any more and drags the history of all steps behind it. The in-place form is refused outright, since a leaf with
+# a history would be a contradiction:
+
+# %% tags=["raises-exception"]
+w = torch.tensor([1.0], requires_grad=True)
+w -= 0.1
+
+# %%
+with torch.no_grad():
+    w -= 0.1
+w, w.is_leaf
+
+# %% [markdown]
+# A mode is an object that is a context manager and a decorator at once. The difficult case is a generator: it runs in pieces, between
+# them its caller runs, and the mode must be on in the one and off in the other. So the decorated generator is driven step by step, each step inside the
+# mode.
 
 # %%
 #| into: utils/__init__.py
@@ -288,6 +407,15 @@ class _DecoratorContextManager:
 
 
 # %%
+@torch.no_grad()
+def batches():
+    for _ in range(2):
+        yield torch.is_grad_enabled()
+
+
+[(inside, torch.is_grad_enabled()) for inside in batches()]
+
+# %%
 #| into: autograd/grad_mode.py
 #| imports
 from __future__ import annotations
@@ -357,6 +485,45 @@ class set_grad_enabled(_DecoratorContextManager):
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
+# %% [markdown]
+# `no_grad` is about *recording* and about nothing else. It clears no flag and frees nothing.
+
+
+# %%
+#| claim: under no_grad results require no gradient, but leaves made there do if asked, graphs made before can be walked, and requires_grad of parameters is as it was
+def _(torch):
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    with torch.no_grad():
+        assert x.requires_grad and y.requires_grad and not (x * 2).requires_grad
+        assert torch.ones(1, requires_grad=True).requires_grad
+        y.backward()
+        with torch.enable_grad():
+            assert (x * 2).requires_grad
+    assert x.grad.item() == 2
+
+
+# %%
+#| needs: 02_module
+#| claim: eval() does not turn recording off; it sets a flag that dropout and normalisation layers read
+def _(torch):
+    layer = torch.nn.Linear(2, 1).eval()
+    assert torch.is_grad_enabled() and layer(torch.ones(1, 2)).requires_grad
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "`model.eval()` saves memory at inference, since no gradients are computed." The claim above. `eval` changes what some layers
+# > compute and `no_grad` what is kept; validation wants both.
+#
+# ### What may inference_mode leave out that no_grad may not?
+#
+# A tensor made under `no_grad` is an ordinary tensor. It may become an input of a recorded computation later, so its version counter must be
+# right, and its views must know their base. `inference_mode` gives that up: its tensors can *never* be kept for a backward pass.
+# In exchange neither counter nor view bookkeeping is needed. Ours does not exploit that: a counter that is made only when it is needed
+# costs nothing to leave out.
+
+
 # %%
 #| into: autograd/grad_mode.py
 #| upstream: torch/autograd/grad_mode.py#inference_mode
@@ -388,6 +555,27 @@ def is_inference_mode_enabled() -> bool:
     """Is this thread inside of `inference_mode`?"""
     return autograd_state.state.inference_mode
 
+
+# %%
+#| claim: a tensor made in inference_mode cannot be saved for backward later; a clone of it can
+#| source: pytorch/pytorch#57369
+#| differs: readtorch marks such tensors (is_inference) and does not refuse them
+#| upstream: torch/csrc/autograd/saved_variable.cpp#SavedVariable
+def _(torch):
+    with torch.inference_mode():
+        made = torch.ones(1) * 2
+    w = torch.ones(1, requires_grad=True)
+    try:
+        w * made
+    except RuntimeError as error:
+        assert "Inference tensors cannot be saved for backward" in str(error)
+    else:
+        raise AssertionError("saved")
+    assert (w * made.clone()).requires_grad
+
+
+# %% [markdown]
+# The anomaly mode of the part on the engine is another mode of the thread, and has the same two faces.
 
 # %%
 #| into: autograd/anomaly_mode.py
@@ -437,7 +625,21 @@ class set_detect_anomaly:
 
 
 # %% [markdown]
-# ## Evidence
+# ### What upstream does more
+#
+# * Forward-mode derivatives: dual numbers, `torch.autograd.forward_ad`, with a second formula per operator in `derivatives.yaml`.
+# * `torch.func`: `grad`, `vmap`, `jacrev` as transformations of functions, stacked by the dispatcher.
+# * `is_grads_batched` runs the backward once under `vmap`; ours runs it once for each row.
+# * `set_multithreading_enabled`, and modes for graph capture.
+
+# %%
+#| fact: torch/autograd/forward_ad.py#dual_level
+#| fact: torch/autograd/grad_mode.py#set_multithreading_enabled
+
+# %% [markdown]
+# ## What a second walk needs
+#
+# `retain_graph` is asked for more often than it is needed, and sometimes not asked for where it is. What counts is whether anything was kept:
 
 
 # %%
