@@ -18,6 +18,8 @@
 # # Functions of your own, the graph, and whether a derivative is right
 
 # %%
+import numpy as np
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -26,7 +28,25 @@ live()
 # %% [markdown]
 # ## A function of your own
 #
-# `autograd.Function` puts a node of the user's making into the graph: `forward` runs with recording off, its outputs get the node, `backward` is called by the engine with tensors.
+# The graph is made of operators. What is computed outside of them, by NumPy, a C library or another process, is not in it:
+
+# %%
+x = torch.tensor([0.5, 2.0], requires_grad=True)
+outside = torch.from_numpy(np.sinc(x.detach().numpy()))
+outside.requires_grad, outside.grad_fn
+
+# %% [markdown]
+# `detach` was the price of getting at the numbers, and the graph ends there. The same tool is wanted where the graph *could* be recorded and should not be: the chain rule
+# of the written formula overflows although the derivative is harmless, or keeps five intermediate results where one would do.
+#
+# `autograd.Function` puts a node of the user's making into the graph: `forward` runs with recording off, its outputs get the node,
+# `backward` is called by the engine with tensors. What `apply` does, in order:
+#
+# 1. make the node; its edges come from those arguments that are tensors and want a gradient, `needs_input_grad` says which;
+# 2. switch recording off, call `forward(ctx, …)` (or `forward(…)` and then `setup_context`), switch it on again;
+# 3. look at each output: is it one of the inputs, changed in place (`mark_dirty`), one of the inputs as it is, without a derivative
+#    (`mark_non_differentiable`), or new? Make it a result of the node accordingly;
+# 4. turn what `save_for_backward` was given into saved variables, with versions. This comes last, because of an *output* only the data may be kept.
 
 # %%
 #| into: csrc/autograd/python_function.py
@@ -158,7 +178,7 @@ class FunctionNode(Node):
 
 
 # %% [markdown]
-# `apply` in order: note which inputs want a gradient; run `forward` with recording off; give each output tensor its place in the graph; keep what was to be saved.
+# The four steps, as code:
 
 
 # %%
@@ -396,6 +416,155 @@ if "vjp" not in vars(Function):
 
 
 # %%
+class Sinc(torch.autograd.Function):
+    """sin(πx) / πx by NumPy."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.from_numpy(np.sinc(x.numpy()))
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * torch.from_numpy((np.cos(np.pi * x.detach().numpy()) - y.detach().numpy()) / x.detach().numpy())
+
+
+# %%
+#| trace: torch.csrc.autograd.python_function torch.autograd.function layers=calls,ops,autograd values=summary title="apply of a custom function, and its backward"
+y = Sinc.apply(x)
+y.sum().backward()
+
+# %%
+y, x.grad
+
+# %% [markdown]
+# Inside `forward`, `x.numpy()` needed no `detach`. The tensor requires a gradient there as well; but recording is off, so nothing is lost by
+# leaving the graph.
+
+
+# %%
+#| claim: numpy() refuses a tensor that requires a gradient only while recording is on
+def _(torch):
+    x = torch.ones(1, requires_grad=True)
+    with torch.no_grad():
+        assert x.numpy().tolist() == [1.0]
+    try:
+        x.numpy()
+    except RuntimeError as error:
+        assert "Can't call numpy() on Tensor that requires grad" in str(error)
+    else:
+        raise AssertionError("left the graph")
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "`ctx` is a bag in which forward leaves things for backward." It is the node. What is set on `ctx` can be read off `grad_fn`, lives as long as
+# > the graph, and is not checked, freed or packed by anybody. That is the difference to `save_for_backward`.
+
+
+# %%
+#| claim: ctx is the node itself: its attributes are found on grad_fn, and they stay when backward frees what was saved
+#| upstream: torch/autograd/function.py#BackwardCFunction
+def _(torch):
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            ctx.save_for_backward(x)
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.factor, None
+
+    y = Times.apply(torch.ones(1, requires_grad=True), 3)
+    assert y.grad_fn.factor == 3 and y.grad_fn.name() == "TimesBackward"
+    assert len(y.grad_fn.saved_tensors) == 1
+    y.backward()
+    assert y.grad_fn.factor == 3
+    try:
+        y.grad_fn.saved_tensors
+    except RuntimeError as error:
+        assert "after they have already been freed" in str(error)
+    else:
+        raise AssertionError("still there")
+
+
+# %%
+#| claim: a tensor kept by save_for_backward is checked for writes, one kept as an attribute of ctx is used as it is by then
+def _(torch):
+    def square(save):
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                if save:
+                    ctx.save_for_backward(x)
+                else:
+                    ctx.x = x
+                return x * x
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors if save else (ctx.x,)
+                return 2 * x.detach() * grad
+
+        leaf = torch.ones(1, requires_grad=True)
+        x = leaf * 1
+        y = Square.apply(x)
+        with torch.no_grad():
+            x.mul_(50)
+        y.backward()
+        return leaf.grad.item()
+
+    assert square(save=False) == 100
+    try:
+        square(save=True)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("not checked")
+
+
+# %%
+#| claim: backward returns one value for each argument of forward, tensors or not; needs_input_grad says which are wanted
+def _(torch):
+    wanted = []
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w, note):
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            wanted.append(ctx.needs_input_grad)
+            x, w = ctx.saved_tensors
+            return (grad * w, None, None) if Scale.right else (grad * w, None, None, None, grad)
+
+    Scale.right = True
+    Scale.apply(torch.ones(1, requires_grad=True), torch.ones(1), "text").backward()
+    assert wanted == [(True, False, False)]
+    Scale.right = False
+    try:
+        Scale.apply(torch.ones(1, requires_grad=True), torch.ones(1), "text").backward()
+    except RuntimeError as error:
+        assert "returned an incorrect number of gradients (expected 3, got 5)" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %% [markdown]
+# ### And the second derivative?
+#
+# `backward` is called with tensors, and with recording on if the user asked for `create_graph`. What it computes by operators is recorded like anything else and can be
+# differentiated again. `Sinc.backward` leaves the graph, so a second derivative of it would silently be missing the terms through `x`. `once_differentiable` turns the silence into an
+# error.
+
+
+# %%
 #| into: autograd/function.py
 #| upstream: torch/autograd/function.py#once_differentiable
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -447,6 +616,9 @@ from readtorch.c10.core import autograd_state
 
 # %% [markdown]
 # ## The graph, seen from Python
+#
+# `grad_fn` and `next_functions` are enough to draw it. Upstream generates further attributes from `derivatives.yaml`: whatever a node keeps can be read as
+# `_saved_NAME`.
 
 # %%
 #| into: autograd/graph.py
@@ -478,6 +650,34 @@ def register_prehook(self: Any, fn: Callable[..., Any]) -> Any:
 
 Node.register_hook = register_hook  # type: ignore[attr-defined]
 Node.register_prehook = register_prehook  # type: ignore[attr-defined]
+
+
+# %%
+p, q = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0], requires_grad=True)
+result = (p * q).sum()
+
+
+def picture(tensor):
+    """The graph behind a tensor, in Graphviz' language."""
+    lines, seen, stack = [], set(), [tensor.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        lines.append(f'  "{id(node)}" [label="{node.name()}"]')
+        for following, number in node.next_functions:
+            if following is not None:
+                lines.append(f'  "{id(node)}" -> "{id(following)}" [label="{number}"]')
+                stack.append(following)
+    return "\n".join(["digraph {", *lines, "}"])
+
+
+product = result.grad_fn.next_functions[0][0]
+print(picture(result).count("->"), "edges;", product.name(), "keeps", product._saved_self, product._saved_other)
+
+# %% [markdown]
+# A `GradientEdge` names a place without holding the tensor that is there. A pipeline can drop an activation and still ask for its gradient later.
 
 
 # %%
@@ -536,7 +736,22 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
 # %% [markdown]
 # ## Is my derivative right?
 #
-# Compare it with the difference quotient. `gradcheck` does so for every input element, in double precision, where a step of 10⁻⁶ leaves six digits to compare; `gradgradcheck` does it for the derivative's derivative.
+# Compare it with the difference quotient. The question is with which step: too long, and the curve bends; too short, and the difference of two nearly equal numbers has lost
+# its digits. For the cube at 1, derivative 3, in both precisions:
+
+# %%
+for dtype in (np.float32, np.float64):
+    errors = []
+    for exponent in range(1, 10):
+        step = dtype(10.0) ** dtype(-exponent)
+        quotient = ((dtype(1) + step) ** 3 - (dtype(1) - step) ** 3) / (2 * step)
+        errors.append(f"{abs(float(quotient) - 3):.0e}")
+    print(f"{dtype.__name__:8}", *errors)
+
+# %% [markdown]
+# In float32 no step gives more than about four digits, too few to tell a wrong derivative from a rounded one. `gradcheck` does it for every
+# input element in double precision, where a step of 10⁻⁶ leaves enough digits to compare; `gradgradcheck` does it for the derivative's
+# derivative.
 
 
 # %%
@@ -729,3 +944,63 @@ from readtorch.autograd import gradcheck as _gradcheck
 
 gradcheck = _gradcheck.gradcheck
 gradgradcheck = _gradcheck.gradgradcheck
+
+# %% [markdown]
+# A derivative with a mistake of the kind that one makes, a factor that is right at 1:
+
+
+# %% tags=["raises-exception"]
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x * grad
+
+
+torch.autograd.gradcheck(Cube.apply, (torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True),))
+
+
+# %%
+#| claim: gradcheck finds a wrong derivative and warns where the inputs are in single precision
+def _(torch):
+    import warnings
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 3 * x * grad
+
+    at_one = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Cube.apply, (at_one,))
+    assert not torch.autograd.gradcheck(Cube.apply, (at_one.detach().mul(2).requires_grad_(),), raise_exception=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.autograd.gradcheck(Cube.apply, (torch.ones(1, requires_grad=True),), raise_exception=False)
+    assert any("double precision" in str(w.message) for w in caught)
+
+
+# %% [markdown]
+# The first assertion is the lesson: at 1 the wrong formula is right, and a check at that point passes. Test with random inputs, and with more than one.
+#
+# ### What upstream does more
+#
+# * `gradcheck` has a fast mode, which compares one random projection instead of the whole matrix, checks forward-mode formulas, batched gradients and the behaviour of undefined gradients.
+# * A `Function` can carry rules for `vmap` and forward mode (`vmap`, `jvp`). For these, `forward` must not see `ctx`: transformations run it on other tensors than the
+#   ones that are saved. `setup_context` is the separate place for saving.
+# * Nodes show `_raw_saved_NAME`, on which hooks can be set one by one; `torch.autograd.graph` has hooks on several tensors at once.
+
+# %%
+#| fact: torch/autograd/gradcheck.py#gradcheck
+#| fact: torch/autograd/function.py#Function.vmap
+#| fact: torch/autograd/graph.py#register_multi_grad_hook
