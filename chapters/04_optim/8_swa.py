@@ -295,6 +295,7 @@ def _cosine_share(t: float) -> float:
 
 from readtorch.optim import (
     _adafactor,
+    _muon,
     adadelta,
     adagrad,
     adam,
@@ -313,6 +314,7 @@ from readtorch.optim import (
 from readtorch.optim import lr_scheduler as lr_scheduler
 from readtorch.optim import swa_utils as swa_utils
 from readtorch.optim._adafactor import Adafactor as Adafactor
+from readtorch.optim._muon import Muon as Muon
 from readtorch.optim.adadelta import Adadelta as Adadelta
 from readtorch.optim.adagrad import Adagrad as Adagrad
 from readtorch.optim.adam import Adam as Adam
@@ -331,6 +333,7 @@ from readtorch.optim.sparse_adam import SparseAdam as SparseAdam
 # The modules go by their full names only, as upstream: `torch.optim.adam` would read like an optimizer.
 del (
     _adafactor,
+    _muon,
     adadelta,
     adagrad,
     adam,

@@ -819,3 +819,21 @@ def _(torch):
         y = torch.nn.functional.softmax(torch.zeros(2, 3, 4))
     assert "Implicit dimension choice" in str(caught[0].message)
     assert torch.allclose(y, torch.full((2, 3, 4), 0.5))
+
+
+# %% [markdown]
+# ## The in-place forms
+#
+# Upstream offers those of the older activations as functions too. They are the operators, so a leaf that requires a gradient is refused by them.
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#relu
+relu_ = torch._C._VariableFunctions.relu_
+threshold_ = torch._C._VariableFunctions.threshold_
+hardtanh_ = _nn.hardtanh_
+elu_ = _nn.elu_
+selu_ = torch._C._VariableFunctions.selu_
+celu_ = torch._C._VariableFunctions.celu_
+leaky_relu_ = _nn.leaky_relu_
+rrelu_ = torch._C._VariableFunctions.rrelu_

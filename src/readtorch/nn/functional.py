@@ -754,6 +754,16 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return ones.scatter_(-1, input.unsqueeze(-1), 1)
 
 
+relu_ = torch._C._VariableFunctions.relu_
+threshold_ = torch._C._VariableFunctions.threshold_
+hardtanh_ = _nn.hardtanh_
+elu_ = _nn.elu_
+selu_ = torch._C._VariableFunctions.selu_
+celu_ = torch._C._VariableFunctions.celu_
+leaky_relu_ = _nn.leaky_relu_
+rrelu_ = torch._C._VariableFunctions.rrelu_
+
+
 def _reduction_number(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
     if size_average is not None or reduce is not None:
         reduction = _Reduction.legacy_get_string(size_average, reduce)

@@ -69,6 +69,7 @@ from readtorch.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from readtorch.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from readtorch.nn.modules.batchnorm import LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d
 from readtorch.nn.modules.channelshuffle import ChannelShuffle
 from readtorch.nn.modules.conv import (
@@ -178,6 +179,7 @@ __all__ += [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",

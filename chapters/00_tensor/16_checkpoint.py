@@ -1,0 +1,412 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Compute again instead of keeping
+#
+# What a forward pass saves for backward is most of what training keeps in memory. `checkpoint(function, x)` keeps the arguments alone, and computes the rest again when backward asks for it: one more forward pass, for the
+# memory of one segment.
+#
+# Upstream has two ways. The older one is an `autograd.Function` whose backward runs the function again and calls `backward` inside of `backward` (*re-entrant*). The newer one is made of saved-tensor hooks: a place
+# holder is kept for each saved tensor, and the first one that is asked for runs the function again and fills in all of them.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: utils/checkpoint.py
+"""Activation checkpointing (twin of `torch/utils/checkpoint.py`)."""
+
+# %%
+#| into: utils/checkpoint.py
+#| imports
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import readtorch as torch
+from readtorch.autograd.function import Function
+from readtorch.autograd.graph import saved_tensors_hooks
+from readtorch.c10.core import autograd_state
+
+# %%
+#| into: utils/checkpoint.py
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "detach_variable",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]
+
+ContextFunction = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+
+# %% [markdown]
+# ## What has to be as it was
+#
+# The second run must give what the first gave. So the random generator is put back to where it stood (and afterwards forward again), and autocast is switched as it was.
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#_get_autocast_kwargs
+class _Surroundings:
+    """The random state and the autocast mode of the first run; `restored()` is a context in which they hold again."""
+
+    def __init__(self, preserve_rng_state: bool) -> None:
+        self.rng_state = torch.get_rng_state() if preserve_rng_state else None
+        self.autocast = {
+            "enabled": torch.is_autocast_enabled("cpu"),
+            "dtype": torch.get_autocast_dtype("cpu"),
+            "cache_enabled": torch.is_autocast_cache_enabled(),
+        }
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        with torch.random.fork_rng(devices=[], enabled=self.rng_state is not None):
+            if self.rng_state is not None:
+                torch.set_rng_state(self.rng_state)
+            with torch.amp.autocast("cpu", **self.autocast):
+                yield
+
+
+# %% [markdown]
+# ## With backward inside of backward
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#detach_variable
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors among `inputs` as new leaves that require a gradient where they did. RuntimeError for anything but a tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in inputs)
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#check_backward_validity
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn where no tensor of `inputs` requires a gradient: none will arrive anywhere."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, torch.Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#CheckpointFunction
+class CheckpointFunction(Function):
+    """Run a function without recording, and again in backward. The gradients of what it uses besides its arguments accumulate there."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.surroundings = _Surroundings(preserve_rng_state)
+        #: Tensors are saved the usual way, so that a change in place is noticed; their places hold None.
+        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in args]
+        ctx.places = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with torch.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        task = autograd_state.state.graph_task
+        if task is not None and task.needed is not None:
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                ".backward(). Set use_reentrant=False, or call .backward() without `inputs`."
+            )
+        inputs = list(ctx.others)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[place] = tensor
+        leaves = detach_variable(tuple(inputs))
+        with ctx.surroundings.restored(), torch.enable_grad():
+            outputs = ctx.run_function(*leaves)
+        outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        flowing = [
+            (output, grad)
+            for output, grad in zip(outputs, grads, strict=True)
+            if isinstance(output, torch.Tensor) and output.requires_grad
+        ]
+        if not flowing:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        torch.autograd.backward([output for output, _ in flowing], [grad for _, grad in flowing])
+        return (None, None, *(x.grad if isinstance(x, torch.Tensor) else None for x in leaves))
+
+
+# %% [markdown]
+# ## With place holders
+#
+# Tensors are numbered in the order in which they are saved, and the second run saves them in the same order. It is stopped as soon as the last of them is there: what follows would only compute an output that is known.
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#CheckpointError
+class CheckpointError(RuntimeError):
+    """The second run saved something else than the first."""
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#_StopRecomputationError
+class _StopRecomputationError(Exception):
+    """The last saved tensor is there."""
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """No contexts for the two runs: the default of `context_fn`."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+_early_stop: bool | None = None
+_debug: bool | None = None
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether the second run ends with the last saved tensor, for the forward passes inside."""
+    global _early_stop
+    outer, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = outer
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Overrides `debug=` inside. Here, errors always name what was saved."""
+    global _debug
+    outer, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = outer
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#_CheckpointFrame
+def _described(tensor: Any) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {"default": _described, "none": lambda tensor: None}
+
+
+class _Frame:
+    """One checkpointed call: how to run it again, what the first run saved, and what the second has put there so far."""
+
+    def __init__(
+        self, run: Callable[[], Any], inputs: list[Any], check: Callable[[Any], Any], early_stop: bool
+    ) -> None:
+        self.run = run
+        self.check = check
+        self.early_stop = early_stop
+        self.inputs = [(x, x._version) for x in inputs if isinstance(x, torch.Tensor)]
+        self.saved: list[Any] = []
+        self.recomputed: dict[int, Any] = {}
+
+    def pack(self, tensor: Any) -> int:
+        """The number that stands for a tensor saved by the first run."""
+        self.saved.append(self.check(tensor))
+        return len(self.saved) - 1
+
+    def unpack(self, number: int) -> Any:
+        """The tensor, computed again unless it is there; each is handed out once per run, and so is free afterwards."""
+        if number not in self.recomputed:
+            self._recompute()
+        return self.recomputed.pop(number)
+
+    def _recompute(self) -> None:
+        for tensor, version in self.inputs:
+            if tensor._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of "
+                    f"checkpoint() is at version {tensor._version}; expected version {version} instead."
+                )
+        found: list[Any] = []
+
+        def pack(tensor: Any) -> Any:
+            found.append(tensor.detach())
+            if self.early_stop and len(found) == len(self.saved):
+                raise _StopRecomputationError
+            return found[-1]
+
+        hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
+        with contextlib.suppress(_StopRecomputationError), hooks, torch.enable_grad():
+            self.run()
+        self._compare(found)
+        self.recomputed = dict(enumerate(found))
+
+    def _compare(self, found: list[Any]) -> None:
+        if len(found) != len(self.saved):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self.saved)}\n"
+                f"Number of tensors saved during recomputation: {len(found)}."
+            )
+        different = [
+            f"tensor at position {number}:\nsaved metadata: {first}\nrecomputed metadata: {self.check(second)}\n"
+            for number, (first, second) in enumerate(zip(self.saved, found, strict=True))
+            if first != self.check(second)
+        ]
+        if different:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the "
+                "forward pass.\n" + "".join(different)
+            )
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#checkpoint
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: ContextFunction = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, keeping its arguments instead of what it saves for backward.
+
+    `preserve_rng_state=True` (a keyword taken from `kwargs`) lets the second run draw the first one's random numbers. ValueError for keywords or contexts
+    with `use_reentrant=True`, which is the default of old and warns; CheckpointError in backward where the runs save different tensors.
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended; "
+            "without it, use_reentrant=True is taken, and future versions raise.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant:
+        if kwargs:
+            raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        return CheckpointFunction.apply(function, preserve, *args)
+    if (debug if _debug is None else _debug) and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
+    if determinism_check not in _CHECKS:
+        raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
+    forward_context, recompute_context = context_fn()
+    if not torch.is_grad_enabled():
+        return function(*args, **kwargs)
+    surroundings = _Surroundings(preserve)
+
+    def again() -> None:
+        with surroundings.restored(), recompute_context:
+            function(*args, **kwargs)
+
+    stop = early_stop if _early_stop is None else _early_stop
+    frame = _Frame(again, [*args, *kwargs.values()], _CHECKS[determinism_check], stop)
+    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+        return function(*args, **kwargs)
+
+
+# %%
+#| into: utils/checkpoint.py
+#| upstream: torch/utils/checkpoint.py#checkpoint_sequential
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Run `functions` one after the other in `segments` runs, each but the last checkpointed. ValueError for unknown keywords."""
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is recommended; without it, use_reentrant=True is taken, and future versions raise.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
+    steps = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+
+    def run(part: list[Any]) -> Callable[[Any], Any]:
+        def forward(x: Any) -> Any:
+            for step in part:
+                x = step(x)
+            return x
+
+        return forward
+
+    size = len(steps) // segments
+    for start in range(0, size * (segments - 1), size):
+        segment = run(steps[start : start + size])
+        input = checkpoint(segment, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return run(steps[size * (segments - 1) :])(input)
+
+
+# %% [markdown]
+# The function runs twice, and a dropout in it drops the same numbers in both runs.
+
+# %%
+calls = []
+
+
+def noisy(x):
+    calls.append(x.shape)
+    return torch.dropout(x, 0.5, True).exp()
+
+
+x = torch.ones(6, requires_grad=True)
+y = torch.utils.checkpoint.checkpoint(noisy, x, use_reentrant=False)
+y.sum().backward()
+len(calls), y, x.grad
+
+
+# %%
+#| claim: a checkpoint gives the gradients of the plain call, and runs the function again in backward
+def _(torch):
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    for reentrant in (True, False):
+        runs = []
+        weight = torch.tensor([2.0, 3.0], requires_grad=True)
+
+        def function(x):
+            runs.append(1)
+            return (x * weight).sigmoid()
+
+        x = torch.tensor([1.0, -1.0], requires_grad=True)
+        checkpoint(function, x, use_reentrant=reentrant).sum().backward()
+        assert len(runs) == 2
+        got = x.grad, weight.grad
+        x.grad = weight.grad = None
+        function(x).sum().backward()
+        assert torch.equal(x.grad, got[0]) and torch.equal(weight.grad, got[1])

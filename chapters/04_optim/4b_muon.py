@@ -1,0 +1,202 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Muon: a step of equal length in every direction
+#
+# A matrix that turns activations into activations has directions, its singular vectors, and the gradient is long in a few of them. Muon keeps the directions of the averaged gradient and
+# forgets the lengths: of the update $U \Sigma V^\top$ it takes $U V^\top$. Only matrices have singular vectors, so only matrices are accepted; biases and embeddings go to another optimizer.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: optim/_muon.py
+"""Muon (Jordan et al. 2024): momentum whose update is made orthogonal."""
+
+# %%
+#| into: optim/_muon.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import readtorch as torch
+from readtorch import Size, Tensor
+from readtorch.optim.optimizer import Optimizer, ParamsT
+
+# %% [markdown]
+# ## Orthogonal without a decomposition
+#
+# The polynomial $a x + b x^3 + c x^5$ with these coefficients carries every $x$ in $(0, 1]$ near 1 within five rounds. Applied to a matrix (through products with its transpose), it acts on the singular values and
+# leaves the singular vectors alone. It does not converge: the values end between 0.7 and 1.2, which training does not mind, and that is what lets the slope at zero be steep. The products are taken in bfloat16, as
+# the result is needed roughly only.
+
+# %%
+#| into: optim/_muon.py
+EPS = 1e-7
+DEFAULT_A, DEFAULT_B, DEFAULT_C = 3.4445, -4.7750, 2.0315
+DEFAULT_NS_STEPS = 5
+
+
+# %%
+#| into: optim/_muon.py
+#| upstream: torch/optim/_muon.py#_zeropower_via_newtonschulz
+def _zeropower_via_newtonschulz(
+    grad: Tensor, ns_coefficients: tuple[float, float, float], ns_steps: int, eps: float
+) -> Tensor:
+    """Roughly U Vᵀ of `grad` = U Σ Vᵀ, in bfloat16. ValueError for another shape than (rows, columns), or too many steps."""
+    if ns_steps >= 100:
+        raise ValueError(f"Number of steps must be less than 100, got {ns_steps}")
+    if grad.dim() != 2:
+        raise ValueError(f"the gradient must be a 2D matrix, got {grad.dim()} dimensions")
+    if len(ns_coefficients) != 3:
+        raise ValueError(f"Coefficients must be a tuple of exactly 3 values, got {len(ns_coefficients)}")
+    a, b, c = ns_coefficients
+    tall = grad.size(0) > grad.size(1)
+    x = grad.bfloat16()
+    x = x.T if tall else x
+    #: Divided by its Frobenius norm, no singular value exceeds 1.
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(ns_steps):
+        square = x @ x.T
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+# %%
+#| into: optim/_muon.py
+#| upstream: torch/optim/_muon.py#_adjust_lr
+def _adjust_lr(lr: float, adjust_lr_fn: str | None, param_shape: Size) -> float:
+    """The rate for a matrix of this shape: an orthogonal matrix has entries that shrink as it grows."""
+    rows, columns = param_shape[:2]
+    if adjust_lr_fn is None or adjust_lr_fn == "original":
+        return lr * math.sqrt(max(1, rows / columns))
+    if adjust_lr_fn == "match_rms_adamw":
+        return lr * 0.2 * math.sqrt(max(rows, columns))
+    return lr
+
+
+# %%
+#| into: optim/_muon.py
+#| upstream: torch/optim/_muon.py#Muon
+class Muon(Optimizer):
+    """Muon for matrices. State: `momentum_buffer`.
+
+    Raises ValueError for values out of range and for a parameter that is not two-dimensional.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (DEFAULT_A, DEFAULT_B, DEFAULT_C),
+        eps: float = EPS,
+        ns_steps: int = DEFAULT_NS_STEPS,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        for name, value in {"Learning rate": lr, "momentum": momentum, "weight decay": weight_decay}.items():
+            if not value >= 0.0:
+                raise ValueError(f"{name} should be >= 0 but is: {value}")
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.ndim != 2:
+                    raise ValueError(f"Muon only supports 2D parameters, and found one of size {tuple(param.size())}")
+
+    def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        if torch.is_complex(param):
+            raise RuntimeError("Muon does not support complex parameters")
+        return {"momentum_buffer": torch.zeros_like(param.grad, memory_format=torch.preserve_format)}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Do one step; returns the closure's loss, or None."""
+        loss = self._evaluate(closure)
+        for group in self.param_groups:
+            params, grads, states = self._gather(group)
+            options = {key: value for key, value in group.items() if key in self.defaults}
+            muon(params, grads, [s["momentum_buffer"] for s in states], has_complex=False, **options)
+        return loss
+
+
+# %%
+#| into: optim/_muon.py
+#| upstream: torch/optim/_muon.py#muon
+def muon(
+    params: list[Tensor],
+    grads: list[Tensor],
+    muon_momentum_bufs: list[Tensor],
+    *,
+    foreach: bool | None = None,
+    lr: float,
+    weight_decay: float,
+    momentum: float,
+    nesterov: bool,
+    ns_coefficients: tuple[float, float, float],
+    ns_steps: int,
+    eps: float,
+    adjust_lr_fn: str | None,
+    has_complex: bool,
+) -> None:
+    """One step on each of `params`, in place. RuntimeError with `foreach=True`, ValueError for complex parameters."""
+    if foreach:
+        raise RuntimeError("Foreach is not supported for Muon yet")
+    if has_complex:
+        raise ValueError("Complex parameters are not supported")
+    rate = float(lr)
+    for param, grad, average in zip(params, grads, muon_momentum_bufs, strict=True):
+        average.lerp_(grad, 1 - momentum)
+        update = grad.lerp(average, momentum) if nesterov else average
+        update = _zeropower_via_newtonschulz(update, ns_coefficients, ns_steps, eps)
+        param.mul_(1 - rate * weight_decay)
+        param.add_(update.to(param.dtype), alpha=-_adjust_lr(rate, adjust_lr_fn, param.shape))
+
+
+# %%
+#| claim: whatever the gradient's size, Muon's first step has the same length
+def _(torch):
+    lengths = []
+    for scale in (1e-3, 1.0, 1e3):
+        weight = torch.nn.Parameter(torch.zeros(4, 4))
+        optimizer = torch.optim.Muon([weight], lr=1.0, weight_decay=0.0)
+        weight.grad = scale * torch.eye(4)
+        optimizer.step()
+        lengths.append(weight.detach().norm().item())
+    assert max(lengths) - min(lengths) < 0.01 * lengths[0]
+    assert 0.6 < lengths[0] / 2 < 1.3  # each singular value near 1
