@@ -375,6 +375,8 @@ def checkpoint_sequential(
 # The function runs twice, and a dropout in it drops the same numbers in both runs.
 
 # %%
+from readtorch.utils.checkpoint import checkpoint
+
 calls = []
 
 
@@ -384,7 +386,7 @@ def noisy(x):
 
 
 x = torch.ones(6, requires_grad=True)
-y = torch.utils.checkpoint.checkpoint(noisy, x, use_reentrant=False)
+y = checkpoint(noisy, x, use_reentrant=False)
 y.sum().backward()
 len(calls), y, x.grad
 
