@@ -98,9 +98,13 @@ def test_a_fault_that_only_shows_as_of_a_chapter_is_found(book: Book, tmp_path: 
         build_package(Book.load(book.root), tmp_path / "out", "00_tensor")
 
 
-@pytest.mark.parametrize("chapter", Book.load().chapters)
+BOOK = Book.load()
+each_chapter = pytest.mark.parametrize("chapter", BOOK.chapters)
+
+
+@each_chapter
 def test_each_chapter_of_the_book_has_a_package_that_imports(chapter: str, tmp_path: Path) -> None:
-    build_package(Book.load(), tmp_path, chapter)
+    build_package(BOOK, tmp_path, chapter)
     names = [
         "readtorch." + path.relative_to(tmp_path / "readtorch").as_posix().removesuffix(".py").replace("/", ".")
         for path in sorted((tmp_path / "readtorch").rglob("*.py"))
@@ -110,3 +114,42 @@ def test_each_chapter_of_the_book_has_a_package_that_imports(chapter: str, tmp_p
         f"import importlib, readtorch\nfor name in {names!r}: importlib.import_module(name)\nprint(readtorch.__file__)"
     )
     assert imported(tmp_path, code) == str(tmp_path / "readtorch/__init__.py")
+
+
+@each_chapter
+def test_every_name_that_its_modules_list_is_there(chapter: str, tmp_path: Path) -> None:
+    """Lazy tables name no module of a later chapter."""
+    build_package(BOOK, tmp_path, chapter)
+    modules = {
+        ".".join(path.relative_to(tmp_path).with_suffix("").parts).removesuffix(".__init__")
+        for path in (tmp_path / "readtorch").rglob("*.py")
+        if not {"literate", "_as_torch_children", "__main__.py"}.intersection(path.parts)
+    }
+    code = f"""
+import importlib, warnings
+warnings.simplefilter("ignore")
+for name in {sorted(modules)!r}:
+    module = importlib.import_module(name)
+    for listed in [*dir(module), *getattr(module, "__all__", ())]:
+        try:
+            getattr(module, listed)
+        except Exception as error:
+            print(f"{{name}}.{{listed}}: {{error!r}}")
+"""
+    assert imported(tmp_path, code) == ""
+
+
+@pytest.mark.slow
+@each_chapter
+def test_each_chapters_own_tests_pass_against_the_package_as_of_it(chapter: str) -> None:
+    place = BOOK.root / "chapters" / chapter
+    place = place if place.is_dir() else place.with_suffix(".py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--as-of", chapter, str(place)],
+        cwd=BOOK.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
