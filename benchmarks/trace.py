@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -84,7 +85,7 @@ def main() -> None:
     MECHANISM = arguments.mechanism
     recording._observer_slot = lambda: sample  # the sample stands in for the library: its dispatcher and its tensor
     tensors.READERS.append(
-        ("trace_step", "Value", lambda: tensors.Reader(facts, lambda value: value.array, lambda value: value.version))
+        ("trace_step", "Value", lambda: tensors.Reader(facts, attrgetter("array"), attrgetter("version"), plain=True))
     )
     steps()
     ratios: dict[str, list[float]] = {mode: [] for mode in ("hooks off", *MODES)}

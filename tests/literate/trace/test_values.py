@@ -21,7 +21,8 @@ from readtorch.literate.trace.validate import schema
 
 def described(value):
     describer = Describer(summary=True)
-    return describer.values[describer.index(value)]
+    index = describer.index(value)
+    return describer.values[index]
 
 
 class Hostile:

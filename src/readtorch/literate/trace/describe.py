@@ -27,12 +27,14 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
+from weakref import ref as ref_to
 
 import numpy as np
 
 from readtorch.literate.trace.scope import without_machine_paths
-from readtorch.literate.trace.tensors import Known, Tensors, number, reader_of
+from readtorch.literate.trace.tensors import Anchor, Last, Tensors, number, reader_of
 
 Description = tuple[Any, ...]
 
@@ -48,112 +50,231 @@ _mro_of = type.__dict__["__mro__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
 
+Look = Callable[[Any], int]
+"""Gives the index of what an instance of a class looks like now."""
+
+
+Watch = tuple[Look, "Callable[[Any], Any] | None", "Last | None"]
+"""(how to look, and for a tensor the stamp that tells whether it is needed, what it was described as)"""
+
+
 class _Kind:
     """How instances of a class are described."""
 
-    __slots__ = ("category", "detail", "facts", "index", "stamp", "type")
+    __slots__ = ("category", "detail", "fixed", "light", "look", "seen", "type")
 
     def __init__(self, type: type, category: str, detail: Any) -> None:
         self.type = type  # kept: its id must stay its own
         self.category = category
         self.detail = detail
-        self.facts = detail.facts if category == "tensor" and detail.weak else None
-        self.stamp = detail.stamp if category == "tensor" else None
-        self.index = -1
-        """Of the description that all instances share ("other")."""
+        self.light = detail if category == "tensor" and detail.plain else None
+        """The reader of a tensor whose facts are those of its array."""
+        self.fixed = category in _FIXED
+        """Whether an instance always looks the same."""
+        self.seen: dict[int, _Container] = {}
+        """Containers by id: only good for one that is equal to what it says."""
+        self.look: Look = _unset
+
+
+def _unset(value: Any) -> int:
+    raise NotImplementedError
+
+
+class _Container:
+    """A container as it was described last: enough to see that it has not changed."""
+
+    __slots__ = ("index", "items", "length", "tokens")
+
+    def __init__(self, length: int, tokens: list[Any] | None, items: Description, index: int) -> None:
+        self.length = length
+        self.tokens = tokens
+        """For each item shown: itself, if it cannot change; the anchor of a tensor; the kind of what is known by class alone.
+        None if it would take more to tell."""
+        self.items = items
+        self.index = index
 
 
 class Describer:
     """Turns objects into indices of `values`; equal descriptions share one index."""
 
     def __init__(self, *, summary: bool) -> None:
-        self.values: list[Description] = []
+        self._values: list[Description] = []
         self.modules: list[Any] = []
-        self.tensors = Tensors(self._intern, summary=summary)
+        self.tensors = Tensors(self._values, self._intern, summary=summary)
         self._index: dict[Any, int] = {}
-        self._scalars: dict[Any, int] = {}
-        self._containers: dict[int, tuple[Any, int]] = {}
         self._module_ids: dict[int, int] = {}
         self.kinds: dict[int, _Kind] = {}
         self._lock = threading.RLock()
         self.unbound = self._intern(("u",))
 
+    @property
+    def values(self) -> list[Description]:
+        """All descriptions so far, complete."""
+        self.tensors.settle()
+        return self._values
+
     def index(self, value: Any) -> int:
         """The index of the description of `value`."""
-        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
-        category = kind.category
-        if category == "other":
-            return kind.index
-        if category == "tensor":
+        return (self.kinds.get(id(type(value))) or self.kind(type(value))).look(value)
+
+    def mention(self, value: Any) -> int | Anchor:
+        """The anchor of a tensor, to be described when the recording has ended; the index of all else."""
+        kind = self.kinds.get(id(type(value))) or self.kind(type(value))
+        return self.tensors.meet(value, kind.detail)[0] if kind.category == "tensor" else kind.look(value)
+
+    def mentioned(self, mention: int | Anchor) -> int:
+        """The index that a mention stands for."""
+        return mention if type(mention) is int else self.tensors.light(self.tensors.known[id(mention)])
+
+    # -- a way to look for each category ------------------------------------------------------------------------------------
+
+    def _look(self, kind: _Kind) -> Look:
+        if kind.category == "other":
+            index = self._intern(("o", _class_name(kind.type)))
+            return lambda value: index
+        if kind.category == "tensor":
+            return self._look_at_tensor(kind)
+        if kind.category == "scalar":
+            return self._look_at_scalar()
+        if kind.category == "container":
+            return self._look_at_container(kind.detail, kind.seen)
+        if kind.type is types.FunctionType:
+            return self._look_at_function()
+        return lambda value: self._intern(self._describe(value, 0))
+
+    def watch(self, value: Any, kind: _Kind) -> Watch | None:
+        """How to see later whether `value`, just described, has changed; None if it cannot."""
+        if kind.fixed:
+            return None
+        if kind.category == "tensor":
+            last = self.tensors.last(value, kind.detail)
+            if last is not None:
+                return kind.look, last.stamp, last
+        if kind.detail is tuple and kind.seen[id(value)].tokens is not None:
+            return None  # neither it nor what it holds is going to look otherwise
+        return kind.look, None, None
+
+    def _look_at_function(self) -> Look:
+        known: dict[str, int] = {}
+
+        def function(value: Any) -> int:
+            name = value.__qualname__
+            found = known.get(name)
+            if found is None:
+                found = known[name] = self._intern(_function(value))
+            return found
+
+        return function
+
+    def _look_at_tensor(self, kind: _Kind) -> Look:
+        look = self.tensors.look(kind.detail)
+
+        def tensor(value: Any) -> int:
             try:
-                return self.tensors.index(value, kind.detail)
+                return look(value)
             except AttributeError:  # its slots are not filled yet: this is the frame that makes it
                 return self._intern(("o", _class_name(kind.type)))
-        if category == "scalar":
+
+        return tensor
+
+    def _look_at_scalar(self) -> Look:
+        known: dict[Any, int] = {}
+
+        def scalar(value: Any) -> int:
             # NaN is not equal to itself; 0.0 is not shown as -0.0 is
-            key = (kind, repr(value) if value != value or value == 0 else value)
-            found = self._scalars.get(key)
+            key = repr(value) if value != value or value == 0 else value
+            found = known.get(key)
             if found is None:
-                found = self._scalars[key] = self._intern(_scalar(value))
+                found = known[key] = self._intern(_scalar(value))
             return found
-        if category == "container":
-            return self._container_index(value, kind.detail)
-        return self._intern(self._describe(value, 0))
 
-    def final(self, value: Any) -> bool:
-        """Whether this object will always be described as it is now (and may be kept to tell)."""
-        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
-        return kind.category in ("scalar", "text")
+        return scalar
 
-    def mention(self, value: Any) -> int | Known:
-        """A tensor without a look at its elements, to be described when the recording has ended; the index of all else."""
-        kind = self.kinds.get(id(type(value))) or self._kind(type(value))
-        return self.tensors.meet(value, kind.detail) if kind.category == "tensor" else self.index(value)
+    def _look_at_container(self, base: Any, known: dict[int, _Container]) -> Look:
+        """Most containers are met again unchanged: their length and first items tell, in a fraction of a description's time."""
+        length_of, items_of = base.__len__, _items_of(base)
+        kinds = self.kinds.get
+        full = ITEMS * (2 if base is dict else 1)
 
-    def mentioned(self, mention: int | Known) -> int:
-        """The index that a mention stands for."""
-        return mention if isinstance(mention, int) else self.tensors.light(mention)
+        def container(value: Any) -> int:
+            last = known.get(id(value))
+            if last is None or last.tokens is None:
+                return describe(value, None)
+            length = length_of(value)
+            shown = len(last.tokens)
+            if length != last.length and (shown < full or length < ITEMS):
+                return describe(value, None)
+            try:
+                for item, token in zip(items_of(value), last.tokens, strict=False):
+                    if item is token:
+                        continue
+                    kind = type(token)
+                    if kind is ref_to:
+                        if token() is item:
+                            continue
+                    elif kind is _Kind and kinds(id(type(item))) is token:
+                        continue
+                    return describe(value, None)
+            except RuntimeError:  # another thread changes it
+                return describe(value, None)
+            return last.index if length == last.length else describe(value, last)
 
-    def _container_index(self, value: Any, base: Any) -> int:
-        """Most containers are met again unchanged: their length and first items tell."""
-        signature = self._signature(value, base)
-        known = self._containers.get(id(value))
-        if known is not None and signature is not None and known[0] == signature:
-            return known[1]
-        index = self._intern(self._container(value, base, 0))
-        self._containers[id(value)] = (signature, index)
-        return index
+        def describe(value: Any, last: _Container | None) -> int:
+            """`last` if all but the length is as it was."""
+            name, length = _qualname_of(type(value)), length_of(value)
+            if last is None:
+                tokens = self._tokens(value, base)
+                description = self._container(value, base, 0) if tokens is None else ("c", name, length, self._items(tokens, base))
+            else:
+                tokens, description = last.tokens, ("c", name, length, last.items)
+            index = self._intern(description)
+            known[id(value)] = _Container(description[2], tokens, description[3], index)
+            return index
 
-    def _signature(self, value: Any, base: Any) -> Any:
-        """Equal only if the description is; None where that would take a closer look."""
-        items = _first(base.__iter__(value) if base is not dict else dict.values(value))
-        found: list[Any] = [self._kind(type(value)), base.__len__(value)]
-        if base is dict:
-            found += _first(dict.keys(value))
-            if any(type(key) is not str for key in found[2:]):
-                return None
+        return container
+
+    def _tokens(self, value: Any, base: Any) -> list[Any] | None:
+        found: list[Any] = []
+        try:
+            items = list(_items_of(base)(value))
+        except RuntimeError:
+            return None
         for item in items:
-            kind = self.kinds.get(id(type(item))) or self._kind(type(item))
-            category = kind.category
-            if category == "tensor":
-                known = self.tensors.known.get(id(item))
-                if known is None or known[0]() is not item:
+            kind = self.kinds.get(id(type(item))) or self.kind(type(item))
+            if kind.category == "tensor":
+                try:
+                    found.append(self.tensors.meet(item, kind.detail)[0])
+                except AttributeError:
                     return None
-                found.append(known[1])
-            elif category == "scalar" or type(item) is str:
-                found += (kind, item)
-            elif category == "other":
+            elif kind.category == "other":
                 found.append(kind)
+            elif kind.fixed:
+                found.append(item)
             else:
                 return None
         return found
+
+    def _items(self, tokens: list[Any], base: Any) -> Description:
+        """The descriptions that the tokens stand for, in pairs for a dict."""
+        values, tensors = self._values, self.tensors
+        found = []
+        for token in tokens:
+            known = tensors.known.get(id(token))
+            if known is not None and known[0] is token:
+                found.append(values[tensors.light(known)])
+            elif type(token) is _Kind:
+                found.append(("o", _class_name(token.type)))
+            else:
+                found.append(values[self.index(token)])
+        half = len(found) // 2
+        return tuple(zip(found[:half], found[half:], strict=True)) if base is dict else tuple(found)
 
     def module(self, value: Any) -> int | None:
         """The index of an nn.Module, None if `value` is no module."""
         found = self._module_ids.get(id(value))
         if found is not None:
             return found
-        if self._kind(type(value)).category != "module":
+        if self.kind(type(value)).category != "module":
             return None
         with self._lock:
             index = self._module_ids[id(value)] = len(self.modules)
@@ -161,7 +282,7 @@ class Describer:
         return index
 
     def _describe(self, value: Any, depth: int) -> Description:
-        kind = self._kind(type(value))
+        kind = self.kind(type(value))
         category, detail = kind.category, kind.detail
         if category == "scalar":
             return _scalar(value)
@@ -169,7 +290,7 @@ class Describer:
             return ("s", without_machine_paths(str.__getitem__(value, slice(TEXT))), str.__len__(value))
         if category == "tensor":
             try:
-                return self.values[self.tensors.light(self.tensors.meet(value, detail))]
+                return self._values[self.tensors.light(self.tensors.meet(value, detail))]
             except AttributeError:
                 return ("o", _class_name(kind.type))
         if category == "container":
@@ -178,7 +299,10 @@ class Describer:
             return ("m", self.module(value))
         if category == "other":
             return ("o", _class_name(kind.type))
-        return detail(value)
+        try:
+            return detail(value)
+        except AttributeError:  # a constant of the library that is being made
+            return ("o", _class_name(kind.type))
 
     def _container(self, value: Any, base: Any, depth: int) -> Description:
         """Read through the methods of the built-in base, whatever a subclass makes of them."""
@@ -190,12 +314,11 @@ class Describer:
             return ("c", name, length, tuple((self._describe(k, 2), self._describe(v, depth + 1)) for k, v in items))
         return ("c", name, length, tuple(self._describe(v, depth + 1) for v in _first(base.__iter__(value))))
 
-    def _kind(self, kind: type) -> _Kind:
+    def kind(self, kind: type) -> _Kind:
         found = self.kinds.get(id(kind))
         if found is None:
             found = _Kind(kind, *self._classify(kind))
-            if found.category == "other":
-                found.index = self._intern(("o", _class_name(kind)))
+            found.look = self._look(found)
             self.kinds[id(kind)] = found
         return found
 
@@ -224,8 +347,8 @@ class Describer:
             with self._lock:
                 found = self._index.get(description)
                 if found is None:
-                    found = len(self.values)
-                    self.values.append(description)
+                    found = len(self._values)
+                    self._values.append(description)
                     self._index[description] = found
         return found
 
@@ -267,6 +390,13 @@ def _first(values: Any) -> list[Any]:
     except RuntimeError:
         return []
     return found
+
+
+def _items_of(base: Any) -> Callable[[Any], Any]:
+    """What gives the first items of a container, of a dict the keys and then the values of its first pairs."""
+    if base is not dict:
+        return lambda value: islice(base.__iter__(value), ITEMS)
+    return lambda value: (*islice(dict.keys(value), ITEMS), *islice(dict.values(value), ITEMS))
 
 
 def _class_name(kind: type) -> str:
@@ -325,6 +455,7 @@ def _range(value: range) -> Description:
 
 
 _SCALARS = {id(kind): kind for kind in (type(None), bool, int, float, complex)}
+_FIXED = frozenset({"scalar", "text", "module", "other"})
 _CONTAINERS = {id(kind): kind for kind in (dict, list, tuple, set, frozenset, deque)}
 _BY_BASE: dict[int, Callable[[Any], Description]] = {
     id(BaseException): _exception,

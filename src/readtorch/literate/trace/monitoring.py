@@ -45,7 +45,7 @@ class Monitoring:
         monitoring.restart_events()  # what an earlier recording did not want may be wanted by this one
         if frame is not None:
             info = self._recorder.scope.add(frame.f_code)
-            self._recorder.call(info, frame)
+            self._recorder.call(info, frame, running=True)
             self._watch(frame.f_code)
         everywhere = events.PY_START | events.PY_RESUME | events.PY_THROW | events.PY_UNWIND
         monitoring.set_events(self._tool, everywhere)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 import threading
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
+from weakref import ref as ref_to
 
-from readtorch.literate.trace.describe import Describer
+import numpy as np
+
+from readtorch.literate.trace.describe import Describer, Watch
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.events import (
     ALLOC,
@@ -28,7 +30,7 @@ from readtorch.literate.trace.events import (
     UNWIND,
     YIELD,
 )
-from readtorch.literate.trace.scope import CodeInfo, Scope, without_machine_paths
+from readtorch.literate.trace.scope import BEGUN, ENTERED, RUNNING, CodeInfo, Scope, without_machine_paths
 
 
 class Recorder:
@@ -54,14 +56,14 @@ class Recorder:
         self._hard_limit = limit
         self._frames = 0
         self._suspended: dict[int, tuple[FrameType, int]] = {}
-        self._locals: dict[int, dict[str, tuple[Any, int, Any]]] = {}
-        """id of a frame: name to (value if it is one that cannot change, index, number and stamp of a tensor)"""
+        self._locals: dict[int, _Locals] = {}
+        """By the id of the frame."""
         self._lock = threading.Lock()
 
     # -- frames ----------------------------------------------------------------------------------------------------------
 
-    def call(self, info: CodeInfo, frame: FrameType) -> None:
-        """A frame of recorded code begins."""
+    def call(self, info: CodeInfo, frame: FrameType, *, running: bool = False) -> None:
+        """A frame of recorded code begins, or is found running."""
         if len(self.events) >= self.limit and self.full():
             return
         thread = get_ident()
@@ -77,15 +79,19 @@ class Recorder:
         number = self._number(frame) if info.suspends else 0
         self.events.append((CALL, thread, perf_counter_ns(), info, module, hook, number))
         if info.values:
-            self._locals[id(frame)] = {}
-            self.variables(info, frame)
+            seen = self._locals[id(frame)] = _Locals(len(info.names))
+            if running:
+                self.variables(info, frame, RUNNING)
+            else:
+                seen.line = ENTERED
+                self.variables(info, frame, BEGUN)
 
     def line(self, info: CodeInfo, frame: FrameType, line: int) -> None:
         """The frame is about to run `line`."""
         if len(self.events) >= self.limit and self.full():
             return
         if info.values:
-            self.variables(info, frame)
+            self.variables(info, frame, line)
         self.events.append((LINE, get_ident(), line))
 
     def leave(self, kind: int, info: CodeInfo, frame: FrameType | None, value: Any) -> None:
@@ -94,7 +100,7 @@ class Recorder:
             return
         index = None
         if info.values and frame is not None:
-            self.variables(info, frame)
+            self.variables(info, frame, RUNNING)
             index = self.describe.index(value)
             if kind != YIELD:
                 self._locals.pop(id(frame), None)
@@ -112,44 +118,65 @@ class Recorder:
         elif not self.full():
             self.events.append((RESUME, get_ident(), perf_counter_ns(), known[1]))
 
-    def variables(self, info: CodeInfo, frame: FrameType) -> None:
-        """Note the variables of `frame` whose description has changed.
+    def variables(self, info: CodeInfo, frame: FrameType, line: int) -> None:
+        """Note the variables of `frame` whose description has changed; it is about to run `line`.
 
-        Nearly all are as they were a line ago. An object that cannot change is known by identity, a tensor by its number and
-        stamp; only the rest is described again to see.
+        Nearly all are as they were a line ago. Only names that the last line may have bound are read, for reading them is slow
+        in every Python, and of the others only those are looked at whose objects can change.
         """
-        seen = self._locals.setdefault(id(frame), {})
-        space = frame.f_locals
-        describe = self.describe
-        kind_of, known_of, describer = describe.kinds.get, describe.tensors.known.get, describe.index
-        for name in info.names:
-            before = seen.get(name)
-            try:
-                value = space[name]
-            except KeyError:
-                if before is not None:
-                    del seen[name]
-                    self._aside((SET, get_ident(), name, describe.unbound))
-                continue
-            stamp: Any = None
-            if before is not None:
-                if before[0] is value:
+        seen = self._locals.get(id(frame))
+        if seen is None:
+            seen = self._locals[id(frame)] = _Locals(len(info.names))
+        bound = info.stores.get(seen.line, seen.all)
+        seen.line = line
+        looks, indices = seen.looks, seen.indices
+        changed: list[int] = []
+        for i, (look, stamp, last) in looks.items():
+            if i not in bound:
+                value = seen.objects[i]
+                if stamp is not None and last.key == stamp(value):  # type: ignore[union-attr]
+                    index = last.index  # type: ignore[union-attr]
+                else:
+                    index = look(value)
+                if index != indices[i]:
+                    indices[i] = index
+                    changed.append(i)
+        if bound:
+            self._bound(info, frame.f_locals, seen, bound, changed)
+        if changed:
+            thread, append = get_ident(), self.events.append
+            changed.sort()
+            for i in changed:
+                append((SET, thread, info.names[i], indices[i]))
+            self.limit = min(self.limit + len(changed), self._hard_limit)
+
+    def _bound(self, info: CodeInfo, space: Any, seen: _Locals, bound: Iterable[int], changed: list[int]) -> None:
+        """Look at the variables that may have been bound or unbound; adds to `changed`."""
+        names, objects, indices, looks = info.names, seen.objects, seen.indices, seen.looks
+        kinds, get = self.describe.kinds, space.get
+        for i in bound:
+            value = get(names[i], _UNBOUND)
+            if value is objects[i]:
+                if i not in looks:
                     continue
-                kind = kind_of(id(type(value)))
-                if kind is not None and kind.stamp is not None:
-                    known = known_of(id(value))
-                    if known is not None and known[0]() is value:
-                        stamp = (known[1], kind.stamp(value))
-                        if stamp == before[2]:
-                            continue
-            if type(value) is Trace:
+                index = looks[i][0](value)
+            elif value is _UNBOUND:
+                index = self.describe.unbound
+                looks.pop(i, None)
+            elif type(value) is Trace:
                 continue
-            index = describer(value)
-            if before is None or before[1] != index or stamp is not None:
-                final = describe.final(value)
-                seen[name] = (value if final else _CHANGEABLE, index, stamp)
-            if before is None or before[1] != index:
-                self._aside((SET, get_ident(), name, index))
+            else:
+                kind = kinds.get(id(type(value))) or self.describe.kind(type(value))
+                index = kind.look(value)
+                watch = None if kind.fixed else self.describe.watch(value, kind)
+                if watch is not None:
+                    looks[i] = watch
+                elif i in looks:
+                    del looks[i]
+            objects[i] = value
+            if index != indices[i]:
+                indices[i] = index
+                changed.append(i)
 
     def _number(self, frame: FrameType) -> int:
         with self._lock:
@@ -181,8 +208,7 @@ class Recorder:
         """What is told of every operator (OP) or node (NODE): the shortest way, for it runs inside the dispatcher."""
         append, length, thread, lanes = self.events.append, self.events.__len__, get_ident, self.lanes
         tensors, kinds, mention = self.describe.tensors, self.describe.kinds.get, self.describe.mention
-        known, numbers, ref = tensors.known, tensors.numbers, weakref.ref
-        get = known.get
+        known, numbers, ref, ndarray = tensors.known, tensors.numbers, ref_to, np.ndarray
 
         def observe(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
             if length() >= self.limit and self.full():
@@ -190,20 +216,33 @@ class Recorder:
             lane = thread()
             if lane not in lanes:
                 lanes[lane] = _lane(lane)
-            given = [k if (k := get(id(v))) is not None and k[0]() is v else mention(v) for v in inputs]
+            given: Any
+            try:
+                given = tuple(map(ref, inputs))
+            except TypeError:  # some are no objects that there are references to
+                given = tuple(map(mention, inputs))
+            else:
+                for anchor in given:
+                    if id(anchor) not in known:
+                        given = tuple(map(mention, inputs))
+                        break
             if type(outputs) is tuple:
-                made = [k if (k := get(id(v))) is not None and k[0]() is v else mention(v) for v in outputs]
-                append((kind, lane, end, name, given, made, begin))
+                append((kind, lane, end, name, given, list(map(mention, outputs)), begin))
                 return
-            number = id(outputs)
-            entry: Any = get(number)
-            if entry is None or entry[0]() is not outputs:
-                of = kinds(id(type(outputs)))
-                if of is not None and of.facts is not None:  # as Tensors.meet does, without the way there
-                    entry = known[number] = (ref(outputs), next(numbers), of.facts(outputs))
+            of = kinds(id(type(outputs)))
+            if of is None or of.light is None:
+                append((kind, lane, end, name, given, mention(outputs), begin))
+                return
+            made = ref(outputs)
+            if id(made) not in known:  # as Tensors.meet does, without the way there
+                array = of.light.array(outputs)
+                if type(array) is ndarray:
+                    edge = of.light.edge
+                    flags = "" if edge is None or edge(outputs) is None else "g"
+                    known[id(made)] = (made, next(numbers), (array.dtype, array.shape, "cpu", flags, None))
                 else:
-                    entry = mention(outputs)
-            append((kind, lane, end, name, given, entry, begin))
+                    mention(outputs)
+            append((kind, lane, end, name, given, made, begin))
 
         look = self.describe.index
 
@@ -244,6 +283,7 @@ class Recorder:
             if self.stopped:
                 return
             self.stopped = reason
+        self._locals.clear()
         self.on_stop()
 
     def _aside(self, event: tuple[Any, ...]) -> None:
@@ -252,7 +292,22 @@ class Recorder:
         self.limit = min(self.limit + 1, self._hard_limit)
 
 
-_CHANGEABLE = object()
+class _Locals:
+    """The variables of one frame as they were noted last, by position in `CodeInfo.names`."""
+
+    __slots__ = ("all", "indices", "line", "looks", "objects")
+
+    def __init__(self, count: int) -> None:
+        self.all = range(count)
+        self.objects: list[Any] = [_UNBOUND] * count
+        self.indices = [-1] * count
+        self.looks: dict[int, Watch] = {}
+        """How to look again, for those that can change."""
+        self.line = RUNNING
+        """Which has been running since."""
+
+
+_UNBOUND = object()
 
 
 def _code_of(function: Any) -> CodeType | None:

@@ -7,6 +7,7 @@ covered. Paths shown are relative to a package or to the book: no path of the ma
 
 from __future__ import annotations
 
+import dis
 import importlib.util
 import inspect
 import os
@@ -57,6 +58,8 @@ class CodeInfo:
     """The body of a package's module: an import, of which what happens inside is not shown."""
     plain: bool
     """Its calls need no look at the frame."""
+    stores: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    """Line: positions in `names` of the variables that it may bind or unbind; all of them for a line that is missing."""
     watched: bool = False
     """Its events are switched on (sys.monitoring)."""
     upstream: bool = False
@@ -152,6 +155,8 @@ class Scope:
             plain=not (values or method or suspends),
             upstream=upstream,
         )
+        if values:
+            info.stores = _stores(code, info.names)
         self.dispatching |= info.dispatches
         self.infos.append(info)
         self.by_id[id(code)] = info
@@ -185,6 +190,42 @@ def _shown_names(code: CodeType, package: bool) -> tuple[str, ...]:
     else:
         names = code.co_names
     return tuple(n for n in dict.fromkeys(names) if not n.startswith((".", "__")))
+
+
+def _stores(code: CodeType, names: tuple[str, ...]) -> dict[int, tuple[int, ...]]:
+    """For each line the positions of what it may bind: a look at these is enough after it has run.
+
+    Cells may be bound from inner functions, and what has no line of its own belongs to any: both count for every line.
+    """
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return {}
+    always = {*code.co_cellvars, *code.co_freevars}
+    by_line: dict[int, set[str]] = {line: set() for _, _, line in code.co_lines() if line is not None}
+    line: int | None = None
+    lines = iter(code.co_lines())
+    end = -1
+    for instruction in dis.get_instructions(code):
+        while instruction.offset >= end:
+            _, end, line = next(lines)
+        if "FAST" in instruction.opname and instruction.opname not in _READS:
+            value = instruction.argval
+            bound = value if isinstance(value, tuple) else (value,)
+            (always if line is None else by_line[line]).update(bound)
+    positions = {name: i for i, name in enumerate(names)}
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    by_line[ENTERED] = {*code.co_varnames[:count]}
+    found = {n: tuple(sorted(positions[b] for b in bound | always if b in positions)) for n, bound in by_line.items()}
+    found[BEGUN] = ()
+    return found
+
+
+ENTERED, BEGUN, RUNNING = -1, -2, -3
+"""In place of the line that has been running: the call (it binds the arguments), what comes before the first line (nothing is
+bound), anything."""
+
+_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST"})
+"""Instructions on local variables that bind none. Any other counts as one that does."""
 
 
 def dotted(name: str) -> str:

@@ -43,7 +43,7 @@ class SetTrace:
         if frame is not None:
             self._frame = frame
             info = self._recorder.scope.add(frame.f_code)
-            self._recorder.call(info, frame)
+            self._recorder.call(info, frame, running=True)
             frame.f_trace_lines = self._recorder.lines
             frame.f_trace = self._local
         threading.settrace(self._call)

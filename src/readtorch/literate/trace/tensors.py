@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-import weakref
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from time import perf_counter_ns
 from typing import Any, NamedTuple
+from weakref import ref as ref_to
 
 import numpy as np
 
@@ -25,10 +26,18 @@ SMALL = 64
 BUDGET_NS = 2_000_000_000
 """Time that one recording may spend on statistics; after it tensors are shown without."""
 
+SMALL_COPY = 256
+"""Up to this many elements a copy is kept and summed up when the recording has ended: a copy takes a hundredth of the time."""
+COPIES = 32 << 20
+"""Bytes of copies that one recording may keep; after them arrays are summed up at once."""
+
 Facts = tuple[Any, Any, str, str, "int | None"]
 """(dtype, shape, device, flags, version): "g" among the flags says requires grad, version None that there is none"""
-Known = tuple[Callable[[], Any], int, Facts]
-"""A tensor met before: (reference that gives it while it lives, its number, facts then)"""
+Anchor = Any
+"""Stands for a tensor, by identity: Python gives the same weak reference for as long as an object lives, and a kept one is never
+given for another. Where there are no weak references it is the object itself, which is kept alive then."""
+Known = tuple[Anchor, int, Facts]
+"""A tensor met before: (its anchor, its number, facts then)"""
 
 
 class Reader(NamedTuple):
@@ -41,66 +50,111 @@ class Reader(NamedTuple):
     """Differs once it was written or changed its flags."""
     weak: bool = True
     """Whether there can be weak references to it."""
+    plain: bool = False
+    """Whether the facts of one on the host are those of its array and `edge`: read in place, they cost no call of Python code."""
+    edge: Callable[[Any], Any] | None = None
+    """Gives not None for a tensor that requires grad."""
+
+    def stamp_of(self, value: Any) -> Callable[[Any], Any]:
+        """`stamp`, or what does the same for this one and is quicker."""
+        return np.ndarray.tobytes if self.stamp is _fingerprint and _exact(value) else self.stamp
 
 
-class _Last:
+def _exact(value: Any) -> bool:
+    """Whether the bytes of an array are all there is to compare, and few."""
+    return type(value) is np.ndarray and value.size <= SMALL_COPY and not value.dtype.hasobject
+
+
+class Last:
     """The version of a tensor that was described last."""
 
-    __slots__ = ("count", "index", "key")
+    __slots__ = ("count", "index", "key", "known", "stamp")
 
-    def __init__(self) -> None:
+    def __init__(self, known: Known, stamp: Callable[[Any], Any]) -> None:
+        self.known = known
+        self.stamp = stamp
+        """Of this tensor: equal to `key` as long as it is as it was."""
         self.key: Any = None
         self.index = -1
         self.count = 0
 
 
 class Tensors:
-    """Describes tensors; `intern` gives a description its index."""
+    """Describes tensors; `intern` gives a description its index in `values`."""
 
-    def __init__(self, intern: Callable[[tuple[Any, ...]], int], *, summary: bool) -> None:
+    def __init__(
+        self, values: list[tuple[Any, ...]], intern: Callable[[tuple[Any, ...]], int], *, summary: bool
+    ) -> None:
         self.known: dict[int, Known] = {}
-        """By id; an entry is only good while its object lives."""
+        """By the id of the anchor."""
+        self._values = values
         self._intern = intern
         self._summary = summary
         self.numbers = count(1)
-        self._last: dict[int, _Last] = {}
+        self._last: dict[int, Last] = {}
+        """By the id of the anchor, as in `_lights`."""
+        self._lights: dict[int, int] = {}
         self._spent = 0
+        self._copies: list[tuple[int, bytes, np.dtype]] = []
+        """(index, elements, dtype) of the descriptions that still lack their statistics"""
+        self._room = COPIES
 
     def meet(self, value: Any, reader: Reader) -> Known:
         """The entry of `value`, a new one if this object was not met before."""
-        number = id(value)
-        known = self.known.get(number)
-        if known is not None and known[0]() is value:
-            return known
-        facts = reader.facts(value)
-        # where there are no weak references it is kept alive: its id would not stay its own
-        ref = weakref.ref(value) if reader.weak else lambda: value
-        known = self.known[number] = (ref, next(self.numbers), facts)
+        anchor = ref_to(value) if reader.weak else value
+        known = self.known.get(id(anchor))
+        if known is None:
+            known = self.known[id(anchor)] = (anchor, next(self.numbers), reader.facts(value))
         return known
 
     def light(self, known: Known) -> int:
         """The index of a tensor as dtype, shape and device."""
-        _, serial, (dtype, shape, device, flags, _) = known
-        return self._intern(("t", serial, 0, _name(dtype), _shape(shape), device, flags, 0, 0))
+        index = self._lights.get(id(known[0]))
+        if index is None:
+            _, serial, (dtype, shape, device, flags, _) = known
+            index = self._intern(("t", serial, 0, _name(dtype), _shape(shape), device, flags, 0, 0))
+            self._lights[id(known[0])] = index
+        return index
 
-    def index(self, value: Any, reader: Reader) -> int:
-        """The index of `value` as it is now, with statistics where the recording asks for them."""
-        known = self.meet(value, reader)
-        if not self._summary:
-            return self.light(known)
-        last = self._last.get(known[1])
-        if last is None:
-            last = self._last[known[1]] = _Last()
-        key = reader.stamp(value)
-        if key != last.key:
-            dtype, shape, device, flags, version = reader.facts(value)
-            number = last.count if version is None else version
-            last.count += 1
-            last.key = key
-            statistics = self._statistics(reader.array(value))
-            description = ("t", known[1], number, _name(dtype), _shape(shape), device, flags, *statistics)
-            last.index = self._intern(description)
+    def last(self, value: Any, reader: Reader) -> Last | None:
+        """What was noted when `value` was described, with statistics."""
+        return self._last.get(id(ref_to(value) if reader.weak else value))
+
+    def look(self, reader: Reader) -> Callable[[Any], int]:
+        """What gives the index of a tensor of this class as it is now, with statistics where the recording asks for them."""
+        weak, last_of = reader.weak, self._last.get
+
+        def look(value: Any) -> int:
+            last = last_of(id(ref_to(value) if weak else value))
+            if last is not None:
+                key = last.stamp(value)
+                return last.index if last.key == key else self._again(value, reader, last, key)
+            known = self.meet(value, reader)
+            last = self._last[id(known[0])] = Last(known, reader.stamp_of(value))
+            return self._again(value, reader, last, last.stamp(value))
+
+        return look if self._summary else lambda value: self.light(self.meet(value, reader))
+
+    def _again(self, value: Any, reader: Reader, last: Last, key: Any) -> int:
+        """Describe a tensor that was written, or is met for the first time."""
+        dtype, shape, device, flags, version = last.known[2] if last.index < 0 else reader.facts(value)
+        start = ("t", last.known[1], last.count if version is None else version, _name(dtype), _shape(shape), device, flags)
+        last.count += 1
+        last.key = key
+        array = reader.array(value)
+        if type(array) is np.ndarray and 0 < array.size <= SMALL_COPY and dtype.kind in "biuf" and self._room > 0:
+            self._room -= array.nbytes
+            last.index = self._intern((*start, "later"))
+            self._copies.append((last.index, key if type(key) is bytes else array.tobytes(), dtype))
+        else:
+            last.index = self._intern((*start, *self._statistics(array)))
         return last.index
+
+    def settle(self) -> None:
+        """Sum up the arrays of which copies were kept."""
+        while self._copies:
+            index, elements, dtype = self._copies.pop()
+            self._values[index] = (*self._values[index][:7], *self._statistics(np.frombuffer(elements, dtype)))
 
     def _statistics(self, array: Any) -> tuple[Any, Any]:
         """((min, max, mean, flag), head), the flag "~" if sampled; (0, 0) where nothing may be said or time is spent."""
@@ -141,7 +195,7 @@ def _tensor_reader() -> Reader:
         counter = counter_of(value)
         return (0 if counter is None else counter.value, edge_of(value) is None)
 
-    return Reader(facts, array_of, stamp)
+    return Reader(facts, array_of, stamp, plain=True, edge=edge_of)
 
 
 def _upstream_facts(value: Any) -> Facts:
@@ -189,11 +243,17 @@ def _is_meta(array: Any) -> bool:
 
 
 def _name(dtype: Any) -> str:
-    return dtype if isinstance(dtype, str) else dtype.name
+    return dtype if isinstance(dtype, str) else _dtype_name(dtype)
+
+
+@cache
+def _dtype_name(dtype: Any) -> str:
+    """NumPy puts it together anew each time that it is asked."""
+    return str(dtype.name)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in shape)
+    return tuple(map(int, shape))
 
 
 def _statistics(array: Any) -> tuple[Any, Any]:
@@ -250,7 +310,7 @@ def _fingerprint(value: Any) -> Any:
     array = _plain_array(value)
     if array.dtype.hasobject:
         return "seen"
-    if array.size <= 256:
+    if array.size <= SMALL_COPY:
         return array.tobytes()
     return array[tuple(slice(None, None, max(1, n // 5)) for n in array.shape)].flat[:256].tobytes()
 
