@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from trace_story import variables
 
-from readtorch.literate.trace import trace
+from readtorch.literate.trace import scope, trace
 from readtorch.literate.trace.describe import Describer
 from readtorch.literate.trace.events import dumps
 from readtorch.literate.trace.scope import without_machine_paths
@@ -245,3 +245,111 @@ def test_no_path_of_the_machine_is_in_a_document(module, mechanism, tmp_path):
     for secret in (str(tmp_path), os.getcwd(), os.path.expanduser("~") + "/", os.path.dirname(os.__file__)):
         assert secret not in text
     assert {f["path"].split("/")[-1] for f in t.document["files"]} >= {"traced_sample.py"}
+
+
+BINDINGS = """
+import contextlib
+
+
+def bindings(n, *rest, flag=True, **named):
+    total = 0
+    def add(by):
+        nonlocal total
+        total += by
+        return total
+    for i in range(n):
+        add(i)
+        if flag: flag = False; late = i
+    squares = [
+        j * j
+        for j in range(n)
+    ]
+    if (half := n // 2) > 0:
+        first, *others = squares
+    try:
+        raise KeyError(n)
+    except KeyError as error:
+        kept = error.args
+    with contextlib.nullcontext(5) as five:
+        del half
+    late += five
+    growing = []
+    growing.append(growing)
+    table = {}
+    while n:
+        n -= 1
+        table[n] = growing; growing = [n]
+    match squares:
+        case [a, *_]:
+            named = a
+    import math as m
+    class Inner:
+        x = 1
+        y = x + 1
+    return [total, late]
+
+
+def counting():
+    sent = yield 1
+    while sent:
+        sent = yield sent
+"""
+
+
+def test_looking_only_at_what_a_line_may_bind_misses_nothing(tmp_path, monkeypatch, mechanism):
+    file = tmp_path / "bindings.py"
+    file.write_text(BINDINGS)
+    namespace = {"__name__": "bindings"}
+    exec(compile(BINDINGS, str(file), "exec"), namespace)
+
+    def seen():
+        with trace(values="summary", namespace=namespace, mechanism=mechanism) as t:
+            namespace["bindings"](3, 1, flag=True, other=2)
+            counter = namespace["counting"]()
+            next(counter)
+            counter.send(2)
+            counter.close()
+        return [(t.document["strings"][n]) for n in t.document["events"]["name"]], t.document
+
+    names, quick = seen()
+    monkeypatch.setattr(scope, "_stores", lambda code, names: {})  # look at every variable after every line
+    _, thorough = seen()
+    assert {"total", "late", "half", "others", "error", "five", "table", "a", "m", "sent", "x", "y"} <= set(names)
+    for part in ("values", "strings"):
+        assert quick[part] == thorough[part]
+    for column in ("kinds", "name", "value", "leave"):
+        assert quick["events"][column] == thorough["events"][column]
+
+
+def test_an_object_of_the_library_that_is_being_made_is_named_by_class():
+    import readtorch as torch
+
+    unfinished = object.__new__(torch.device)
+    assert described(unfinished)[0] == "o"
+
+
+def test_a_variable_that_is_let_go_is_not_kept_alive(tmp_path):
+    class Thing:
+        pass
+
+    import weakref
+
+    with trace(values="summary") as t:
+        thing = Thing()
+        gone = weakref.ref(thing)
+        del thing
+        alive = gone()
+    assert alive is None and t.document["events"]["count"]
+
+
+def test_a_cell_begins_at_its_first_statement():
+    import linecache
+
+    source = '#| trace: torch.nn values=summary title="x"\n\nz = 1\ny = z\n'
+    linecache.cache["<cell 1>"] = (len(source), None, source.splitlines(keepends=True), "<cell 1>")
+    namespace = {"__name__": "__main__"}
+    with trace(values="summary", namespace=namespace) as t:
+        exec(compile(source, "<cell 1>", "exec"), namespace)
+    assert t.document["code"][0][2] == 3
+    assert t.document["files"][0]["excerpts"] == [[2, "\nz = 1\ny = z"]]
+    assert [t.decoded.line[e] for e, kind in enumerate(t.decoded.kinds) if kind == "L"] == [3, 4]

@@ -27,19 +27,14 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
-from weakref import ref as ref_to
 
 import numpy as np
 
+from readtorch.literate.trace.containers import ITEMS, Description, Kind, Look, Watch, class_name, look_at_container
 from readtorch.literate.trace.scope import without_machine_paths
-from readtorch.literate.trace.tensors import Anchor, Last, Tensors, number, reader_of
+from readtorch.literate.trace.tensors import Anchor, Tensors, number, reader_of
 
-Description = tuple[Any, ...]
-
-ITEMS = 4
-"""Items of a container that are shown."""
 TEXT = 80
 EXACT_INT = 1 << 53
 """Integers from here on are text in JSON."""
@@ -50,68 +45,25 @@ _mro_of = type.__dict__["__mro__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
 
-Look = Callable[[Any], int]
-"""Gives the index of what an instance of a class looks like now."""
-
-
-Watch = tuple[Look, "Callable[[Any], Any] | None", "Last | None"]
-"""(how to look, and for a tensor the stamp that tells whether it is needed, what it was described as)"""
-
-
-class _Kind:
-    """How instances of a class are described."""
-
-    __slots__ = ("category", "detail", "fixed", "light", "look", "seen", "type")
-
-    def __init__(self, type: type, category: str, detail: Any) -> None:
-        self.type = type  # kept: its id must stay its own
-        self.category = category
-        self.detail = detail
-        self.light = detail if category == "tensor" and detail.plain else None
-        """The reader of a tensor whose facts are those of its array."""
-        self.fixed = category in _FIXED
-        """Whether an instance always looks the same."""
-        self.seen: dict[int, _Container] = {}
-        """Containers by id: only good for one that is equal to what it says."""
-        self.look: Look = _unset
-
-
-def _unset(value: Any) -> int:
-    raise NotImplementedError
-
-
-class _Container:
-    """A container as it was described last: enough to see that it has not changed."""
-
-    __slots__ = ("index", "items", "length", "tokens")
-
-    def __init__(self, length: int, tokens: list[Any] | None, items: Description, index: int) -> None:
-        self.length = length
-        self.tokens = tokens
-        """For each item shown: itself, if it cannot change; the anchor of a tensor; the kind of what is known by class alone.
-        None if it would take more to tell."""
-        self.items = items
-        self.index = index
-
-
 class Describer:
     """Turns objects into indices of `values`; equal descriptions share one index."""
 
     def __init__(self, *, summary: bool) -> None:
-        self._values: list[Description] = []
+        self.descriptions: list[Description] = []
+        """Some of them without statistics yet: `values` completes them."""
         self.modules: list[Any] = []
-        self.tensors = Tensors(self._values, self._intern, summary=summary)
+        self.tensors = Tensors(self.descriptions, self.intern, summary=summary)
         self._index: dict[Any, int] = {}
         self._module_ids: dict[int, int] = {}
-        self.kinds: dict[int, _Kind] = {}
+        self.kinds: dict[int, Kind] = {}
         self._lock = threading.RLock()
-        self.unbound = self._intern(("u",))
+        self.unbound = self.intern(("u",))
 
     @property
     def values(self) -> list[Description]:
         """All descriptions so far, complete."""
         self.tensors.settle()
-        return self._values
+        return self.descriptions
 
     def index(self, value: Any) -> int:
         """The index of the description of `value`."""
@@ -128,21 +80,21 @@ class Describer:
 
     # -- a way to look for each category ------------------------------------------------------------------------------------
 
-    def _look(self, kind: _Kind) -> Look:
+    def _look(self, kind: Kind) -> Look:
         if kind.category == "other":
-            index = self._intern(("o", _class_name(kind.type)))
+            index = self.intern(("o", class_name(kind.type)))
             return lambda value: index
         if kind.category == "tensor":
             return self._look_at_tensor(kind)
         if kind.category == "scalar":
             return self._look_at_scalar()
         if kind.category == "container":
-            return self._look_at_container(kind.detail, kind.seen)
+            return look_at_container(self, kind.detail, kind.seen)
         if kind.type is types.FunctionType:
             return self._look_at_function()
-        return lambda value: self._intern(self._describe(value, 0))
+        return lambda value: self.intern(self._describe(value, 0))
 
-    def watch(self, value: Any, kind: _Kind) -> Watch | None:
+    def watch(self, value: Any, kind: Kind) -> Watch | None:
         """How to see later whether `value`, just described, has changed; None if it cannot."""
         if kind.fixed:
             return None
@@ -161,19 +113,19 @@ class Describer:
             name = value.__qualname__
             found = known.get(name)
             if found is None:
-                found = known[name] = self._intern(_function(value))
+                found = known[name] = self.intern(_function(value))
             return found
 
         return function
 
-    def _look_at_tensor(self, kind: _Kind) -> Look:
+    def _look_at_tensor(self, kind: Kind) -> Look:
         look = self.tensors.look(kind.detail)
 
         def tensor(value: Any) -> int:
             try:
                 return look(value)
             except AttributeError:  # its slots are not filled yet: this is the frame that makes it
-                return self._intern(("o", _class_name(kind.type)))
+                return self.intern(("o", class_name(kind.type)))
 
         return tensor
 
@@ -185,89 +137,10 @@ class Describer:
             key = repr(value) if value != value or value == 0 else value
             found = known.get(key)
             if found is None:
-                found = known[key] = self._intern(_scalar(value))
+                found = known[key] = self.intern(_scalar(value))
             return found
 
         return scalar
-
-    def _look_at_container(self, base: Any, known: dict[int, _Container]) -> Look:
-        """Most containers are met again unchanged: their length and first items tell, in a fraction of a description's time."""
-        length_of, items_of = base.__len__, _items_of(base)
-        kinds = self.kinds.get
-        full = ITEMS * (2 if base is dict else 1)
-
-        def container(value: Any) -> int:
-            last = known.get(id(value))
-            if last is None or last.tokens is None:
-                return describe(value, None)
-            length = length_of(value)
-            shown = len(last.tokens)
-            if length != last.length and (shown < full or length < ITEMS):
-                return describe(value, None)
-            try:
-                for item, token in zip(items_of(value), last.tokens, strict=False):
-                    if item is token:
-                        continue
-                    kind = type(token)
-                    if kind is ref_to:
-                        if token() is item:
-                            continue
-                    elif kind is _Kind and kinds(id(type(item))) is token:
-                        continue
-                    return describe(value, None)
-            except RuntimeError:  # another thread changes it
-                return describe(value, None)
-            return last.index if length == last.length else describe(value, last)
-
-        def describe(value: Any, last: _Container | None) -> int:
-            """`last` if all but the length is as it was."""
-            name, length = _qualname_of(type(value)), length_of(value)
-            if last is None:
-                tokens = self._tokens(value, base)
-                description = self._container(value, base, 0) if tokens is None else ("c", name, length, self._items(tokens, base))
-            else:
-                tokens, description = last.tokens, ("c", name, length, last.items)
-            index = self._intern(description)
-            known[id(value)] = _Container(description[2], tokens, description[3], index)
-            return index
-
-        return container
-
-    def _tokens(self, value: Any, base: Any) -> list[Any] | None:
-        found: list[Any] = []
-        try:
-            items = list(_items_of(base)(value))
-        except RuntimeError:
-            return None
-        for item in items:
-            kind = self.kinds.get(id(type(item))) or self.kind(type(item))
-            if kind.category == "tensor":
-                try:
-                    found.append(self.tensors.meet(item, kind.detail)[0])
-                except AttributeError:
-                    return None
-            elif kind.category == "other":
-                found.append(kind)
-            elif kind.fixed:
-                found.append(item)
-            else:
-                return None
-        return found
-
-    def _items(self, tokens: list[Any], base: Any) -> Description:
-        """The descriptions that the tokens stand for, in pairs for a dict."""
-        values, tensors = self._values, self.tensors
-        found = []
-        for token in tokens:
-            known = tensors.known.get(id(token))
-            if known is not None and known[0] is token:
-                found.append(values[tensors.light(known)])
-            elif type(token) is _Kind:
-                found.append(("o", _class_name(token.type)))
-            else:
-                found.append(values[self.index(token)])
-        half = len(found) // 2
-        return tuple(zip(found[:half], found[half:], strict=True)) if base is dict else tuple(found)
 
     def module(self, value: Any) -> int | None:
         """The index of an nn.Module, None if `value` is no module."""
@@ -290,21 +163,21 @@ class Describer:
             return ("s", without_machine_paths(str.__getitem__(value, slice(TEXT))), str.__len__(value))
         if category == "tensor":
             try:
-                return self._values[self.tensors.light(self.tensors.meet(value, detail))]
+                return self.descriptions[self.tensors.light(self.tensors.meet(value, detail))]
             except AttributeError:
-                return ("o", _class_name(kind.type))
+                return ("o", class_name(kind.type))
         if category == "container":
-            return self._container(value, detail, depth)
+            return self.container(value, detail, depth)
         if category == "module":
             return ("m", self.module(value))
         if category == "other":
-            return ("o", _class_name(kind.type))
+            return ("o", class_name(kind.type))
         try:
             return detail(value)
         except AttributeError:  # a constant of the library that is being made
-            return ("o", _class_name(kind.type))
+            return ("o", class_name(kind.type))
 
-    def _container(self, value: Any, base: Any, depth: int) -> Description:
+    def container(self, value: Any, base: Any, depth: int) -> Description:
         """Read through the methods of the built-in base, whatever a subclass makes of them."""
         name, length = _qualname_of(type(value)), base.__len__(value)
         if depth > 1:
@@ -314,10 +187,10 @@ class Describer:
             return ("c", name, length, tuple((self._describe(k, 2), self._describe(v, depth + 1)) for k, v in items))
         return ("c", name, length, tuple(self._describe(v, depth + 1) for v in _first(base.__iter__(value))))
 
-    def kind(self, kind: type) -> _Kind:
+    def kind(self, kind: type) -> Kind:
         found = self.kinds.get(id(kind))
         if found is None:
-            found = _Kind(kind, *self._classify(kind))
+            found = Kind(kind, *self._classify(kind))
             found.look = self._look(found)
             self.kinds[id(kind)] = found
         return found
@@ -341,14 +214,14 @@ class Describer:
                 return "described", describe
         return "other", None
 
-    def _intern(self, description: Description) -> int:
+    def intern(self, description: Description) -> int:
         found = self._index.get(description)
         if found is None:
             with self._lock:
                 found = self._index.get(description)
                 if found is None:
-                    found = len(self._values)
-                    self._values.append(description)
+                    found = len(self.descriptions)
+                    self.descriptions.append(description)
                     self._index[description] = found
         return found
 
@@ -390,18 +263,6 @@ def _first(values: Any) -> list[Any]:
     except RuntimeError:
         return []
     return found
-
-
-def _items_of(base: Any) -> Callable[[Any], Any]:
-    """What gives the first items of a container, of a dict the keys and then the values of its first pairs."""
-    if base is not dict:
-        return lambda value: islice(base.__iter__(value), ITEMS)
-    return lambda value: (*islice(dict.keys(value), ITEMS), *islice(dict.values(value), ITEMS))
-
-
-def _class_name(kind: type) -> str:
-    module, name = _module_of(kind), _qualname_of(kind)
-    return name if type(module) is not str or module in ("builtins", "__main__") else f"{module}.{name}"
 
 
 def _scalar(value: Any) -> Description:
@@ -455,14 +316,13 @@ def _range(value: range) -> Description:
 
 
 _SCALARS = {id(kind): kind for kind in (type(None), bool, int, float, complex)}
-_FIXED = frozenset({"scalar", "text", "module", "other"})
 _CONTAINERS = {id(kind): kind for kind in (dict, list, tuple, set, frozenset, deque)}
 _BY_BASE: dict[int, Callable[[Any], Description]] = {
     id(BaseException): _exception,
     id(np.generic): _numpy_scalar,
     id(np.dtype): lambda d: ("d", np.dtype.name.__get__(d)),
     id(int): _integer,
-    id(type): lambda k: ("k", _class_name(k)),
+    id(type): lambda k: ("k", class_name(k)),
     id(types.FunctionType): _function,
     id(types.BuiltinFunctionType): _function,
     id(types.MethodType): _method,

@@ -74,7 +74,7 @@ class _Frame:
 
     def __init__(self, info: CodeInfo) -> None:
         self.info = info
-        self.line = info.code.co_firstlineno
+        self.line = info.first
 
 
 class _Encoder:
@@ -295,17 +295,14 @@ class _Encoder:
 
     def _sources(self) -> tuple[list[dict[str, Any]], list[list[int]], list[Any]]:
         paths, files = Paths(self._recorder.scope.locate), _Table()
-        codes = [
-            [self._strings(i.code.co_qualname), files(i.code.co_filename), i.code.co_firstlineno]
-            for i in self._codes.entries
-        ]
+        codes = [[self._strings(i.code.co_qualname), files(i.code.co_filename), i.first] for i in self._codes.entries]
         starts: dict[str, list[tuple[str, int]]] = defaultdict(list)
         embed: dict[str, bool] = {}
         for info in self._codes.entries:
             embed.setdefault(info.code.co_filename, False)
             if info.opaque or info.upstream:
                 continue
-            starts[info.code.co_filename].append((info.code.co_name, info.code.co_firstlineno))
+            starts[info.code.co_filename].append((info.code.co_name, info.first))
             embed[info.code.co_filename] = True
         entries = [file_entry(paths.name(f), f, starts[f], embed=embed[f]) for f in files.entries]
         lines = {

@@ -18,7 +18,8 @@ from weakref import ref as ref_to
 
 import numpy as np
 
-from readtorch.literate.trace.describe import Describer, Watch
+from readtorch.literate.trace.containers import Watch
+from readtorch.literate.trace.describe import Describer
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.events import (
     ALLOC,

@@ -58,6 +58,8 @@ class CodeInfo:
     """The body of a package's module: an import, of which what happens inside is not shown."""
     plain: bool
     """Its calls need no look at the frame."""
+    first: int = 0
+    """Its first line; of a cell or script that of its first statement, past directives and comments."""
     stores: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
     """Line: positions in `names` of the variables that it may bind or unbind; all of them for a line that is missing."""
     watched: bool = False
@@ -155,6 +157,9 @@ class Scope:
             plain=not (values or method or suspends),
             upstream=upstream,
         )
+        info.first = code.co_firstlineno
+        if code.co_name == "<module>" and not info.opaque:
+            info.first = min((line for _, _, line in code.co_lines() if line), default=info.first)
         if values:
             info.stores = _stores(code, info.names)
         self.dispatching |= info.dispatches

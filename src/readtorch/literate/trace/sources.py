@@ -33,14 +33,15 @@ def file_entry(path: str, file: str, starts: Iterable[tuple[str, int]], *, embed
 
 
 def excerpts(text: str, starts: Iterable[tuple[str, int]]) -> list[Excerpt]:
-    """The functions (for a lambda: the statement) that begin at `starts`, in order; for a module all of it."""
+    """The functions (for a lambda: the statement) that begin at `starts`, in order; for a module all of it but directives."""
     lines = text.split("\n")
     spans, docstrings = _spans(text)
     kept: set[int] = set()
     for name, line in set(starts):
         inside = [(first, last) for first, last in spans if first <= line <= last]
         if name == "<module>" or not inside:
-            return [[1, "\n".join(lines).rstrip("\n")]]
+            head = next((i for i, text in enumerate(lines) if not text.startswith("#|")), 0)
+            return [[head + 1, "\n".join(lines[head:]).rstrip("\n")]]
         first, last = max(inside)
         kept.update(range(first, last + 1))
     for first, last in docstrings:

@@ -138,7 +138,15 @@ class Tensors:
     def _again(self, value: Any, reader: Reader, last: Last, key: Any) -> int:
         """Describe a tensor that was written, or is met for the first time."""
         dtype, shape, device, flags, version = last.known[2] if last.index < 0 else reader.facts(value)
-        start = ("t", last.known[1], last.count if version is None else version, _name(dtype), _shape(shape), device, flags)
+        start = (
+            "t",
+            last.known[1],
+            last.count if version is None else version,
+            _name(dtype),
+            _shape(shape),
+            device,
+            flags,
+        )
         last.count += 1
         last.key = key
         array = reader.array(value)
