@@ -30,7 +30,16 @@ live()
 
 # %% [markdown]
 # ## Shapes that meet
+#
+# Most bugs of broadcasting are no errors. A column of targets meets a row of predictions, and the loss is the mean over all pairs:
 
+# %%
+prediction, target = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[1.0], [2.0], [3.0]])
+difference = prediction - target
+difference.shape, (difference * difference).sum().item()
+
+# %% [markdown]
+# The prediction was perfect. The rule that stretched both operands looks at each pair of dimensions *from the right*: equal, or one of them is 1, or missing.
 # %%
 #| into: aten/expand_utils.py
 #| imports
@@ -64,6 +73,9 @@ def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
     return all(size in (1, target) for size, target in zip(reversed(shape), reversed(desired), strict=False))
 
 
+# %% tags=["raises-exception"]
+torch.zeros(2, 3) + torch.zeros(2, 4)
+
 # %% [markdown]
 # The derivative of stretching is summing: if one number was used ten times, its gradient is the sum of ten.
 
@@ -80,6 +92,26 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
     if axes:
         array = array.sum(axis=axes, keepdims=True)
     return array.reshape(shape)
+
+
+# %%
+scale = torch.ones(1, 3, requires_grad=True)
+(scale * torch.ones(4, 3)).sum().backward()
+scale.grad
+
+
+# %%
+#| claim: a gradient has the shape of its input, whatever it was stretched to; the formulas of the operators do not see to it
+def _(torch):
+    shapes = [(), (1,), (3,), (1, 3), (4, 1), (2, 1, 3), (2, 4, 3)]
+    for a_shape in shapes:
+        for b_shape in shapes:
+            a = torch.ones(a_shape, requires_grad=True)
+            b = torch.ones(b_shape, requires_grad=True)
+            out = a * b
+            out.sum().backward()
+            assert a.grad.shape == a.shape and b.grad.shape == b.shape
+            assert a.grad.sum().item() == out.numel()
 
 
 # %% [markdown]
@@ -304,8 +336,34 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
 # %% [markdown]
 # ## A tensor's place in the graph
 #
-# Before the forms, the four things they share. First, views. A tensor that looks into another's memory remembers its base and the steps that lead from there: if somebody writes to the base, the view's history is a new one, and
-# repeating the steps on the new base gives it.
+# Before the forms, the things they share. First, views. Writing to one tensor can change what *another* one has computed, in the middle of a recorded
+# computation:
+
+# %%
+leaf = torch.ones(2, requires_grad=True)
+base = leaf * 1
+view = base[0]
+base.mul_(10)
+view.item(), torch.autograd.grad(view, leaf)
+
+# %% [markdown]
+# The view was taken before the multiplication and its derivative is right nevertheless: it shows the product now, so its history must go through
+# the multiplication. A tensor that looks into another's memory therefore remembers its base and the steps that lead from there: if
+# somebody writes to the base, the view's history is a new one, and repeating the steps on the new base gives it.
+#
+# ```mermaid
+# flowchart RL
+#   accTitle: A view before and after its base is written to
+#   accDescr: Before the write the view's node is SelectBackward on the first MulBackward; after it the base's node is the second MulBackward and the view's is a new SelectBackward on that
+#   subgraph before
+#     V1["view"] --> S1["SelectBackward0"] --> M1["MulBackward0 (× 1)"]
+#     B1["base"] --> M1
+#   end
+#   subgraph after["after base.mul_(10)"]
+#     V2["view"] --> S2["SelectBackward0 (new)"] --> N2["MulBackward0 (× 10)"] --> M2["MulBackward0 (× 1)"]
+#     B2["base"] --> N2
+#   end
+# ```
 
 # %%
 #| into: csrc/autograd/variable.py
@@ -488,6 +546,32 @@ def _refresh_views(base: Any) -> None:
     finally:
         counter.views = living
         autograd_state.set_grad_enabled(enabled)
+
+
+# %% [markdown]
+# In the graph: a write through a view, and what `CopySlices` did with the gradient.
+
+# %%
+leaf = torch.ones(3, requires_grad=True)
+base = leaf * 1
+base[0].mul_(10)
+print(base.grad_fn.name(), "from", [node.name() for node, _ in base.grad_fn.next_functions if node])
+torch.autograd.grad(base.sum(), leaf)
+
+
+# %%
+#| claim: a write through a view gives the base a CopySlices node, and every other view the new history
+#| upstream: torch/csrc/autograd/functions/tensor.h#torch::autograd::CopySlices
+def _(torch):
+    leaf = torch.ones(3, requires_grad=True)
+    base = leaf * 1
+    first, tail = base[0], base[1:]
+    tail.mul_(5)
+    assert base.grad_fn.name().endswith("CopySlices")
+    assert torch.autograd.grad(base.sum(), leaf, retain_graph=True)[0].tolist() == [1, 5, 5]
+    assert torch.autograd.grad(first, leaf, retain_graph=True)[0].tolist() == [1, 0, 0]
+    first.mul_(2)
+    assert torch.autograd.grad(base.sum(), leaf)[0].tolist() == [2, 5, 5]
 
 
 # %% [markdown]
@@ -692,3 +776,27 @@ def _unpack(value: Any, version: int, graph: bool) -> Any:
 def node_class(entry: OperatorEntry) -> type[GeneratedNode]:
     """The class of the operator's nodes."""
     return type(entry.node_name, (GeneratedNode,), {"__slots__": (), "entry": entry, "__module__": "torch.autograd"})
+
+
+# %% [markdown]
+# What such nodes hold. `y` wants no gradient, so the product need not keep `x` for it; the sum keeps a shape and lets the tensor go:
+
+# %%
+#| needs: a1_operators
+x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0])
+(
+    (x * y).grad_fn._saved_self,
+    (x * y).grad_fn._saved_other,
+    x.exp().grad_fn._saved_result,
+    x.sum().grad_fn._saved_self_shape,
+)
+
+
+# %%
+#| needs: a1_operators
+#| claim: what a node keeps can be read as _saved_NAME; an input that no formula wants is not kept, for want of a gradient too
+def _(torch):
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2)
+    node = (x * y).grad_fn
+    assert node._saved_other is not None and node._saved_self is None
+    assert torch.equal(x.exp().grad_fn._saved_result, x.exp())

@@ -264,6 +264,17 @@ def _move_number(operand: Any, home: Any) -> Any:
     return operand.item() if operand.__class__ is ndarray and operand.ndim == 0 and home.type == "cuda" else operand
 
 
+# %%
+a, b = torch.ones(3, requires_grad=True), torch.ones(3)
+
+# %%
+#| trace: torch.csrc.autograd.variable_type torch.aten.tensor_iterator layers=calls,ops values=summary title="one dtype, and two that must be promoted"
+a * b
+a * torch.ones(3, dtype=torch.int64)
+
+# %% [markdown]
+# The first multiplication stays in `call`; the second, one level deeper, casts first.
+
 # %% [markdown]
 # ## Everything else
 # Tensors between options, lists of tensors, optional tensors: `cat(tensors, dim)`, `index_add(x, dim, index, source)`. Bound by name, a little slower.
@@ -354,7 +365,8 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
 
 # %% [markdown]
 # ## Views
-# The kernel returns an array that looks into the same memory; the tensor around it shares the counter and remembers the way.
+# The kernel returns an array that looks into the same memory; the tensor around it shares the counter and remembers the way. Some operators cannot say
+# beforehand: `reshape` gives a view if strides allow it, so whether bookkeeping is due is read off the array that came back.
 
 
 # %%
@@ -455,7 +467,31 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
 
 # %% [markdown]
 # ## In place
-# Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three checks stand before: no leaf, no forbidden view, a result that fits.
+#
+# Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three
+# checks stand before: no leaf, no forbidden view, a result that fits. Each prevents a graph that would be wrong or
+# could not be drawn:
+
+
+# %%
+def refused(action):
+    try:
+        action()
+    except RuntimeError as error:
+        return str(error).split(". ")[0]
+
+
+leaf = torch.ones(2, 2, requires_grad=True)
+computed = leaf * 1
+[
+    refused(lambda: leaf.add_(1)),
+    refused(lambda: leaf[0].add_(1)),
+    refused(lambda: computed[0].add_(torch.ones(3, 2))),
+]
+
+# %% [markdown]
+# A leaf with a history would be no leaf, and its gradient would go on to somewhere else than `.grad`. A view of a leaf would make one of it. And a result of another shape has no
+# place.
 
 
 # %%
@@ -586,6 +622,25 @@ def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
     first_keyword = len(schema.names) - len(schema.keyword_only)
     keywords = dict(zip(schema.keyword_only, values[first_keyword:], strict=True))
     return kernel(*values[:first_keyword], **keywords)
+
+
+# %%
+computed = leaf * 1
+before = computed.grad_fn
+computed.add_(1)
+before.name(), computed.grad_fn.name(), computed.grad_fn.next_functions[0][0] is before, computed._version
+
+
+# %%
+#| claim: an in-place operation replaces the tensor's node and keeps the tensor: same object, new history, version one higher
+def _(torch):
+    leaf = torch.ones(2, requires_grad=True)
+    x = leaf * 1
+    same, node = x, x.grad_fn
+    x.mul_(3)
+    assert same is x and x.grad_fn is not node and x._version == 1
+    assert x.grad_fn.next_functions[0][0].name() == node.name()
+    assert torch.autograd.grad(x.sum(), leaf)[0].tolist() == [3, 3]
 
 
 # %% [markdown]
