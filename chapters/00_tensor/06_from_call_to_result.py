@@ -17,12 +17,31 @@
 # %% [markdown]
 # # From a call to the result
 #
-# An operator's *form* is a function that takes an operator's entry and returns what `torch.NAME` is: a closure that holds the kernel, the node class, and which tensors are kept. The first handles operators that have
-# one or more tensors in front and options behind: `sum(x, dim)`, `mm(a, b)`, `where(c, a, b)`.
+# "I know `native_functions.yaml`, and I know the kernels. How does a call get from the one to the other?" Upstream the answer is generated text: for each
+# operator a parser, a dispatcher entry and an Autograd kernel, each a few dozen lines of C++ that exist only in a build tree. A template for all of them can be read in
+# `gen_variable_type.py`, if one can read a program that writes a program.
 #
-# Read `call` from top to bottom. It is the answer to "what happens between `a @ b` and BLAS": fetch the raw arrays; pick the column; call the kernel; if an input wants a gradient, make the node; wrap the result.
+# Python functions can make functions. An operator's *form* takes an operator's entry and returns what `torch.NAME` is: a closure that holds the
+# kernel, the node class, and which tensors are kept. The first handles operators that have one or more tensors in front and options behind:
+# `sum(x, dim)`, `mm(a, b)`, `where(c, a, b)`.
+#
+# Read `call` from top to bottom. It is the answer to "what happens between `a @ b` and BLAS":
+#
+# 1. fetch the raw arrays, or find out that an argument is no tensor and take the slow path;
+# 2. pick the column: two NumPy arrays are the CPU's;
+# 3. call the kernel;
+# 4. if an input wants a gradient, and recording is on, make the node;
+# 5. wrap the result.
 
 # %%
+#| fact: tools/autograd/gen_variable_type.py#gen_variable_type_func
+#| fact: tools/autograd/gen_python_functions.py#gen
+
+# %%
+import timeit
+
+import numpy as np
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -270,6 +289,16 @@ def leading_two(entry: OperatorEntry) -> Call:
     return call
 
 
+# %%
+a, b = torch.ones(2, 3, requires_grad=True), torch.ones(3, 2)
+
+# %%
+#| trace: torch.csrc.autograd.variable_type torch.aten.native layers=calls,lines,ops values=summary title="a @ b: call, kernel, node"
+product = a @ b
+
+# %%
+product.grad_fn, product.grad_fn.next_functions
+
 # %% [markdown]
 # And for a list of tensors in front: `cat`, `stack`.
 
@@ -328,7 +357,8 @@ def leading_list(entry: OperatorEntry) -> Call:
 
 
 # %% [markdown]
-# `take_tensors` is the path of calls that are wrong, or that name their tensors by keyword.
+# `take_tensors` is the path of calls that are wrong, or that name their tensors by keyword. Both are rare, so the fast path
+# does not look for them: it fails at the first attribute that only a tensor has, and the failure leads here.
 
 
 # %%
@@ -381,8 +411,21 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
+# %%
+def message(action):
+    try:
+        action()
+    except TypeError as error:
+        return str(error)
+
+
+torch.sum(dim=0, input=b), message(lambda: torch.mm(a, [1.0])), message(lambda: torch.mm(a, b, c=1))
+
 # %% [markdown]
-# Making the node: the edges, the saved tensors with their versions, the saved results, the shape and dtype.
+# ## Making the node
+#
+# The edges, the saved tensors with their versions, the saved results, the shape and dtype. Which of these there are is known when the operator is registered; what is left for
+# the call is to fill slots. And to leave some empty: a tensor that is kept for the gradient of an input that wants none is not kept.
 
 
 # %%
@@ -601,3 +644,42 @@ def check_cast(source: np.dtype, target: np.dtype) -> None:
         a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
         if not can_cast(a, b):
             raise RuntimeError(f"result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
+
+
+# %% [markdown]
+# ## What does all this cost?
+#
+# A call on two numbers, beside the bare ufunc and beside the same call without recording:
+
+# %%
+x, y = torch.ones(2, requires_grad=True), torch.ones(2)
+raw = np.ones(2, np.float32)
+
+
+def microseconds(action, repeat=20_000):
+    return min(timeit.repeat(action, number=repeat, repeat=3)) / repeat * 1e6
+
+
+for label, action in {
+    "numpy.add": lambda: np.add(raw, raw),
+    "y + y, nothing recorded": lambda: y + y,
+    "x + y, recorded": lambda: x + y,
+}.items():
+    print(f"{label:24} {microseconds(action):5.2f} µs")
+
+# %% [markdown]
+# The difference between the first two lines is the tensor: unpacking, choosing, wrapping. Between the second and the third lies the node. For ten elements all of it
+# outweighs the work; for a million it cannot be measured.
+
+
+# %%
+#| claim: positional and keyword calls are one operator; an argument that is no tensor is a TypeError
+def _(torch):
+    a, b = torch.ones(2, 3), torch.ones(3, 2)
+    assert torch.equal(torch.sum(dim=0, input=a), torch.sum(a, 0))
+    for call in (lambda: torch.mm(a, [1.0]), lambda: torch.mm(a), lambda: torch.mm(a, b, c=1)):
+        try:
+            call()
+        except TypeError:
+            continue
+        raise AssertionError("accepted")
