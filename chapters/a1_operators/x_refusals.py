@@ -52,7 +52,6 @@ from readtorch.c10.core.scalar_type import dtype
 
 # %%
 #| into: aten/dispatch.py
-#| upstream: aten/src/ATen/Dispatch.h#AT_DISPATCH_SWITCH
 _GROUPS: dict[str, Callable[[dtype], bool]] = {
     "bool": lambda kind: kind is scalar_type.bool,
     "whole": lambda kind: not (kind.is_floating_point or kind.is_complex or kind is scalar_type.bool),
