@@ -376,32 +376,6 @@ def mem_get_info(device: _Any = None) -> _NoReturn:
     _lazy_init()
 
 
-def get_rng_state(device: _Any = "cuda") -> _NoReturn:
-    """The generator's state. AssertionError without CUDA."""
-    _lazy_init()
-
-
-def get_rng_state_all() -> list:
-    """The state of every device's generator: none."""
-    return []
-
-
-def manual_seed(seed: int) -> None:
-    """Seed the current device's generator, when there will be one; nothing to do without CUDA."""
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed every device's generator; nothing to do without CUDA."""
-
-
-def seed() -> None:
-    """Seed the current device's generator at random; nothing to do without CUDA."""
-
-
-def seed_all() -> None:
-    """Seed every device's generator at random; nothing to do without CUDA."""
-
-
 def empty_cache() -> None:
     """Give unused memory back; nothing to do without CUDA."""
 

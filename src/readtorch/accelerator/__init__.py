@@ -1,4 +1,4 @@
-# Tangled from chapters/01_import/8_namespaces.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/01_import/ — edit there, or here and run `readtorch sync`.
 """The current accelerator, of whatever kind (twin of `torch/accelerator/__init__.py`)."""
 
 from typing import Any as _Any
@@ -46,3 +46,40 @@ def synchronize(device: _Any = None, /) -> None:
     """Wait for the device. RuntimeError without one."""
     _need_one()
     _cuda.synchronize(device)
+
+
+def get_device_capability(device: _Any = None, /) -> _Any:
+    """What the device can compute. RuntimeError without one."""
+    _need_one()
+    return _cuda.get_device_capability(device)
+
+
+def current_stream(device: _Any = None, /) -> _Any:
+    """The stream into which kernels go. RuntimeError without a device."""
+    _need_one()
+    return _cuda.current_stream(device)
+
+
+def set_stream(stream: _Any) -> None:
+    """Put kernels into `stream` from now on. TypeError for None; RuntimeError without a device."""
+    if stream is None:
+        raise TypeError("set_stream() takes a stream, not None")
+    _need_one()
+    _cuda.set_stream(stream)
+
+
+class device_index:
+    """Make a device the current one inside; None changes nothing. RuntimeError on entry where there is no device."""
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            self.prev_idx = current_device_index()
+            set_device_index(self.idx)
+
+    def __exit__(self, *error: object) -> None:
+        if self.idx is not None:
+            set_device_index(self.prev_idx)
