@@ -204,7 +204,7 @@ def _(torch):
 # ```mermaid
 # flowchart RL
 #   accTitle: The graph of (a * b + a).sum()
-#   accDescr: SumBackward0 points to AddBackward0, which points to MulBackward0 and to the AccumulateGrad of a; MulBackward0 points to the AccumulateGrad nodes of a and b
+#   accDescr: SumBackward0 points to AddBackward0, which points to MulBackward0 and to the AccumulateGrad of a, MulBackward0 points to the AccumulateGrad nodes of a and b
 #   L["loss (a tensor)"] -- "grad_fn" --> S["SumBackward0<br/>sequence 2"]
 #   S --> A["AddBackward0<br/>sequence 1"]
 #   A -- "edge 0" --> M["MulBackward0<br/>sequence 0<br/>keeps a, b"]

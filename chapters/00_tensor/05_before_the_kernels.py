@@ -354,7 +354,7 @@ view.item(), torch.autograd.grad(view, leaf)
 # ```mermaid
 # flowchart RL
 #   accTitle: A view before and after its base is written to
-#   accDescr: Before the write the view's node is SelectBackward on the first MulBackward; after it the base's node is the second MulBackward and the view's is a new SelectBackward on that
+#   accDescr: Before the write the view's node is SelectBackward on the first MulBackward, after it the base's node is the second MulBackward and the view's is a new SelectBackward on that
 #   subgraph before
 #     V1["view"] --> S1["SelectBackward0"] --> M1["MulBackward0 (× 1)"]
 #     B1["base"] --> M1
