@@ -18,7 +18,7 @@
 # # One addition, from Python to the kernel and back
 #
 # "Where is `torch.add` implemented?" (pytorch/pytorch#10778, #35376, #60153). There is no single place, and that is the answer: a call
-# passes through six files on its way down, and its derivative through as many on the way back. The parts before this one
+# passes through half a dozen files on its way down, and its derivative through as many on the way back. The parts before this one
 # have shown each piece. Here the whole way is walked once, with upstream's file and function beside ours.
 
 # %%
