@@ -164,8 +164,8 @@ class device:
         if self.idx >= 0:
             raise RuntimeError("PyTorch was compiled without CUDA support")
 
-    def __exit__(self, type: _Any, value: _Any, traceback: _Any) -> bool:
-        return False
+    def __exit__(self, type: _Any, value: _Any, traceback: _Any) -> None:
+        return None
 
 
 # %%

@@ -189,7 +189,7 @@ def _load(
     if reader.has_record("constants.pkl"):
         raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
     restore = _restorer(map_location)
-    order = reader.get_record("byteorder") if reader.has_record("byteorder") else b"little"
+    order = reader.get_record("byteorder") if reader.has_record("byteorder") else _fallback_byte_order()
     if order not in (b"little", b"big"):
         raise ValueError(f"Unknown endianness type: {order!r:.20}")
     swapped = order.decode() != sys.byteorder

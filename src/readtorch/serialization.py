@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from types import FunctionType
 from typing import Any, BinaryIO, ClassVar
@@ -418,7 +419,7 @@ def _load(
     if reader.has_record("constants.pkl"):
         raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
     restore = _restorer(map_location)
-    order = reader.get_record("byteorder") if reader.has_record("byteorder") else b"little"
+    order = reader.get_record("byteorder") if reader.has_record("byteorder") else _fallback_byte_order()
     if order not in (b"little", b"big"):
         raise ValueError(f"Unknown endianness type: {order!r:.20}")
     swapped = order.decode() != sys.byteorder
@@ -530,3 +531,33 @@ class safe_globals:
     def __exit__(self, *exc: object) -> None:
         for entry in self._added:
             _weights_only_unpickler._safe_globals.remove(entry)
+
+
+class LoadEndianness(Enum):
+    """The byte order of a file that names none."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_default_endianness: LoadEndianness | None = None
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The byte order taken for files that name none; None stands for little-endian."""
+    return _default_endianness
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Take this byte order for files that name none. TypeError for anything but a LoadEndianness or None."""
+    global _default_endianness
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _default_endianness = endianness
+
+
+def _fallback_byte_order() -> bytes:
+    if _default_endianness is LoadEndianness.NATIVE:
+        return sys.byteorder.encode()
+    return b"big" if _default_endianness is LoadEndianness.BIG else b"little"
