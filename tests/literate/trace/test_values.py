@@ -182,11 +182,11 @@ def test_large_arrays_are_sampled_and_say_so():
 
 def test_describing_large_arrays_takes_little_time():
     a = np.ones((4000, 4000), np.float32)
-    begin = time.perf_counter()
+    begin = time.process_time()
     described(a)
     described(a.T)
     described(a[::2, ::3])
-    assert time.perf_counter() - begin < 0.25
+    assert time.process_time() - begin < 0.25
 
 
 def test_non_contiguous_arrays_show_their_first_elements_in_reading_order():
