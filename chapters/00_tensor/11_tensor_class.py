@@ -846,6 +846,7 @@ def _names() -> dict:
             )
         _ground.update(scalar_type.ALIASES)
         _ground["Tensor"] = _tensor.Tensor
+        _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
         _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
         for hidden in ("annotations", "TensorBase", "readtorch"):
             _ground.pop(hidden, None)
