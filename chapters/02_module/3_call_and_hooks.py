@@ -61,9 +61,9 @@ model(x)
 after_forward, len(seen)
 
 # %% [markdown]
-# Both calls computed the same; only one was observed. That a hook is missing is the mild case. A wrapper for data
-# parallelism synchronises gradients from hooks, a pruned or parametrised layer recomputes its weight in one: call
-# `forward` directly and the numbers are wrong.
+# Both calls computed the same; only one was observed. That a hook is missing is the mild case. A pruned layer, or one
+# under the old `weight_norm`, recomputes its weight in a forward pre-hook: call `forward` directly and it computes with
+# the weight of the last real call. (`parametrize` recomputes in a property and does not care.)
 #
 # `forward` itself has no implementation. A class that forgets it is told so at the first call.
 
@@ -931,7 +931,7 @@ def _(torch):
 
 
 # %%
-#| claim: if no input requires a gradient, a full backward hook runs at the output, warns, and may not return a gradient
+#| claim: if no input requires a gradient, a full backward hook runs at the output, with None for the inputs, and warns
 #| source: pytorch/pytorch#56380
 def _(torch):
     import warnings
@@ -957,7 +957,7 @@ def _(torch):
 # ## One call, with every hook
 #
 # Here is a module with a hook of each kind, global and its own, that only writes down its name. The list that comes out
-# is the order, and the next cell holds PyTorch to the same list.
+# is the order, and the next cell holds PyTorch to the same order of hooks.
 
 
 # %%

@@ -271,8 +271,8 @@ def _(torch):
 
 # %% [markdown]
 # The dictionary is an `OrderedDict` with an attribute stuck onto it. `_metadata` holds, by module path, the version of
-# the class that wrote the entries. It is the most easily lost piece of a checkpoint: every way of copying that makes a
-# *new* dictionary drops it.
+# the class that wrote the entries. It is the most easily lost piece of a checkpoint: what builds a *new* dictionary
+# from the entries (`dict(state)`, a comprehension, `|`) drops it; what copies the object keeps it.
 
 
 # %%
@@ -355,14 +355,14 @@ load(target, saved)
 saved["first.calls"], target.first.calls
 
 # %% [markdown]
-# It is wrong in five ways, of which one shows: buffers are left out, the counter is not the saved one. Keys that no
-# parameter has are ignored, so a typo loads nothing and says nothing. A shape that does not fit is accepted, and fails
+# It is wrong in five ways, of which one shows: buffers are left out, the counter is not the saved one. Entries that no
+# parameter asks for are ignored, so a layer that was renamed or dropped goes unnoticed. A shape that does not fit is accepted, and fails
 # in some later forward. The model now *shares* its memory with the dictionary. And a float64 checkpoint on the GPU
 # would make this a float64 model on the GPU, whatever the user had asked for before.
 #
 # PyTorch's answer to the last two is to copy the *elements* into the tensors that are there. These keep their identity
-# (an optimizer may hold them), their dtype and their device. To the first three the answer is to compare two sets of
-# names in both directions and to report everything at once.
+# (an optimizer may hold them), their dtype and their device. To the first three the answer is to compare names in both
+# directions, and shapes name by name, and to report everything at once.
 
 
 # %%
@@ -801,6 +801,7 @@ class Scale2(nn.Module):
         self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
 
     def forward(self, x):
+        self.calls += 1
         return x * self.weight
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):

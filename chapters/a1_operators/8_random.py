@@ -113,6 +113,7 @@ class CPUGeneratorImpl:
 
 
 default = CPUGeneratorImpl()
+default.seed()
 
 
 def engine(generator: Any) -> CPUGeneratorImpl:

@@ -78,6 +78,7 @@ class CPUGeneratorImpl:
 
 
 default = CPUGeneratorImpl()
+default.seed()
 
 
 def engine(generator: Any) -> CPUGeneratorImpl:

@@ -19,6 +19,7 @@ class Tally:
         self.total = total
         self.what = what
         self._bar: Any = None
+        self._done = 0
         self._task: Any = None
 
     def __enter__(self) -> Tally:
@@ -51,8 +52,11 @@ class Tally:
             self._bar.update(self._task, description=text)
 
     def step(self, text: str = "") -> None:
+        self._done += 1
         if self._bar is not None:
             self._bar.update(self._task, advance=1, description=text)
+        elif self.total:
+            print(f"{self.what}: {self._done} of {self.total}, {text}", file=sys.stderr, flush=True)
 
 
 _MARKS = {"held": "holds", "failed": "FAILS", "not-run": "-"}

@@ -68,6 +68,15 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
+def _load_library() -> None:
+    """Import what scripts use first; the library loads its parts when they are named."""
+    import readtorch
+
+    for name in ("zeros", "nn", "optim"):
+        getattr(readtorch, name)
+    _ = readtorch.nn.functional
+
+
 def _run(args: argparse.Namespace) -> int:
     from readtorch.literate.trace import trace
 
@@ -85,6 +94,7 @@ def _run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise LiterateError(Problem("readtorch trace run", 0, str(error))) from None
     status = 0
+    _load_library()  # else loading it, tens of thousands of lines, would be the recording
     with recording as recorded:
         try:
             runpy.run_path(str(args.script.resolve()), run_name="__main__")
