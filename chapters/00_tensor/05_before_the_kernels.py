@@ -340,6 +340,7 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
 # computation:
 
 # %%
+#| needs: a1_operators
 leaf = torch.ones(2, requires_grad=True)
 base = leaf * 1
 view = base[0]
@@ -552,6 +553,7 @@ def _refresh_views(base: Any) -> None:
 # In the graph: a write through a view, and what `CopySlices` did with the gradient.
 
 # %%
+#| needs: a1_operators
 leaf = torch.ones(3, requires_grad=True)
 base = leaf * 1
 base[0].mul_(10)
@@ -560,6 +562,7 @@ torch.autograd.grad(base.sum(), leaf)
 
 
 # %%
+#| needs: a1_operators
 #| claim: a write through a view gives the base a CopySlices node, and every other view the new history
 #| upstream: torch/csrc/autograd/functions/tensor.h#torch::autograd::CopySlices
 def _(torch):

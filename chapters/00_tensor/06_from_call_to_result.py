@@ -293,10 +293,12 @@ def leading_two(entry: OperatorEntry) -> Call:
 a, b = torch.ones(2, 3, requires_grad=True), torch.ones(3, 2)
 
 # %%
+#| needs: a1_operators
 #| trace: torch.csrc.autograd.variable_type torch.aten.native layers=calls,lines,ops values=summary title="a @ b: call, kernel, node"
 product = a @ b
 
 # %%
+#| needs: a1_operators
 product.grad_fn, product.grad_fn.next_functions
 
 # %% [markdown]
@@ -673,6 +675,7 @@ for label, action in {
 
 
 # %%
+#| needs: a1_operators
 #| claim: positional and keyword calls are one operator; an argument that is no tensor is a TypeError
 def _(torch):
     a, b = torch.ones(2, 3), torch.ones(3, 2)

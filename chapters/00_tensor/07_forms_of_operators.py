@@ -474,6 +474,7 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
 
 
 # %%
+#| needs: a1_operators
 def refused(action):
     try:
         action()
@@ -625,6 +626,7 @@ def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
 
 
 # %%
+#| needs: a1_operators
 computed = leaf * 1
 before = computed.grad_fn
 computed.add_(1)

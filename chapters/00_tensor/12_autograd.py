@@ -147,6 +147,7 @@ def backward(
 
 
 # %%
+#| needs: a1_operators
 #| claim: backward of a tensor with several elements takes weights, and equals backward of the weighted sum
 def _(torch):
     x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)

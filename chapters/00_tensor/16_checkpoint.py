@@ -375,6 +375,7 @@ def checkpoint_sequential(
 # The function runs twice, and a dropout in it drops the same numbers in both runs.
 
 # %%
+#| needs: a1_operators
 from readtorch.utils.checkpoint import checkpoint
 
 calls = []
@@ -392,6 +393,7 @@ len(calls), y, x.grad
 
 
 # %%
+#| needs: a1_operators
 #| claim: a checkpoint gives the gradients of the plain call, and runs the function again in backward
 def _(torch):
     from importlib import import_module

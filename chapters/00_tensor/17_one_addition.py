@@ -159,6 +159,7 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| claim: a slice keeps the whole storage alive, a clone keeps its own elements only
 #| source: pytorch/pytorch#40157
 def _(torch):
@@ -348,12 +349,14 @@ assert contiguous_strides((2, 0, 3)) == (3, 3, 1)
 
 
 # %%
+#| needs: a1_operators
 #| exercise: overlap
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     raise NotImplementedError
 
 
 # %%
+#| needs: a1_operators
 #| solution: overlap
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     def last(x: torch.Tensor) -> int:
@@ -365,6 +368,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 # %%
+#| needs: a1_operators
 #| check: overlap
 x = torch.zeros(4, 3)
 assert overlap(x, x.t()) and overlap(x[1], x) and overlap(x[:, 0], x[:, 1])
@@ -411,12 +415,14 @@ assert len(leaves(u + u)) == 1
 
 
 # %%
+#| needs: a1_operators
 #| exercise: kept_bytes
 def kept_bytes(function) -> int:
     raise NotImplementedError
 
 
 # %%
+#| needs: a1_operators
 #| solution: kept_bytes
 def kept_bytes(function) -> int:
     storages = {}
@@ -432,6 +438,7 @@ def kept_bytes(function) -> int:
 
 
 # %%
+#| needs: a1_operators
 #| check: kept_bytes
 x, y = (torch.ones(10, requires_grad=True) for _ in range(2))
 assert kept_bytes(lambda: x + y) == 0
