@@ -264,6 +264,7 @@ def test_no_anchor_of_the_book_is_given_twice(book: Any) -> None:
     assert doubled == {}
 
 
+@pytest.mark.book
 def test_no_page_of_the_book_is_heavier_than_it_should_be(book: Any) -> None:
     heavy = {
         file.relative_to(book.folder).as_posix(): size
@@ -273,6 +274,7 @@ def test_no_page_of_the_book_is_heavier_than_it_should_be(book: Any) -> None:
     assert heavy == {}
 
 
+@pytest.mark.book
 def test_the_pages_of_the_book_open_without_complaint(book: Any, watch: Any) -> None:
     names = [n for n in pages_of(book.folder) if n != "404.html" and not n.startswith("api/")]
     for name in names:
@@ -286,6 +288,7 @@ def test_the_pages_of_the_book_open_without_complaint(book: Any, watch: Any) -> 
         seen.page.context.close()
 
 
+@pytest.mark.book
 def test_every_trace_of_the_book_opens(book: Any, watch: Any) -> None:
     files = {
         n: re.findall(r'<readtorch-trace id="([^"]+)"', (book.folder / n).read_text()) for n in pages_of(book.folder)
@@ -298,6 +301,7 @@ def test_every_trace_of_the_book_opens(book: Any, watch: Any) -> None:
             page.locator(f"readtorch-trace[id='{traces[0]}'] .view").wait_for()
 
 
+@pytest.mark.book
 def test_the_search_index_knows_the_book(book: Any) -> None:
     index = json.loads((book.folder / "search" / "search_index.json").read_text(encoding="utf-8"))
     places = " ".join(entry["location"] for entry in index["docs"])
