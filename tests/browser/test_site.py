@@ -255,10 +255,12 @@ def test_every_link_of_the_small_site_leads_somewhere(small: Any) -> None:
     assert {n: p.doubled for n, p in pages_of(small.folder).items() if p.doubled} == {}
 
 
+@pytest.mark.book
 def test_every_link_of_the_book_leads_somewhere(book: Any) -> None:
     assert dead_links(book.folder) == []
 
 
+@pytest.mark.book
 def test_no_anchor_of_the_book_is_given_twice(book: Any) -> None:
     doubled = {n: p.doubled for n, p in pages_of(book.folder).items() if n.startswith("book/") and p.doubled}
     assert doubled == {}
