@@ -34,10 +34,6 @@
 # 5. wrap the result.
 
 # %%
-#| fact: tools/autograd/gen_variable_type.py#gen_variable_type_func
-#| fact: tools/autograd/gen_python_functions.py#gen
-
-# %%
 import timeit
 
 import numpy as np
@@ -46,6 +42,10 @@ import readtorch as torch
 from readtorch.literate import live
 
 live()
+
+# %%
+#| fact: tools/autograd/gen_variable_type.py#gen_variable_type_func
+#| fact: tools/autograd/gen_python_functions.py#gen
 
 # %%
 #| into: csrc/autograd/variable_type.py

@@ -223,11 +223,11 @@ y = double(y)
     first = places()
     assert first == {
         ("chapters/02_module.py", "title-1", small.line_of("def double")),
-        ("chapters/02_module.py", "title-2", small.line_of("#| trace")),
+        ("chapters/02_module.py", "title-2", small.line_of("y = 1")),
     }
     write_with("Another\n#\n# and longer")
     assert run(small).cached
     assert places() == {
         ("chapters/02_module.py", "another-1", small.line_of("def double")),
-        ("chapters/02_module.py", "another-2", small.line_of("#| trace")),
+        ("chapters/02_module.py", "another-2", small.line_of("y = 1")),
     }
