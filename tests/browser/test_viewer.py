@@ -566,7 +566,7 @@ def test_a_step_is_drawn_within_a_frame(reader, tmp_path, record):
     file = tmp_path / "long.html"
     file.write_text(page_html(t.document, name="long"), encoding="utf-8")
     r = reader().open(file)
-    times = r.page.evaluate("""() => {
+    steps = """() => {
       const view = document.querySelector('readtorch-trace').views[0];
       const times = [];
       for (let i = 0; i < 200; i++) {
@@ -576,9 +576,11 @@ def test_a_step_is_drawn_within_a_frame(reader, tmp_path, record):
         times.push(performance.now() - begin);
       }
       return times.sort((a, b) => a - b);
-    }""")
-    # The quarter of the steps that nothing else on the machine disturbed.
-    assert times[50] <= 16, f"lower quartile {times[50]:.1f} ms, median {times[100]:.1f} ms, worst {times[-1]:.1f} ms"
+    }"""
+    # The median of 200 steps, in the round of three that other work on the machine disturbed least.
+    rounds = [r.page.evaluate(steps) for _ in range(3)]
+    medians = [times[100] for times in rounds]
+    assert min(medians) <= 16, f"medians {medians}, worst {max(times[-1] for times in rounds):.1f} ms"
 
 
 def test_works_when_served_and_reattached(reader, page_file):
