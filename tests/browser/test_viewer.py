@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -18,12 +17,6 @@ from readtorch.literate.trace import Trace, trace, viewer_script
 from readtorch.literate.trace.page import element_html, page_html, trace_js
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 PROGRAM = '''
 import threading
@@ -94,17 +87,6 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
     return run
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"needs Chromium at {CHROMIUM}")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 class Reader:
     """A page with what a reader sees of the trace in it."""
 
@@ -157,11 +139,11 @@ class Reader:
 
 
 @pytest.fixture
-def reader(chromium: Any) -> Iterator[Callable[..., Reader]]:
+def reader(browser: Any) -> Iterator[Callable[..., Reader]]:
     contexts = []
 
     def make(**options: Any) -> Reader:
-        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(10_000)
         contexts.append(context)
         return Reader(context.new_page())

@@ -11,9 +11,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from test_viewer import CHROMIUM, FLAGS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -72,34 +72,34 @@ def _wait(address: str) -> None:
     raise AssertionError("JupyterLab did not start")
 
 
-def test_run_step_save_and_open_again(lab: str) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"needs Chromium at {CHROMIUM}")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1300, "height": 1000})
-        page.set_default_timeout(60_000)
-        page.goto(lab)
-        cells = page.locator(".jp-Notebook .jp-Cell")
-        page.get_by_text(
-            "Python 3 (ipykernel) | Idle"
-        ).wait_for()  # earlier, JupyterLab forgets what it is asked to run
-        page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
-        page.keyboard.press("Shift+Enter")
-        counter = page.locator("readtorch-trace .counter")
-        counter.wait_for()
-        page.locator("readtorch-trace .code").focus()
-        # d d, a, b and x would delete, insert and cut cells if JupyterLab heard of them
-        for key in ("ArrowRight", "ArrowRight", "ArrowRight", "d", "d", "a", "b", "x"):
-            page.keyboard.press(key)
-        assert counter.inner_text().startswith("4 / ")
-        assert "twice = 2 * n" in page.locator("readtorch-trace .ln.now").inner_text()
-        assert cells.count() == 2
-        page.keyboard.press("Control+s")
-        page.wait_for_timeout(3000)
-        again = browser.new_page(viewport={"width": 1300, "height": 1000})
-        again.set_default_timeout(60_000)
-        again.goto(lab)
-        again.locator("readtorch-trace .counter").wait_for()
-        browser.close()
+@pytest.fixture
+def window(browser: Any) -> Iterator[Any]:
+    """A browser window of its own, which closes with the test."""
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    context.set_default_timeout(60_000)
+    yield context
+    context.close()
+
+
+def test_run_step_save_and_open_again(lab: str, window: Any) -> None:
+    page = window.new_page()
+    page.goto(lab)
+    cells = page.locator(".jp-Notebook .jp-Cell")
+    idle = page.get_by_text("Python 3 (ipykernel) | Idle")
+    idle.wait_for()  # earlier, JupyterLab forgets what it is asked to run
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+    page.keyboard.press("Shift+Enter")
+    counter = page.locator("readtorch-trace .counter")
+    counter.wait_for()
+    page.locator("readtorch-trace .code").focus()
+    # d d, a, b and x would delete, insert and cut cells if JupyterLab heard of them
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "d", "d", "a", "b", "x"):
+        page.keyboard.press(key)
+    assert counter.inner_text().startswith("4 / ")
+    assert "twice = 2 * n" in page.locator("readtorch-trace .ln.now").inner_text()
+    assert cells.count() == 2
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(3000)
+    again = window.new_page()
+    again.goto(lab)
+    again.locator("readtorch-trace .counter").wait_for()
