@@ -255,19 +255,139 @@ def _(torch):
     assert x.t().t().is_contiguous()
 
 
+# %% [markdown]
+# ### Where may a write go?
+#
+# Two questions are asked before each in-place operation, and both are answered cheaply or not at all. Do two elements of the tensor share a place? A dense tensor has none that do, a stride of 0 has; between them upstream answers
+# "too hard to tell" and lets the write through (`as_strided` can build tensors whose overlap is a question of number theory). Does the tensor share a part of its memory with an operand? `x.add_(x)` is harmless, each element is read before it is written;
+# `x[1:].add_(x[:-1])` would read what it has written one step before.
+
 # %%
-#| claim: an in-place operation on a tensor whose elements share memory by a stride of 0 is refused
+#| into: aten/memory_overlap.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core.storage_impl import data_address
+
+
+# %%
+#| into: aten/memory_overlap.py
+#| upstream: aten/src/ATen/MemoryOverlap.cpp#at::assert_no_internal_overlap
+def assert_no_internal_overlap(array: Any) -> None:
+    """RuntimeError if a stride of 0 lets several elements of `array` share one place."""
+    if has_internal_overlap(array):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "clone() the tensor first."
+        )
+
+
+def has_internal_overlap(array: Any) -> bool:
+    """Does a stride of 0 lead to the same place twice? Overlaps of other kinds are not looked for."""
+    if array.flags.c_contiguous:
+        return False
+    return any(step == 0 and size > 1 for size, step in zip(array.shape, array.strides, strict=True))
+
+
+# %%
+#| into: aten/memory_overlap.py
+#| upstream: aten/src/ATen/MemoryOverlap.cpp#at::get_overlap_status
+def assert_no_partial_overlap(written: Any, read: Any) -> None:
+    """RuntimeError if the two share some of their memory without being the same elements in the same order."""
+    if written is read or written.__class__ is not np.ndarray or read.__class__ is not np.ndarray:
+        return
+    if (written if written.base is None else written.base) is not (read if read.base is None else read.base):
+        return
+    if shares_memory(written, read) and not _same_elements(written, read):
+        raise overlapping()
+
+
+def assert_no_overlap(written: Any, read: Any) -> None:
+    """RuntimeError if the two share any memory: for operations that read and write in different orders."""
+    if shares_memory(written, read):
+        raise overlapping()
+
+
+def overlapping() -> RuntimeError:
+    """The error of a write that would change what is still to be read."""
+    return RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+        "clone() one of them first."
+    )
+
+
+def shares_memory(first: Any, second: Any) -> bool:
+    """Do the spans of two dense arrays meet? False where one has gaps: telling would take too long."""
+    if not (first.size and second.size and _is_dense(first) and _is_dense(second)):
+        return False
+    start, other = data_address(first), data_address(second)
+    return start < other + second.nbytes and other < start + first.nbytes
+
+
+def _same_elements(first: Any, second: Any) -> bool:
+    return (
+        data_address(first) == data_address(second) and first.shape == second.shape and first.strides == second.strides
+    )
+
+
+def _is_dense(array: Any) -> bool:
+    """Do the elements fill a run of memory without gaps, in whatever order of dimensions?"""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return True
+    expected = array.itemsize
+    for step, size in sorted((step, size) for step, size in zip(array.strides, array.shape, strict=True) if size > 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+# %% tags=["raises-exception"]
+#| needs: a1_operators
+counters = torch.zeros(4)
+counters[1:].add_(counters[:-1])
+
+
+# %%
+#| claim: an in-place operation on a tensor whose elements share memory by a stride of 0 is refused; filling it is not, since one value is as good as two
 #| source: pytorch/pytorch#15358
-#| differs: readtorch does not look for overlap: NumPy reads all elements before it writes, and each is written with the same sum
 #| upstream: aten/src/ATen/MemoryOverlap.h#at::assert_no_internal_overlap
+#| needs: a1_operators
 def _(torch):
     x = torch.zeros(3).expand(2, 3)
-    try:
-        x.add_(1)
-    except RuntimeError as error:
-        assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
-    else:
-        raise AssertionError("written")
+    for write in (lambda: x.add_(1), lambda: x.copy_(torch.ones(2, 3)), lambda: torch.add(torch.ones(2, 3), 1, out=x)):
+        try:
+            write()
+        except RuntimeError as error:
+            assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
+        else:
+            raise AssertionError("written")
+    assert x.fill_(2).sum() == 12 and x.zero_().sum() == 0
+
+
+# %%
+#| claim: an operand that shares a part of the written memory is refused; one that is all of it, or far enough away, is not
+#| upstream: aten/src/ATen/MemoryOverlap.h#at::assert_no_partial_overlap
+#| needs: a1_operators
+def _(torch):
+    x = torch.arange(4.0)
+    assert x.clone().add_(x).tolist() == [0, 2, 4, 6]
+    assert x[:2].add_(x[2:]).tolist() == [2, 4]
+    square = torch.ones(3, 3)
+    for write in (lambda: x[1:].add_(x[:-1]), lambda: square.copy_(square.t()), lambda: x.add_(x[0])):
+        try:
+            write()
+        except RuntimeError as error:
+            assert (
+                "some elements of the input tensor and the written-to tensor refer to a single memory location"
+                in str(error)
+            )
+        else:
+            raise AssertionError("written")
 
 
 # %% [markdown]
@@ -327,6 +447,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from readtorch.c10.core.autograd_state import counts, state
 
 
 # %%
@@ -459,6 +581,14 @@ for tensor in (plain, leaf, result, plain[0]):
 Tensor: Any = TensorImpl
 new: Any = object.__new__
 
+#: the `_meta` of a tensor that was made in inference mode
+INFERENCE = {"inference": True}
+
+
+def is_inference(tensor: Any) -> bool:
+    """Was it made in inference mode, and has no version counter therefore?"""
+    return tensor._meta is not None and "inference" in tensor._meta
+
 
 def wrap(array: Any, edge: Any = None) -> Any:
     """A fresh tensor around an array. 0-d results of NumPy functions may be scalars: they become arrays again."""
@@ -470,7 +600,7 @@ def wrap(array: Any, edge: Any = None) -> Any:
     tensor._vc = None
     tensor._view = None
     tensor._grad = None
-    tensor._meta = None
+    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
     return tensor
 
 

@@ -372,6 +372,7 @@ from __future__ import annotations
 from typing import Any
 
 from readtorch.c10.core.scalar_type import from_numpy_dtype
+from readtorch.c10.core.tensor_impl import TensorImpl, is_inference
 from readtorch.csrc.autograd.node import Node, split_edge
 
 
@@ -399,6 +400,15 @@ def modified(array: Any, origin: tuple[Node, int] | None, version: int, expected
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
         "torch.autograd.set_detect_anomaly(True)."
     )
+
+
+def refuse_saving(*values: Any) -> None:
+    """RuntimeError if one of these was made in inference mode: nobody would notice a write to it."""
+    if any(isinstance(value, TensorImpl) and is_inference(value) for value in values):
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. A clone() of one is an ordinary tensor and can; or use no_grad() in place of "
+            "inference_mode() where the tensor is made."
+        )
 
 
 def released(name: str) -> RuntimeError:

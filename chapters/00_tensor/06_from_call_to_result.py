@@ -53,6 +53,7 @@ live()
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -62,16 +63,22 @@ from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
 from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.memory_overlap import (
+    assert_no_internal_overlap,
+    assert_no_overlap,
+    assert_no_partial_overlap,
+    has_internal_overlap,
+)
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
-from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, device_of
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
-from readtorch.c10.core.tensor_impl import TensorImpl, current_version, new, version_counter
+from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
-from readtorch.csrc.autograd.saved_variable import Packed
+from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%
@@ -129,7 +136,7 @@ def leading(entry: OperatorEntry) -> Call:
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
                     break
         if out is not None:
-            result = give_out(entry, raw, out, node)
+            result = give_out(entry, raw, out, node, (tensors, options))
         elif raw.__class__ is ndarray and not counts.special:
             result = new(tensor_impl.Tensor)
             result._array = raw
@@ -203,6 +210,8 @@ def leading_one(entry: OperatorEntry) -> Call:
                 node._options = (args, kwargs) if args or kwargs else None
                 counter = input._vc
                 if keep:
+                    if input._meta is not None:
+                        refuse_saving(input)
                     node._saved = (input, array.shape) if keep_shape else (input,)
                     node._versions = None if counter is None else (counter.value,)
                 else:
@@ -273,6 +282,8 @@ def leading_two(entry: OperatorEntry) -> Call:
                 node._edges = (a, b)
                 node._sequence = next_sequence_nr()
                 node._options = (args, kwargs) if args or kwargs else None
+                if input._meta is not None or other._meta is not None:
+                    refuse_saving(input if b is not None else None, other if a is not None else None)
                 node._saved = (input if b is not None else None, other if a is not None else None)
                 plain = input._vc is None and other._vc is None
                 node._versions = None if plain else (current_version(input), current_version(other))
@@ -472,6 +483,8 @@ class Recorder:
         node._options = (options, kwargs) if options or kwargs else None
         node._versions = None
         if self.saved:
+            if tensor._meta is not None:
+                refuse_saving(tensor)
             node._saved = tensors
             if tensor._vc is not None:
                 node._versions = (tensor._vc.value,)
@@ -506,8 +519,11 @@ class Recorder:
             value = values[position]
             if value.__class__ in (list, tuple):
                 value = list(value)
+                refuse_saving(*value)
             elif not any(_wants_grad(values[i]) for i in wanted_by):
                 value = None
+            else:
+                refuse_saving(value)
             saved.append(value)
             versions.append(current_version(value) if isinstance(value, TensorImpl) else 0)
         for name, what in rule.metas:
@@ -585,9 +601,6 @@ def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     return tensor
 
 
-INFERENCE = {"inference": True}
-
-
 def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
     shown_outputs = entry.differentiable_outputs
     results = []
@@ -603,8 +616,10 @@ def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) ->
     return entry.result_class(results) if entry.result_class is not None else tuple(results)
 
 
-def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
+def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any = ()) -> Any:
     """Write results to the tensors given as `out=`, which are resized if need be."""
+    if isinstance(out, TensorImpl) and (entry.pointwise is not None or entry.name in _STEPWISE):
+        check_memory(entry, out._array, operands)
     if node is not None:
         raise RuntimeError(
             f"{entry.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
@@ -613,6 +628,10 @@ def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
         outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
         return entry.result_class(outs) if entry.result_class is not None else outs
     return write_out(entry.name, raw, out)
+
+
+#: besides the pointwise ones: operators that write while they read
+_STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
 
 
 def write_out(name: str, raw: Any, out: Any) -> Any:
@@ -627,8 +646,6 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     target = out._array
     if target.shape != raw.shape:
         if target.size:
-            import warnings
-
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
                 f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",

@@ -73,6 +73,8 @@ def unary(entry: OperatorEntry) -> Call:
             node._edges = (edge,)
             node._sequence = next_sequence_nr()
             node._options = None
+            if keep_input and input._meta is not None:
+                refuse_saving(input)
             node._saved = (input,) if keep_input else ()
             counter = input._vc
             node._versions = None if counter is None else (counter.value,)
@@ -166,6 +168,8 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                     node._saved = ()
             else:
                 node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+            if input._meta is not None or (second is None and b is not other and other._meta is not None):
+                refuse_saving(*node._saved)
             if input._vc is None and (b is other or other._vc is None):
                 node._versions = None
             else:
@@ -221,7 +225,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
             node._options = None
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, operands)
         if observer is not None:
             observer.operator(name, (input, other), result, begin, now())
         return result
@@ -312,7 +316,7 @@ def general(entry: OperatorEntry) -> Call:
         if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
             node = record.bound(values, raw)
             node._options = _without_tensors(positions, values)
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, values)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -426,7 +430,7 @@ def view(entry: OperatorEntry) -> Call:
         result._vc = None
         result._view = None
         result._grad = None
-        result._meta = INFERENCE if counts.special and state.inference_mode else None
+        result._meta = None if input._meta is None or not is_inference(input) else INFERENCE
         if aliases:
             if recording and input._view is None:
                 counter = input._vc or version_counter(input)
@@ -493,6 +497,50 @@ computed = leaf * 1
 # %% [markdown]
 # A leaf with a history would be no leaf, and its gradient would go on to somewhere else than `.grad`. A view of a leaf would make one of it. And a result of another shape has no
 # place.
+#
+# The two questions about memory come from part 2. Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
+# go wrong. And three were once allowed on expanded tensors and still are, with a warning.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: aten/src/ATen/TensorIterator.cpp#at::TensorIteratorBase::compute_mem_overlaps
+#: these write the same value everywhere, or are not asked upstream
+_ANYWHERE = frozenset(["_fill_scalar_", "_fill_tensor_", "zero_", "fill_diagonal", "threshold", "tril", "triu"])
+#: these have read everything before they write
+_AFTERWARDS = frozenset(["addbmm", "addmm", "addmv", "baddbmm", "masked_scatter"])
+#: allowed on expanded tensors for old programs' sake
+_DEPRECATED = frozenset(["index_fill", "index_put", "masked_fill"])
+#: these read and write in different orders
+_APART = frozenset(
+    ["cat", "index_add", "index_copy", "index_put", "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce"]
+)
+
+
+def check_memory(entry: OperatorEntry, array: Any, operands: Any) -> None:
+    """RuntimeError if writing to `array` would change what is still to be read, or write one place twice."""
+    name = entry.name
+    if name in _ANYWHERE or array.__class__ is MetaArray:
+        return
+    if not array.flags.c_contiguous and has_internal_overlap(array):
+        if name not in _DEPRECATED:
+            assert_no_internal_overlap(array)
+        warnings.warn(
+            f"Use of {name}_ on expanded tensors is deprecated. clone() the tensor first; the same holds for `tensor[mask] = number`.",
+            stacklevel=3,
+        )
+    if name not in _AFTERWARDS:
+        _check_operands(assert_no_overlap if name in _APART else assert_no_partial_overlap, array, operands)
+
+
+def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any) -> None:
+    for operand in operands:
+        if isinstance(operand, TensorImpl):
+            read = operand._array
+            if (read if read.base is None else read.base) is (array if array.base is None else array.base):
+                check(array, read)
+        elif operand.__class__ in (list, tuple):
+            _check_operands(check, array, operand)
 
 
 # %%
@@ -517,10 +565,7 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
-        if input._meta is not None and "inference" in input._meta and not state.inference_mode:
-            raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing inplace update."
-            )
+        refuse_inference(input)
         wants = False
         if record.differentiable and (not counts.grad_off or state.grad_mode):
             wants = any(_wants_grad(values[i]) for i in positions)
@@ -528,6 +573,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 check_inplace(input)
         if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
             check_inplace(input)
+        check_memory(entry, array, values[1:])
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
@@ -546,6 +592,14 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return call
+
+
+def refuse_inference(tensor: Any) -> None:
+    """RuntimeError for a write, outside of inference mode, to a tensor made inside: it has no counter that would tell of it."""
+    if is_inference(tensor) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
+        )
 
 
 def _view_of_recorded(tensor: Any) -> bool:
@@ -681,6 +735,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
+        refuse_inference(input)
+        check_memory(entry, input._array, args)
         if state.grad_mode and (
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
         ):
@@ -693,11 +749,13 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             raise RuntimeError(
                 f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
             )
-        if source is input or input._view is not None:
+        expanded = entry.name in _DEPRECATED and has_internal_overlap(input._array)
+        if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
         input._array[...] = result._array
         version_counter(input).value += 1
-        rebase_history(input, result._edge)
+        if result._edge is not None:
+            rebase_history(input, result._edge)
         return input
 
     return call

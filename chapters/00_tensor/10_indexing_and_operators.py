@@ -231,7 +231,7 @@ from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
-from readtorch.c10.core.tensor_impl import TensorImpl, init, new, version_counter
+from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
@@ -453,6 +453,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
 def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     """`Tensor._make_subclass`: the data of a tensor under another class."""
     tensor = init(new(cls), data._array)
+    tensor._meta = INFERENCE if is_inference(data) else None
     if require_grad:
         variable.set_requires_grad(tensor, True)
     return tensor
@@ -462,6 +463,7 @@ def as_subclass(self: Any, cls: type) -> Any:
     """This tensor, history included, under another class."""
     tensor = init(new(cls), self._array, self._edge)
     tensor._vc = version_counter(self)
+    tensor._meta = INFERENCE if is_inference(self) else None
     return tensor
 
 
@@ -500,7 +502,7 @@ METHODS = {
     "is_signed": lambda self: properties.get_dtype(self).is_signed,
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
-    "is_inference": lambda self: bool(self._meta and self._meta.get("inference")),
+    "is_inference": lambda self: is_inference(self),
     "is_set_to": lambda self, other: (
         self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
     ),
@@ -657,9 +659,53 @@ from collections.abc import Sequence
 from typing import Any
 
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import engine
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import Node, split_edge
+
+
+# %% [markdown]
+# Some warnings would drown the program's own output if they came at every step: those upstream says once in a process.
+
+# %%
+#| into: c10/util/__init__.py
+"""What the floors share (twin of `c10/util/`)."""
+
+# %%
+#| into: c10/util/exception.py
+#| imports
+from __future__ import annotations
+
+import warnings
+
+# %%
+#| into: c10/util/exception.py
+_said: set[str] = set()
+_always = False
+
+
+# %%
+#| into: c10/util/exception.py
+#| upstream: c10/util/Exception.h#TORCH_WARN_ONCE
+def warn_once(text: str, stacklevel: int = 2) -> None:
+    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`."""
+    if _always or text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=stacklevel + 1)
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Shall warnings that come once in a process come every time?"""
+    global _always
+    if not isinstance(b, bool):
+        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """Do warnings that come once in a process come every time?"""
+    return _always
 
 
 # %%
@@ -683,6 +729,12 @@ def run_backward(
             raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)
         grads.append(grad if create_graph or grad is None else grad._array)
+    if create_graph and accumulate_grad:
+        warn_once(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can cause "
+            "a memory leak. autograd.grad() makes none. After backward(), set the .grad of each parameter to None to break the cycle.",
+            stacklevel=4,
+        )
     targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
     captured = engine.execute(tuple(edges), grads, keep_graph, create_graph, targets or None, accumulate_grad)
     if accumulate_grad or not targets:

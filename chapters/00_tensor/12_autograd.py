@@ -560,7 +560,6 @@ def is_inference_mode_enabled() -> bool:
 # %%
 #| claim: a tensor made in inference_mode cannot be saved for backward later; a clone of it can
 #| source: pytorch/pytorch#57369
-#| differs: readtorch marks such tensors (is_inference) and does not refuse them
 #| upstream: torch/csrc/autograd/saved_variable.cpp#SavedVariable
 def _(torch):
     with torch.inference_mode():
@@ -572,7 +571,13 @@ def _(torch):
         assert "Inference tensors cannot be saved for backward" in str(error)
     else:
         raise AssertionError("saved")
-    assert (w * made.clone()).requires_grad
+    assert (w * made.clone()).requires_grad and made.is_inference() and not made.clone().is_inference()
+    try:
+        made.add_(1)
+    except RuntimeError as error:
+        assert "Inplace update to inference tensor outside InferenceMode is not allowed" in str(error)
+    else:
+        raise AssertionError("written")
 
 
 # %% [markdown]

@@ -645,6 +645,8 @@ def init() -> None:
                 and ours.shape == theirs.shape
                 and ours.dtype == theirs.dtype
                 and self._meta is None
+                and ours.flags.c_contiguous
+                and (ours if ours.base is None else ours.base) is not (theirs if theirs.base is None else theirs.base)
                 and ((self._edge is None and src._edge is None) or not state.grad_mode)
             ):
                 copyto(ours, theirs)

@@ -189,6 +189,8 @@ _NAMES.update(
         "set_deterministic_debug_mode": "aten.context",
         "set_float32_matmul_precision": "aten.context",
         "use_deterministic_algorithms": "aten.context",
+        "is_warn_always_enabled": "c10.util.exception",
+        "set_warn_always": "c10.util.exception",
     }
 )
 

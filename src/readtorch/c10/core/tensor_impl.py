@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from readtorch.c10.core.autograd_state import counts, state
+
 
 class VariableVersion:
     """Counts in-place writes to one memory. `views` remembers the tensors whose history must follow when it is rewritten."""
@@ -63,6 +65,14 @@ class TensorImpl:
 Tensor: Any = TensorImpl
 new: Any = object.__new__
 
+#: the `_meta` of a tensor that was made in inference mode
+INFERENCE = {"inference": True}
+
+
+def is_inference(tensor: Any) -> bool:
+    """Was it made in inference mode, and has no version counter therefore?"""
+    return tensor._meta is not None and "inference" in tensor._meta
+
 
 def wrap(array: Any, edge: Any = None) -> Any:
     """A fresh tensor around an array. 0-d results of NumPy functions may be scalars: they become arrays again."""
@@ -74,7 +84,7 @@ def wrap(array: Any, edge: Any = None) -> Any:
     tensor._vc = None
     tensor._view = None
     tensor._grad = None
-    tensor._meta = None
+    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
     return tensor
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import engine
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import Node, split_edge
@@ -29,6 +30,12 @@ def run_backward(
             raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)
         grads.append(grad if create_graph or grad is None else grad._array)
+    if create_graph and accumulate_grad:
+        warn_once(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can cause "
+            "a memory leak. autograd.grad() makes none. After backward(), set the .grad of each parameter to None to break the cycle.",
+            stacklevel=4,
+        )
     targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
     captured = engine.execute(tuple(edges), grads, keep_graph, create_graph, targets or None, accumulate_grad)
     if accumulate_grad or not targets:

@@ -14,7 +14,15 @@ from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
-from readtorch.c10.core.tensor_impl import TensorImpl, current_version, init, new, version_counter
+from readtorch.c10.core.tensor_impl import (
+    INFERENCE,
+    TensorImpl,
+    current_version,
+    init,
+    is_inference,
+    new,
+    version_counter,
+)
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import split_edge
@@ -41,6 +49,13 @@ def get_device(self: Any) -> device:
     return device_of(self._array)
 
 
+def version(self: Any) -> int:
+    """How often the memory was written to. RuntimeError for tensors made in inference mode, where nobody counts."""
+    if is_inference(self):
+        raise RuntimeError("Inference tensors do not track version counter.")
+    return current_version(self)
+
+
 bind("shape", shape)
 bind("dtype", get_dtype)
 bind("device", get_device)
@@ -58,7 +73,7 @@ bind("is_mkldnn", lambda self: False)
 bind("is_nested", lambda self: False)
 bind("is_mps", lambda self: False)
 bind("is_xpu", lambda self: False)
-bind("_version", current_version)
+bind("_version", version)
 bind("grad_fn", variable.grad_fn)
 bind("is_leaf", variable.is_leaf)
 bind("output_nr", lambda self: 0 if self._edge is None else split_edge(self._edge)[1])
@@ -154,7 +169,9 @@ bind("retains_grad", retains_grad)
 
 def get_data(self: Any) -> Any:
     """The same memory in a tensor that autograd knows nothing of."""
-    return init(new(tensor_impl.Tensor), self._array)
+    tensor = init(new(tensor_impl.Tensor), self._array)
+    tensor._meta = INFERENCE if is_inference(self) else None
+    return tensor
 
 
 def set_data(self: Any, data: Any) -> None:
@@ -177,7 +194,7 @@ def detach(self: Any) -> Any:
     view = self._view
     tensor._view = (self if view is None else view[0], (), variable.DEFAULT)
     tensor._grad = None
-    tensor._meta = None
+    tensor._meta = INFERENCE if is_inference(self) else None
     return tensor
 
 

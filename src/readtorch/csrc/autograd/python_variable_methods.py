@@ -15,7 +15,7 @@ from readtorch.c10.core.device import device
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
-from readtorch.c10.core.tensor_impl import TensorImpl, init, new, version_counter
+from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
@@ -231,6 +231,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
 def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     """`Tensor._make_subclass`: the data of a tensor under another class."""
     tensor = init(new(cls), data._array)
+    tensor._meta = INFERENCE if is_inference(data) else None
     if require_grad:
         variable.set_requires_grad(tensor, True)
     return tensor
@@ -240,6 +241,7 @@ def as_subclass(self: Any, cls: type) -> Any:
     """This tensor, history included, under another class."""
     tensor = init(new(cls), self._array, self._edge)
     tensor._vc = version_counter(self)
+    tensor._meta = INFERENCE if is_inference(self) else None
     return tensor
 
 
@@ -276,7 +278,7 @@ METHODS = {
     "is_signed": lambda self: properties.get_dtype(self).is_signed,
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
-    "is_inference": lambda self: bool(self._meta and self._meta.get("inference")),
+    "is_inference": lambda self: is_inference(self),
     "is_set_to": lambda self, other: (
         self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
     ),

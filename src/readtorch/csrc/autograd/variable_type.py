@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +13,22 @@ from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
 from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.memory_overlap import (
+    assert_no_internal_overlap,
+    assert_no_overlap,
+    assert_no_partial_overlap,
+    has_internal_overlap,
+)
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
-from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, device_of
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
-from readtorch.c10.core.tensor_impl import TensorImpl, current_version, new, version_counter
+from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
-from readtorch.csrc.autograd.saved_variable import Packed
+from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 ndarray = np.ndarray
@@ -74,7 +81,7 @@ def leading(entry: OperatorEntry) -> Call:
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
                     break
         if out is not None:
-            result = give_out(entry, raw, out, node)
+            result = give_out(entry, raw, out, node, (tensors, options))
         elif raw.__class__ is ndarray and not counts.special:
             result = new(tensor_impl.Tensor)
             result._array = raw
@@ -142,6 +149,8 @@ def leading_one(entry: OperatorEntry) -> Call:
                 node._options = (args, kwargs) if args or kwargs else None
                 counter = input._vc
                 if keep:
+                    if input._meta is not None:
+                        refuse_saving(input)
                     node._saved = (input, array.shape) if keep_shape else (input,)
                     node._versions = None if counter is None else (counter.value,)
                 else:
@@ -210,6 +219,8 @@ def leading_two(entry: OperatorEntry) -> Call:
                 node._edges = (a, b)
                 node._sequence = next_sequence_nr()
                 node._options = (args, kwargs) if args or kwargs else None
+                if input._meta is not None or other._meta is not None:
+                    refuse_saving(input if b is not None else None, other if a is not None else None)
                 node._saved = (input if b is not None else None, other if a is not None else None)
                 plain = input._vc is None and other._vc is None
                 node._versions = None if plain else (current_version(input), current_version(other))
@@ -363,6 +374,8 @@ class Recorder:
         node._options = (options, kwargs) if options or kwargs else None
         node._versions = None
         if self.saved:
+            if tensor._meta is not None:
+                refuse_saving(tensor)
             node._saved = tensors
             if tensor._vc is not None:
                 node._versions = (tensor._vc.value,)
@@ -397,8 +410,11 @@ class Recorder:
             value = values[position]
             if value.__class__ in (list, tuple):
                 value = list(value)
+                refuse_saving(*value)
             elif not any(_wants_grad(values[i]) for i in wanted_by):
                 value = None
+            else:
+                refuse_saving(value)
             saved.append(value)
             versions.append(current_version(value) if isinstance(value, TensorImpl) else 0)
         for name, what in rule.metas:
@@ -469,9 +485,6 @@ def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     return tensor
 
 
-INFERENCE = {"inference": True}
-
-
 def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
     shown_outputs = entry.differentiable_outputs
     results = []
@@ -487,8 +500,10 @@ def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) ->
     return entry.result_class(results) if entry.result_class is not None else tuple(results)
 
 
-def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
+def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any = ()) -> Any:
     """Write results to the tensors given as `out=`, which are resized if need be."""
+    if isinstance(out, TensorImpl) and (entry.pointwise is not None or entry.name in _STEPWISE):
+        check_memory(entry, out._array, operands)
     if node is not None:
         raise RuntimeError(
             f"{entry.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
@@ -497,6 +512,10 @@ def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any) -> Any:
         outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
         return entry.result_class(outs) if entry.result_class is not None else outs
     return write_out(entry.name, raw, out)
+
+
+#: besides the pointwise ones: operators that write while they read
+_STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
 
 
 def write_out(name: str, raw: Any, out: Any) -> Any:
@@ -511,8 +530,6 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     target = out._array
     if target.shape != raw.shape:
         if target.size:
-            import warnings
-
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
                 f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",
@@ -573,6 +590,8 @@ def unary(entry: OperatorEntry) -> Call:
             node._edges = (edge,)
             node._sequence = next_sequence_nr()
             node._options = None
+            if keep_input and input._meta is not None:
+                refuse_saving(input)
             node._saved = (input,) if keep_input else ()
             counter = input._vc
             node._versions = None if counter is None else (counter.value,)
@@ -664,6 +683,8 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                     node._saved = ()
             else:
                 node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+            if input._meta is not None or (second is None and b is not other and other._meta is not None):
+                refuse_saving(*node._saved)
             if input._vc is None and (b is other or other._vc is None):
                 node._versions = None
             else:
@@ -717,7 +738,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
             node._options = None
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, operands)
         if observer is not None:
             observer.operator(name, (input, other), result, begin, now())
         return result
@@ -790,7 +811,7 @@ def general(entry: OperatorEntry) -> Call:
         if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
             node = record.bound(values, raw)
             node._options = _without_tensors(positions, values)
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node)
+        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, values)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -895,7 +916,7 @@ def view(entry: OperatorEntry) -> Call:
         result._vc = None
         result._view = None
         result._grad = None
-        result._meta = INFERENCE if counts.special and state.inference_mode else None
+        result._meta = None if input._meta is None or not is_inference(input) else INFERENCE
         if aliases:
             if recording and input._view is None:
                 counter = input._vc or version_counter(input)
@@ -934,6 +955,44 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
     return other
 
 
+#: these write the same value everywhere, or are not asked upstream
+_ANYWHERE = frozenset(["_fill_scalar_", "_fill_tensor_", "zero_", "fill_diagonal", "threshold", "tril", "triu"])
+#: these have read everything before they write
+_AFTERWARDS = frozenset(["addbmm", "addmm", "addmv", "baddbmm", "masked_scatter"])
+#: allowed on expanded tensors for old programs' sake
+_DEPRECATED = frozenset(["index_fill", "index_put", "masked_fill"])
+#: these read and write in different orders
+_APART = frozenset(
+    ["cat", "index_add", "index_copy", "index_put", "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce"]
+)
+
+
+def check_memory(entry: OperatorEntry, array: Any, operands: Any) -> None:
+    """RuntimeError if writing to `array` would change what is still to be read, or write one place twice."""
+    name = entry.name
+    if name in _ANYWHERE or array.__class__ is MetaArray:
+        return
+    if not array.flags.c_contiguous and has_internal_overlap(array):
+        if name not in _DEPRECATED:
+            assert_no_internal_overlap(array)
+        warnings.warn(
+            f"Use of {name}_ on expanded tensors is deprecated. clone() the tensor first; the same holds for `tensor[mask] = number`.",
+            stacklevel=3,
+        )
+    if name not in _AFTERWARDS:
+        _check_operands(assert_no_overlap if name in _APART else assert_no_partial_overlap, array, operands)
+
+
+def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any) -> None:
+    for operand in operands:
+        if isinstance(operand, TensorImpl):
+            read = operand._array
+            if (read if read.base is None else read.base) is (array if array.base is None else array.base):
+                check(array, read)
+        elif operand.__class__ in (list, tuple):
+            _check_operands(check, array, operand)
+
+
 def inplace(entry: OperatorEntry) -> Call:
     """`NAME_`: the operator with its result written to the first argument."""
     schema = entry.schema
@@ -953,10 +1012,7 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
-        if input._meta is not None and "inference" in input._meta and not state.inference_mode:
-            raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing inplace update."
-            )
+        refuse_inference(input)
         wants = False
         if record.differentiable and (not counts.grad_off or state.grad_mode):
             wants = any(_wants_grad(values[i]) for i in positions)
@@ -964,6 +1020,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 check_inplace(input)
         if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
             check_inplace(input)
+        check_memory(entry, array, values[1:])
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
@@ -982,6 +1039,14 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return call
+
+
+def refuse_inference(tensor: Any) -> None:
+    """RuntimeError for a write, outside of inference mode, to a tensor made inside: it has no counter that would tell of it."""
+    if is_inference(tensor) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
+        )
 
 
 def _view_of_recorded(tensor: Any) -> bool:
@@ -1090,6 +1155,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
+        refuse_inference(input)
+        check_memory(entry, input._array, args)
         if state.grad_mode and (
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
         ):
@@ -1102,11 +1169,13 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             raise RuntimeError(
                 f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
             )
-        if source is input or input._view is not None:
+        expanded = entry.name in _DEPRECATED and has_internal_overlap(input._array)
+        if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
         input._array[...] = result._array
         version_counter(input).value += 1
-        rebase_history(input, result._edge)
+        if result._edge is not None:
+            rebase_history(input, result._edge)
         return input
 
     return call

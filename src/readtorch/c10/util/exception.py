@@ -1,0 +1,28 @@
+# Tangled from chapters/00_tensor/10_indexing_and_operators.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+
+_said: set[str] = set()
+_always = False
+
+
+def warn_once(text: str, stacklevel: int = 2) -> None:
+    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`."""
+    if _always or text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=stacklevel + 1)
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Shall warnings that come once in a process come every time?"""
+    global _always
+    if not isinstance(b, bool):
+        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """Do warnings that come once in a process come every time?"""
+    return _always
