@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
 from readtorch.literate.errors import LiterateError, Problem
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--values", choices=("no", "summary"), default="no")
     run.add_argument("--steps", type=int, help="end the recording after so many steps")
     run.add_argument("--title", default="")
+    run.add_argument("--as-torch", action="store_true", help="let the script's `import torch` mean readtorch")
     run.add_argument("script", type=Path)
     run.add_argument("arguments", nargs=argparse.REMAINDER)
 
@@ -93,13 +95,41 @@ def _run(args: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise LiterateError(Problem("readtorch trace run", 0, str(error))) from None
-    status = 0
     _load_library()  # else loading it, tens of thousands of lines, would be the recording
+    if args.as_torch:
+        import readtorch.as_torch
+
+        readtorch.as_torch.install()
+    script = args.script.resolve()
     with recording as recorded:
-        try:
-            runpy.run_path(str(args.script.resolve()), run_name="__main__")
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        status, raised = _run_script(script)
+    if raised is not None:
+        _print_error(raised, script)
     recorded.save(args.output)
     print(f"{recorded!r}\nwrote {args.output}; `readtorch trace view {args.output}` shows it", file=sys.stderr)
     return status
+
+
+def _run_script(script: Path) -> tuple[int, BaseException | None]:
+    """Run it as `python script` would: exit status, and what it raised. However it ends, what was recorded is kept."""
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0, None
+        print(end.code, file=sys.stderr)
+        return 1, None
+    except BaseException as error:
+        return 130 if isinstance(error, KeyboardInterrupt) else 1, error
+    return 0, None
+
+
+def _print_error(error: BaseException, script: Path) -> None:
+    """The traceback as `python script` prints it: from the script on."""
+    steps = error.__traceback__
+    while steps is not None and steps.tb_frame.f_code.co_filename != str(script):
+        steps = steps.tb_next
+    traceback.print_exception(error.with_traceback(steps))  # without any, the script does not even compile
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
+        hint = "`readtorch trace run --as-torch SCRIPT` lets `import torch` mean readtorch, as `python -m readtorch.as_torch` does"
+        print(hint, file=sys.stderr)
