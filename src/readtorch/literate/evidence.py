@@ -28,7 +28,8 @@ from typing import Any, Literal
 from readtorch.literate import facts
 from readtorch.literate.cache import EXECUTOR, Package, Store, combined, default_location, versions
 from readtorch.literate.chapter import Book, Cell, Part
-from readtorch.literate.errors import LiterateError, Problem, Problems
+from readtorch.literate.choice import chosen_parts
+from readtorch.literate.errors import Problem, Problems
 from readtorch.literate.facts import RELEASE
 from readtorch.literate.upstream import installed_torch, installed_version
 
@@ -334,18 +335,9 @@ def check_facts(book: Book, parts: Iterable[Part], problems: Problems) -> None:
                         problems.add(part.path, directive.line, f"fact: {error.message}", error.way_out)
 
 
-def chosen_parts(book: Book, names: Iterable[str]) -> list[Part]:
-    """The parts of the chapters (or the parts) called `names`; all of them if there are none. LiterateError for an unknown one."""
-    wanted = [name.removeprefix("chapters/").removesuffix(".py").rstrip("/") for name in names]
-    known = {p.name for p in book.parts} | set(book.chapters)
-    for name in wanted:
-        if name not in known:
-            raise LiterateError(Problem(name, 0, "is no chapter or part", f"there are: {', '.join(sorted(known))}"))
-    return [p for p in book.parts if not wanted or p.name in wanted or p.chapter in wanted]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chapter", nargs="*", help="chapters or parts (default: all)")
+    parser.add_argument("--list", action="store_true", help="list the parts with their titles, run nothing")
     parser.add_argument("-v", "--verbose", action="store_true", help="every claim, not only those that fail")
     parser.add_argument("--no-cache", action="store_true", help="run claims again that are known to hold")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="claims at a time")
@@ -360,11 +352,21 @@ def check_claims(book: Book, package: Path, args: argparse.Namespace) -> int:
     from readtorch.literate.terminal import Tally, claims_table
 
     parts = chosen_parts(book, args.chapter)
+    if args.list:
+        width = max((len(part.name) for part in parts), default=0)
+        for part in parts:
+            print(f"{part.name:<{width}}  {len(claims(part)):>3} claims  {part.title}")
+        return 0
     cells = [cell for part in parts for cell in claims(part)]
     store = None if args.no_cache else Store(default_location(book.root))
     examiner = Examiner(root=book.root, package=package, store=store, chapters=book.chapters, jobs=args.jobs)
     with Tally(len(cells) * len(examiner.libraries), "claims") as tally:
-        outcomes = examiner.examine(cells, lambda cell, library, outcome: tally.step(f"{cell.path}:{cell.line}"))
+
+        def told(cell: Cell, library: str, outcome: Outcome) -> None:
+            if library in examiner.libraries:
+                tally.step(f"{cell.path}:{cell.line}")
+
+        outcomes = examiner.examine(cells, told)
     results = [(c, evidence_of(c, outcomes[c.part, c.index], examiner.versions)) for c in cells]
     rows = [(cell, result) for cell, result in results if result is not None]
     print(claims_table(rows, examiner.versions, verbose=args.verbose))
