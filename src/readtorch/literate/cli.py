@@ -54,14 +54,22 @@ def call(name: str, arguments: list[str]) -> int:
 
     module_name, summary = COMMANDS[name]
     module_name, _, prefix = module_name.partition(":")
-    module = import_module(module_name)
     prefix = f"{prefix}_" if prefix else ""
     parser = argparse.ArgumentParser(prog=f"readtorch {name}", description=summary[0].upper() + summary[1:] + ".")
-    getattr(module, f"{prefix}add_arguments")(parser)
     try:
+        module = import_module(module_name)
+        getattr(module, f"{prefix}add_arguments")(parser)
         return int(getattr(module, f"{prefix}run")(parser.parse_args(arguments)))
     except LiterateError as error:
         print(error, file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        from readtorch.literate.extras import way_out
+
+        missing = (error.name or "").partition(".")[0]
+        if not way_out(missing):
+            raise
+        print(f"readtorch {name}: not installed: {missing}\n    {way_out(missing)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -32,19 +32,20 @@ from readtorch.literate.cache import (
     versions,
 )
 from readtorch.literate.chapter import Book, Cell, Part
+from readtorch.literate.choice import chosen_parts
 from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.evidence import (
     EvidenceResult,
     Examiner,
     Outcome,
     check_facts,
-    chosen_parts,
     claims,
     environment,
     evidence_of,
     problems_of,
     summary,
 )
+from readtorch.literate.extras import is_installed, require
 from readtorch.literate.outputs import Normaliser
 from readtorch.literate.tangle import tangle
 from readtorch.literate.trace_places import MIME, resolve
@@ -363,8 +364,11 @@ def run(args: argparse.Namespace) -> int:
     book = Book.load()
     parts = chosen_parts(book, args.chapter)
     refuse_stale_package(book)
+    if any("matplotlib" in part.text for part in parts):
+        require("readtorch run", ("matplotlib",))
     store = None if args.no_cache else Store(default_location(book.root))
-    executor = Executor(book, store=store, device=args.device, jobs=args.jobs, limit=args.limit)
+    ipython = is_installed("IPython")  # without it values are shown by `plain`, in the same words
+    executor = Executor(book, store=store, device=args.device, jobs=args.jobs, limit=args.limit, ipython=ipython)
     begin = time.perf_counter()
     with Tally(len(parts), "parts") as tally:
 

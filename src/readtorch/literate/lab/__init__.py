@@ -9,6 +9,7 @@ from pathlib import Path
 
 from readtorch.literate.chapter import Book, Part, find_root
 from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.extras import NOTEBOOK, require
 from readtorch.literate.lab.server import LabServer, start
 
 __all__ = ["LabServer", "add_arguments", "run", "start"]
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    require("readtorch lab", NOTEBOOK)  # before a copy of the book is made for nothing
     root = working_root(args.dir)
     part, cell = place(Book.load(root), args.chapter, args.cell)
     server = start(root, port=args.port)

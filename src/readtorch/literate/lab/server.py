@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -15,12 +14,12 @@ from urllib.parse import quote
 
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.extras import NOTEBOOK, require
 
 _SETTINGS = {
     "@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"python": "Jupytext Notebook"}},
     "@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"},
 }
-_NEEDED = ("jupyterlab", "jupytext", "jupyterlab_jupytext", "ipykernel")
 _PATIENCE_S = 90.0
 
 
@@ -66,11 +65,7 @@ class LabServer:
 
 def start(root: Path, *, port: int | None = None) -> LabServer:
     """Start JupyterLab over `root` (which holds `chapters/`) and wait until it answers. Raises LiterateError."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise LiterateError(
-            Problem("JupyterLab", 0, f"not installed: {', '.join(missing)}", "pip install readtorch[book]")
-        )
+    require("JupyterLab", NOTEBOOK)
     scratch = Path(tempfile.mkdtemp(prefix="readtorch-lab-"))
     settings = scratch / "config" / "labconfig" / "default_setting_overrides.json"
     settings.parent.mkdir(parents=True)

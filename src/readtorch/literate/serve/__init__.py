@@ -28,6 +28,9 @@ def _port(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from readtorch.literate.extras import WEAVE, require
+
+    require("readtorch read", (*WEAVE, *(() if args.no_execute else ("IPython", "matplotlib"))))
     from tornado.netutil import bind_sockets
 
     from readtorch.literate.chapter import find_root
