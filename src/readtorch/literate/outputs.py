@@ -56,10 +56,15 @@ class Normaliser:
         return _ADDRESS.sub("0x…", text)
 
     def bundle(self, data: dict[str, Any]) -> dict[str, Any]:
-        """A MIME bundle with its text parts normalised; images and documents are left alone."""
+        """A MIME bundle with its text parts normalised; images and documents are left alone.
+
+        A recording's HTML is for notebooks, and carries the viewer: here the document is enough.
+        """
+        recorded = any(kind.startswith("application/vnd.readtorch.") for kind in data)
         return {
             kind: self.text(value) if kind.startswith("text/") and isinstance(value, str) else value
             for kind, value in data.items()
+            if not (recorded and kind == "text/html")
         }
 
 

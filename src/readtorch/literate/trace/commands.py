@@ -1,4 +1,4 @@
-"""`readtorch trace view|export|run`."""
+"""`readtorch trace view|export|run|import`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import traceback
 from pathlib import Path
 
 from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.trace import import_command
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.recording import DEFAULT, LAYERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line to `parser`."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="view|export|run")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="view|export|run|import")
     view = actions.add_parser("view", help="show a trace, or two side by side, in the browser")
-    view.add_argument("file", type=Path, help="a trace saved as .json or .json.gz")
+    view.add_argument("file", type=Path, help="a trace or a recorded import, saved as .json or .json.gz")
     view.add_argument("other", type=Path, nargs="?", help="a second trace to compare with")
     view.add_argument("-o", "--output", type=Path, help="write a self-contained HTML page instead of opening one")
     view.add_argument("--no-browser", action="store_true", help="serve the page and print its address, open nothing")
@@ -37,11 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--as-torch", action="store_true", help="let the script's `import torch` mean readtorch")
     run.add_argument("script", type=Path)
     run.add_argument("arguments", nargs=argparse.REMAINDER)
+    import_command.add_arguments(
+        actions.add_parser("import", help="import a package in a fresh process and tell what that did")
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; LiterateError where a file is no trace."""
-    return {"view": _view, "export": _export, "run": _run}[args.action](args)
+    return {"view": _view, "export": _export, "run": _run, "import": import_command.run}[args.action](args)
 
 
 def _load(path: Path) -> Trace:
@@ -51,10 +55,14 @@ def _load(path: Path) -> Trace:
 
 
 def _view(args: argparse.Namespace) -> int:
-    from readtorch.literate.trace.page import page_html
+    paths = [path for path in (args.file, args.other) if path is not None]
+    name = args.file.name.split(".")[0]
+    if import_command.is_import(args.file):
+        page = import_command.page(paths, name)
+    else:
+        from readtorch.literate.trace.page import page_html
 
-    documents = [_load(path).document for path in (args.file, args.other) if path is not None]
-    page = page_html(*documents, name=args.file.name.split(".")[0])
+        page = page_html(*(_load(path).document for path in paths), name=name)
     if args.output is None:
         from readtorch.literate.trace.serve import serve
 

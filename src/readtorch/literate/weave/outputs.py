@@ -12,6 +12,7 @@ from typing import Any
 from readtorch.literate.weave.sanitize import clean
 
 TRACE = "application/vnd.readtorch.trace+json"
+IMPORTS = "application/vnd.readtorch.imports+json"
 LONG = 24
 """Lines of text above which an output is shown in a box that scrolls."""
 
@@ -27,7 +28,8 @@ def render_outputs(
 ) -> str:
     """The outputs of one cell.
 
-    `figure(suffix, data)` stores an image and gives its address; `trace(document)` gives the HTML of a trace's element.
+    `figure(suffix, data)` stores an image and gives its address; `trace(document)` gives the HTML of the element of a trace or a
+    recorded import.
     """
     return "\n".join(filter(None, (_render(o, figure, trace, alt) for o in _joined(outputs))))
 
@@ -64,8 +66,9 @@ def _render(
     if kind == "error":
         return _error(output)
     data = output.get("data", {})
-    if TRACE in data:
-        document = data[TRACE]
+    recorded = TRACE if TRACE in data else IMPORTS
+    if recorded in data:
+        document = data[recorded]
         return trace(json.loads(document) if isinstance(document, str) else document)
     if "image/png" in data:
         address = figure("png", base64.b64decode(text_of(data["image/png"])))

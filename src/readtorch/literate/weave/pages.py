@@ -184,11 +184,20 @@ class _PageMaker:
         from readtorch.literate.trace.page import element_html, trace_js
 
         name = f"{slug(self.part.name)}-{slug(self.part.ids[cell.index])}"
+        if document["schema"].startswith("readtorch-imports"):
+            return self._imports(f"imports-{name}", document)
         address = f"traces/{name}.js"
         self.files[address] = trace_js(name, document).encode()
         book = relative("book/x", self.url).removesuffix("x")
         element = element_html(document, identifier=name, src=relative(address, self.url), book=book)
         return f'<div class="rt-trace">{element}</div>'
+
+    def _imports(self, name: str, document: dict[str, Any]) -> str:
+        from readtorch.literate.trace.import_page import element_html, imports_js
+
+        address = f"traces/{name}.js"
+        self.files[address] = imports_js(name, document).encode()
+        return f'<div class="rt-trace">{element_html(document, identifier=name, src=relative(address, self.url))}</div>'
 
     def whole_names(self) -> set[str]:
         found = (self.site.fragments.get((self.part.path, c.index)) for c in self.part.code_cells)

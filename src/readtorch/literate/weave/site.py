@@ -141,6 +141,10 @@ class Site:
             from readtorch.literate.trace import viewer_script
 
             found["assets/readtorch/trace.js"] = viewer_script().encode()
+        if any(name.startswith("traces/imports-") for name in self.woven_files):
+            from readtorch.literate.trace.import_page import import_script
+
+            found["assets/readtorch/imports.js"] = import_script().encode()
         return found
 
     def navigation(self) -> list[dict[str, Any]]:

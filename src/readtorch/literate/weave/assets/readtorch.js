@@ -50,6 +50,7 @@
   // recorded runs: the viewer loads each trace when it comes near the viewport
 
   if (document.querySelector("readtorch-trace")) load(asset("trace.js"));
+  if (document.querySelector("readtorch-imports")) load(asset("imports.js"));
 
   // whole classes and files
 
