@@ -76,12 +76,24 @@ def rebase_history(tensor: Any, node: Any) -> None:
     """`tensor` was written to in place by the operation of `node`: that is its history from now on, and its aliases follow."""
     view = tensor._view
     if view is None:
-        tensor._edge = node
+        _set_edge(tensor, node)
         _refresh_views(tensor)
         return
     base, steps, _ = view
-    base._edge = CopySlices(base, node, steps)
+    _set_edge(base, CopySlices(base, node, steps))
     _refresh_views(base)
+
+
+def _set_edge(tensor: Any, edge: Any) -> None:
+    """Give `tensor` a new history. What `retain_grad` asked for is the gradient of the tensor as it is, so the request moves along."""
+    old, tensor._edge = tensor._edge, edge
+    if old is None:
+        return
+    node, number = split_edge(old)
+    if node._retains_grad is not None and number in node._retains_grad and node._retains_grad[number]() is tensor:
+        reference = node._retains_grad.pop(number)
+        node, number = split_edge(edge)
+        node._retains_grad = {**(node._retains_grad or {}), number: reference}
 
 
 def _refresh_views(base: Any) -> None:
