@@ -59,11 +59,19 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     if where is not None and not same_device(where, device_of(array)):
         result = at._to_device(result, where)
     if kind is not None and kind.numpy != array.dtype:
-        result = at._to_copy(result, kind)
+        result = _converted(result, kind)
     elif copy and result is self:
         result = at.clone(self)
     if layout is not None and layout is not formats.preserve_format:
         result = contiguous(result, memory_format=layout)
+    return result
+
+
+def _converted(self: Any, kind: dtype) -> Any:
+    """A copy in another dtype. Integers have no gradient, wherever they come from."""
+    result = dispatcher.autograd._to_copy(self, kind)
+    if kind._category <= scalar_type.INTEGRAL:
+        result._edge = None
     return result
 
 
@@ -94,7 +102,7 @@ def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any
 
 def _cast_method(kind: dtype) -> Any:
     def cast(self: Any, memory_format: Any = formats.preserve_format) -> Any:
-        return self if self._array.dtype == kind.numpy else dispatcher.autograd._to_copy(self, kind)
+        return self if self._array.dtype == kind.numpy else _converted(self, kind)
 
     cast.__doc__ = f"This tensor as {kind!r}; itself if it is."
     return cast
