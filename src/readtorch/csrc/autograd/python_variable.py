@@ -149,6 +149,8 @@ def set_grad_dtype(self: Any, wanted: dtype | None) -> None:
     if not variable.is_leaf(self):
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
     self._meta = {**(self._meta or {}), "grad_dtype": wanted}
+    if self._edge is not None and wanted is not None:
+        self._edge._dtype = scalar_type.to_numpy_dtype(wanted)
 
 
 def retains_grad(self: Any) -> bool:

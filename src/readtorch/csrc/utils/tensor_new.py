@@ -120,6 +120,9 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
         if target.kind in "iu" and inferred is not None and inferred.is_floating_point:
             return np.array(values, dtype=np.float64).astype(target)
         return np.array(values, dtype=target)
+    except ValueError as error:
+        odd = next(type(value).__name__ for value in data if not isinstance(value, bool | int | float | complex))
+        raise TypeError(f"'{odd}' object cannot be interpreted as an integer") from error
     except OverflowError as error:
         name = {"uint8": "uint8_t", "int8": "int8_t"}.get(kind.name, kind.name)
         raise RuntimeError(f"value cannot be converted to type {name} without overflow") from error
