@@ -513,7 +513,7 @@ def _like(make: Any) -> Any:
                 target,
                 requires_grad,
             )
-        return finish(make(array, kind, subok=False), target, requires_grad)
+        return finish(make(array, kind, "C" if 0 in array.strides else "K", subok=False), target, requires_grad)
 
     return like
 

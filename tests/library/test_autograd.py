@@ -355,3 +355,21 @@ def test_mark_dirty_and_non_differentiable() -> None:
     assert not sign.requires_grad
     z.sum().backward()
     assert x.grad.item() == 2
+
+
+def test_retain_grad_keeps_the_gradient_of_the_tensor_as_it_is_after_writes() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    hidden = leaf * 2
+    hidden.retain_grad()
+    hidden.mul_(3)
+    hidden[0].mul_(5)
+    hidden.sum().backward()
+    assert hidden.grad.tolist() == [1, 1] and leaf.grad.tolist() == [30, 6]
+
+
+def test_gradients_are_accumulated_in_the_grad_dtype_of_a_leaf() -> None:
+    leaf = torch.ones(1, dtype=torch.float16, requires_grad=True)
+    leaf.grad_dtype = torch.float32
+    for factor in (2048.0, 1.0):
+        (leaf * factor).sum().backward()
+    assert leaf.grad.dtype is torch.float32 and leaf.grad.item() == 2049

@@ -239,3 +239,48 @@ def test_results_on_no_observer_and_with_one() -> None:
     assert watch.names[:6] == ["alloc", "aten::mm", "aten::matmul", "aten::add", "aten::exp", "aten::sum"]
     assert "MmBackward0" in watch.names
     assert watch.names[-1] == "AccumulateGrad"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.expand(4, 3).add_(1),
+        lambda x: x.expand(4, 3).copy_(torch.zeros(4, 3)),
+        lambda x: torch.add(torch.ones(4, 3), x, out=x.expand(4, 3)),
+        lambda x: x[1:].add_(x[:-1]),
+        lambda x: x[1:].copy_(x[:-1]),
+        lambda x: x.view(3, 1).expand(3, 3).mul_(2),
+    ],
+)
+def test_a_write_where_elements_share_memory_is_refused_and_nothing_is_written(write) -> None:
+    x = torch.arange(3.0)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        write(x)
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_a_write_to_the_same_elements_or_to_others_of_one_storage_is_allowed() -> None:
+    x = torch.arange(4.0)
+    assert x.add_(x).tolist() == [0, 2, 4, 6]
+    x[:2].add_(x[2:])
+    assert x.tolist() == [4, 8, 4, 6]
+    assert torch.zeros(1, 3).expand(1, 3).add_(1).tolist() == [[1, 1, 1]]
+    assert torch.zeros(1, 3).expand(2, 3).fill_(1).tolist() == [[1, 1, 1]] * 2
+
+
+def test_copies_of_an_expanded_tensor_are_contiguous() -> None:
+    x = torch.ones(1, 3).expand(4, 3)
+    assert x.clone().stride() == torch.zeros_like(x).stride() == (3, 1)
+    assert x.t().clone().shape == (3, 4)
+
+
+def test_an_integer_copy_requires_no_gradient() -> None:
+    x = torch.ones(2, requires_grad=True)
+    for copy_ in (x.long(), x.to(torch.int8), x.bool(), (x * 2).int()):
+        assert not copy_.requires_grad and copy_.grad_fn is None
+    assert x.half().requires_grad
+
+
+def test_a_number_beside_a_list_is_no_tensor() -> None:
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        torch.tensor([1, [2, 3]])

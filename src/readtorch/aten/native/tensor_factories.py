@@ -12,7 +12,7 @@ from readtorch.c10.core.memory_format import memory_format
 def clone(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
     """A copy. It keeps the order of the dimensions in memory unless told otherwise."""
     if memory_format is formats.preserve_format:
-        return self.copy(order="K")
+        return self.copy(order="C" if 0 in self.strides else "K")
     if memory_format is formats.contiguous_format:
         return self.copy(order="C")
     return to_channels_last(self, memory_format, copy=True)
