@@ -10,7 +10,7 @@ from typing import Any
 
 from readtorch.literate.trace.squeeze import squeeze_script, squeeze_style
 
-SCRIPTS = ("words", "import_run", "flame", "import_table", "import_element")
+SCRIPTS = ("viewer/words", "import_viewer/run", "import_viewer/flame", "import_viewer/table", "import_viewer/element")
 SHOWN = 60
 """Entries of the list for readers without JavaScript."""
 
@@ -18,9 +18,9 @@ SHOWN = 60
 @cache
 def import_script() -> str:
     """The element as one classic script; it defines `<readtorch-imports>` once, however often it runs."""
-    folder = files(__package__) / "viewer"
+    folder = files(__package__)
     scripts = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    style = squeeze_style((folder / "imports.css").read_text(encoding="utf-8"))
+    style = squeeze_style((folder / "import_viewer/style.css").read_text(encoding="utf-8"))
     quoted = style.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
     return (
         '(() => {\n"use strict";\n'
