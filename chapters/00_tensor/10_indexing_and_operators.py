@@ -695,7 +695,7 @@ _always = False
 
 # %%
 #| into: c10/util/exception.py
-#| upstream: c10/util/Exception.h#TORCH_WARN_ONCE
+#| upstream: c10/util/Exception.h#c10::WarningUtils::get_warnAlways
 def warn_once(text: str, stacklevel: int = 2) -> None:
     """A UserWarning that a process gives one time only, unless `set_warn_always(True)`."""
     if _always or text not in _said:
