@@ -17,18 +17,56 @@
 # %% [markdown]
 # # The first operators
 #
-# Enough of the library to stand on: arithmetic, a sum, a matrix product, the shapes, copying. Each opens a file that the appendix on operators continues. They also show the ways to register one.
+# Twenty-odd operators are enough to stand on: arithmetic, a sum, a matrix product, the shapes, copying. Each opens a file that the appendix on
+# operators continues, and each is registered in one of the ways of the part on the dispatcher.
+#
+# Reading them one by one is dull. Three questions make it worth while, because their answers decide what a program may do with a result, and
+# no error message mentions them until it is too late:
+#
+# * What does the node **keep**: inputs, the result, a shape, nothing? (Memory, and which in-place operation may follow.)
+# * Does the result look into the argument's **memory**: always, never, sometimes?
+# * In which **type** is it computed, as opposed to returned?
 
 # %%
+import numpy as np
+
 import readtorch as torch
+from readtorch.aten.core.dispatch import dispatcher
 from readtorch.literate import live
 
 live()
 
 # %% [markdown]
-# ## A pointwise operator in one line
+# ## Where is `mul`?
 #
-# `pointwise(name, kernel, signature)`, then its derivative. Multiplication keeps each factor for the other one's gradient, and only where that gradient is wanted.
+# Upstream there is no function that multiplies two tensors. The work is cut into pieces that are found under five names, and a search for any
+# one of them does not lead to the next:
+#
+# | piece | where | what it says |
+# |---|---|---|
+# | schema | `native_functions.yaml`, `mul.Tensor` | `structured_delegate: mul.out`: the functional and the in-place form are generated from the `out=` form |
+# | shape and dtype | `BinaryOps.cpp`, `TORCH_META_FUNC2(mul, Tensor)` | `build_borrowing_binary_op`: broadcast, promote, allocate |
+# | call of the kernel | the same file, `TORCH_IMPL_FUNC(mul_out)` | one line: `mul_stub(device_type(), *this)`, where `this` is a `TensorIterator` |
+# | loop | `native/cpu/BinaryOpsKernel.cpp`, `mul_kernel` | compiled once per vector instruction set; `DispatchStub` picks at the first call (`ATEN_CPU_CAPABILITY=default` makes it pick the plain one) |
+# | derivative | `derivatives.yaml`, `mul.Tensor` | two lines |
+#
+# A stack trace shows further names (`wrapper_CPU_mul_Tensor`, `structured_mul_out_functional`) that are generated and in no source file. What to take from it:
+# search the *stub*. It is declared in a header (`BinaryOps.h`, `UnaryOps.h`, `PointwiseOps.h`), and its uses are the call and the loop. Searching it also shows what has
+# no loop of its own: `sub` calls `add_stub` with `-alpha`.
+#
+# Both tables are on your disk, by the way, even if the source is not: pip installs them with PyTorch, below
+# `torchgen/packaged/` (`ATen/native/native_functions.yaml`, `autograd/derivatives.yaml`).
+
+# %%
+#| fact: aten/src/ATen/native/native_functions.yaml#mul.Tensor
+#| fact: aten/src/ATen/native/BinaryOps.h#at::native::mul_stub
+#| fact: aten/src/ATen/native/DispatchStub.h#at::native::DispatchStubImpl::get_call_ptr
+#| fact: aten/src/ATen/TensorIterator.h#at::TensorIteratorBase::build_borrowing_binary_op
+#| fact: tools/autograd/derivatives.yaml#mul.Tensor
+
+# %% [markdown]
+# What is common to all pointwise operators (promotion, broadcasting, `out=`, `NAME_`) was written once, in part 5 and part 7. What is left to say about one of
+# them is its ufunc, its rule for the type, its signature and its derivative.
 
 # %%
 #| into: aten/native/__init__.py
@@ -92,6 +130,32 @@ binary(
 )
 
 
+# %% [markdown]
+# Both formulas of `add` return the gradient that came in: one array for two receivers. Nothing is copied here. The leaves copy, and only where
+# somebody else holds the same array, or else a later `a.grad.zero_()` would clear the gradient of `b`, too.
+
+
+# %%
+#| claim: the two gradients of a sum are one array on the way and two at the leaves
+def _(torch):
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    on_the_way = []
+    x, y = a * 1, b * 1
+    for tensor in (x, y):
+        tensor.register_hook(lambda grad: on_the_way.append(grad.data_ptr()))
+    (x + y).backward(torch.ones(2))
+    assert on_the_way[0] == on_the_way[1]
+    assert (a + b).backward(torch.ones(2)) is None
+    a.grad.zero_()
+    assert b.grad.tolist() == [2, 2]
+
+
+# %% [markdown]
+# `sub` is `add` with a minus, and one refusal. Until 1.2 a comparison gave `uint8`, and `1 - mask` was how a mask was inverted. When comparisons began to give `bool`, promotion would
+# have made of that line an int64 tensor of zeros and ones, which indexes positions instead of selecting them: a wrong result and no error. So the
+# minus is refused, and the message says what to write.
+
+
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::sub
@@ -125,6 +189,9 @@ binary(
     signature=_operands_alpha,
 )
 
+# %% [markdown]
+# Multiplication is the first that keeps something: each factor, for the *other* one's gradient, and only where that one is wanted.
+
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::mul
@@ -138,9 +205,24 @@ binary(
 )
 
 # %% [markdown]
-# Complex numbers put the conjugate there (upstream's gradient is that of ∂L/∂z̄). For real operands `conj` returns its argument.
-#
-# Division of integers gives floats, `promote="float"` says so.
+# Why `conj`? A real loss of a complex variable has no complex derivative. It has a direction of steepest ascent, and that is (up to a factor of 2)
+# the derivative by z̄. Upstream calls that the gradient, so that `z - lr * z.grad` descends as it does for real numbers. The
+# price: for a holomorphic function `.grad` is the conjugate of the derivative in the textbook. For real operands `conj` returns its argument.
+
+
+# %%
+#| claim: the gradient of |z|² points along z, so that a step against it shrinks z; the gradient of z² is the conjugate of 2z
+#| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::handle_r_to_c
+def _(torch):
+    z = torch.tensor([3 + 4j], requires_grad=True)
+    one = torch.ones(1, dtype=torch.complex64)
+    assert torch.autograd.grad(z * z.conj(), z, one)[0].item() == 6 + 8j
+    assert torch.autograd.grad(z * z, z, one)[0].item() == 6 - 8j
+
+
+# %% [markdown]
+# Division of integers gives floats, `promote="float"` says so. The second formula divides twice where a mathematician would divide by a
+# square, and that is not pedantry: in float32 the square of 10⁻³⁰ is 0.
 
 # %%
 #| into: aten/native/binary_ops.py
@@ -157,8 +239,22 @@ binary(
     inplace=True,
 )
 
+
+# %%
+#| claim: the derivative of a quotient by its denominator is finite where the denominator's square is not
+def _(torch):
+    a, b = torch.tensor([1e-30], requires_grad=True), torch.tensor([1e-30], requires_grad=True)
+    (a / b).backward(torch.ones(1))
+    assert abs(b.grad.item() / -1e30 - 1) < 1e-6
+    assert (b.detach() * b.detach()).item() == 0
+
+
 # %% [markdown]
-# ## One of one operand
+# ## Which in-place operation may follow?
+#
+# The derivative of eˣ is eˣ: `exp` keeps its *result*, which exists anyway, and lets its input go. The same choice is made wherever a derivative can be
+# written with the result (`tanh`, `sigmoid`, `sqrt`, `relu`, `softmax`). It saves memory: a chain of such operators keeps one tensor per step and
+# not two. And it costs a freedom: nobody may write to the result.
 
 # %%
 #| into: aten/native/__init__.py
@@ -204,6 +300,56 @@ def unary(
 unary("exp", np.exp, formula=lambda at, grad, result: grad * at.conj(result), autocast="float32")
 
 
+# %% [markdown]
+# Which operator keeps what can be read off the table, since a formula's parameters are what is kept:
+
+# %%
+#| needs: a1_operators
+for name in ("add", "mul", "exp", "log", "tanh", "sigmoid", "relu", "sqrt", "sin", "sum", "mm", "reshape", "copy_"):
+    rule = dispatcher.operators[name].derivative
+    assert rule is not None
+    shapes = [f"{of}'s {what}" for of, what in rule.metas]
+    kept = [*rule.saved, *("result" for _ in rule.outputs), *shapes]
+    print(f"{name:8} {', '.join(kept) or 'nothing'}")
+
+# %% [markdown]
+# Upstream's `derivatives.yaml` is read in the same way: a formula that says `result` forbids a write to the result, one that says `self` forbids a write to the
+# input, and an operator whose formula says neither forbids nothing. So `relu_` after a convolution is fine (a convolution keeps its input and its weight, and
+# `relu` needs its own result only), and `relu_` after a `sigmoid` is not.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a write to the result is refused in backward where the operator keeps its result, and allowed where it keeps its input or nothing
+#| upstream: tools/autograd/derivatives.yaml#tanh
+def _(torch):
+    def survives(operator, write):
+        x = torch.full((3,), 0.5, requires_grad=True)
+        y = operator(x * 1)
+        write(y)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return False
+        return True
+
+    def add_one(y):
+        y.add_(1)
+
+    for operator in (torch.exp, torch.tanh, torch.sigmoid, torch.sqrt, torch.relu, torch.reciprocal):
+        assert not survives(operator, add_one), operator
+    for operator in (torch.log, torch.sin, torch.cos, torch.abs, torch.neg, lambda x: x + 1, lambda x: x * 3):
+        assert survives(operator, add_one), operator
+    assert survives(lambda x: x * 3, torch.relu_) and not survives(torch.sigmoid, torch.relu_)
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "In-place operations and autograd do not go together." They do wherever the overwritten value is needed by nobody. The activation
+# > `inplace=True` in published models was put there by people who had looked.
+
+
 # %%
 #| into: aten/native/unary_ops.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#neg
@@ -242,7 +388,27 @@ def is_complex(value: Any) -> bool:
 
 
 # %% [markdown]
-# ## Copies and conversions
+# Upstream's `conj` computes nothing: it returns a view with a bit set in its key set, and the kernels that know of the bit read the memory conjugated (BLAS has a
+# flag for it). All others are handed a resolved copy by a *fallback* of the dispatcher, one function for two thousand operators. Ours computes at once.
+
+
+# %%
+#| claim: conj() of a complex tensor is a view with a bit, and copies only when resolved
+#| differs: readtorch conjugates at once
+#| upstream: aten/src/ATen/native/MathBitsFallback.h#at::native::MathOpFallback
+def _(torch):
+    z = torch.tensor([1 + 2j])
+    assert z.conj().is_conj() and z.conj().data_ptr() == z.data_ptr()
+    assert z.conj().resolve_conj().data_ptr() != z.data_ptr()
+
+
+# %% [markdown]
+# ## What does a copy cut, and what not?
+#
+# Three operations give the same numbers again: `clone`, `copy_`, a conversion. None of them cuts the graph. A clone's gradient goes straight through. A conversion's is converted
+# back, so that a float32 parameter that is used in half precision gets a float32 gradient (which has passed through half precision on its way: the
+# reason for loss scaling, since what is below 6·10⁻⁸ there is 0). And `copy_` cuts on one side: what *was* in the tensor has no influence any more, its gradient is zero; what
+# was copied gets everything.
 
 # %%
 #| into: aten/native/__init__.py
@@ -365,8 +531,49 @@ def to_channels_last(array: Array, wanted: memory_format, copy: bool = False) ->
     return inner.copy(order="C").transpose(inverse)
 
 
+# %%
+#| claim: a conversion hands the gradient back in the input's dtype; what half precision cannot hold has become zero on the way
+#| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::_to_copy_backward
+def _(torch):
+    x = torch.ones(2, requires_grad=True)
+    (x.half() * torch.tensor([1e-5, 1e-8])).sum().backward()
+    assert x.grad.dtype is torch.float32
+    assert 0.99e-5 < x.grad[0].item() < 1.01e-5 and x.grad[1].item() == 0
+
+
+# %%
+#| claim: copy_ into a plain tensor makes it part of the graph; what it held before gets a gradient of zeros
+def _(torch):
+    before, source = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    target = before * 5
+    target.copy_(source)
+    target.sum().backward()
+    assert before.grad.tolist() == [0, 0] and source.grad.tolist() == [1, 1]
+    plain = torch.zeros(2)
+    plain.copy_(source)
+    assert plain.requires_grad and not plain.is_leaf
+
+
 # %% [markdown]
-# ## Filling
+# A clone keeps the order of the dimensions in memory if the memory has no gaps and no overlaps. Anything else becomes contiguous, an expanded tensor above all, whose clone is the moment at which it
+# becomes as large as it looks.
+
+
+# %%
+#| claim: a clone of a transposed tensor is transposed in memory, a clone of an expanded or sliced one is contiguous
+#| upstream: aten/src/ATen/ExpandUtils.h#at::infer_dense_strides
+def _(torch):
+    assert torch.ones(4, 3).t().clone().stride() == (1, 3)
+    wide = torch.ones(1, 3).expand(4, 3)
+    assert wide.untyped_storage().nbytes() == 12 and wide.clone().untyped_storage().nbytes() == 48
+    assert wide.clone().stride() == (3, 1)
+
+
+# %% [markdown]
+# ## Filling is an operation, too
+#
+# `zero_()` on a tensor with a history does not detach it: the tensor's node is now `ZeroBackward0`, and gradients of zero flow to whatever it was computed from. With a hundred zeros per
+# step somewhere in a loop they cost as much as real ones. To *forget* the history, say `detach_()`.
 
 # %%
 #| into: aten/native/__init__.py
@@ -426,6 +633,11 @@ def _zeros_like(self: Array) -> Array:
 
 # %% [markdown]
 # ## Which dimension is meant?
+#
+# `dim=-1` counts from the end, and a tensor without dimensions is treated as if it had one, so that code written for vectors runs on
+# scalars. Two more rules are not guessable. `unsqueeze` counts among the *new* dimensions (`-1` puts one behind the last). And an empty list of dimensions
+# means all of them, where NumPy's `axis=()` means none: `x.sum(dims)` with a computed `dims` that happens to be empty is
+# a number.
 
 # %%
 #| into: c10/core/wrap_dim_minimal.py
@@ -509,8 +721,39 @@ def _integer(value: Any, name: str, position: int) -> int:
 
 
 # %% [markdown]
-# ## A sum
-# `self_shape`: the derivative needs to know how large the input was and not what was in it.
+# %%
+#| claim: a 0-d tensor has one dimension for whoever names it; an empty list of dimensions means all
+#| upstream: c10/core/WrapDimMinimal.h#c10::maybe_wrap_dim
+def _(torch):
+    import numpy as np
+
+    number = torch.tensor(3.0)
+    assert number.sum(0).item() == number.sum(-1).item() == 3
+    try:
+        number.sum(1)
+    except IndexError as error:
+        assert "Dimension out of range (expected to be in range of [-1, 0], but got 1)" in str(error)
+    else:
+        raise AssertionError("found a second dimension")
+    assert torch.ones(2, 3).sum(()).item() == 6 and np.ones((2, 3)).sum(()).shape == (2, 3)
+    assert torch.ones(2, 3).unsqueeze(-1).shape == (2, 3, 1)
+
+
+# %% [markdown]
+# ## A sum: in which type, in which order, and what is its gradient made of?
+#
+# Three things that the line `x.sum()` does not show.
+#
+# **The type.** Small integers are summed as int64. Half-precision numbers are summed in float32 and rounded once, at the end: summed in their own type, ones would stop counting at 2048, where the
+# next half-precision number is 2 away.
+#
+# **The order.** Nobody adds from left to right. NumPy adds in blocks whose sums are added pairwise; upstream keeps several accumulators, one per lane of
+# a vector register and several deep (*cascade sum*), and cuts a large tensor into pieces for its threads. Both keep the rounding error from growing with the number of elements,
+# and both give another last digit than a loop does, than each other, than a GPU. Two machines that train differently
+# from the sixth digit on are not broken.
+#
+# **The gradient.** It is one number, as often as there were elements, so it is not written out: an `expand` of that number, all strides 0. Hence
+# `self_shape` in the formula: the derivative needs to know how large the input was and not what was in it.
 
 # %%
 #| into: aten/native/__init__.py
@@ -565,6 +808,52 @@ def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) 
 derivative("sum", self=lambda at, grad, self_shape, dim, keepdim: spread(at, grad, self_shape, dim, keepdim))
 
 
+# %%
+three = [1e8, 1.0, -1e8]
+many = torch.tensor(three * 1000)
+print("float32:", many.sum().item(), " from left to right:", end=" ")
+total = np.float32(0)
+for number in three * 1000:
+    total += np.float32(number)
+print(total, " float64:", many.double().sum().item())
+
+
+# %%
+#| claim: half-precision ones can be counted beyond 2048; bools and small integers are summed as int64
+#| upstream: aten/src/ATen/native/ReduceOpsUtils.h#at::meta::make_reduction_from_out_ty
+def _(torch):
+    assert torch.ones(4096, dtype=torch.float16).sum().item() == 4096
+    assert (torch.tensor(2048.0).half() + torch.tensor(1.0).half()).item() == 2048
+    assert torch.tensor([200, 100], dtype=torch.uint8).sum().item() == 300
+    assert torch.ones(3, dtype=torch.bool).sum().dtype is torch.int64
+
+
+# %%
+#| claim: the gradient that a sum sends back is one element with strides of 0, and a hook that writes to it is refused
+#| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::sum_backward
+def _(torch):
+    x = torch.ones(3, requires_grad=True)
+    hidden = x * 1
+    strides = []
+    hidden.register_hook(lambda grad: strides.append(grad.stride()))
+    hidden.sum().backward()
+    assert strides == [(0,)] and x.grad.stride() == (1,)
+    hidden = x * 1
+    hidden.register_hook(lambda grad: grad.mul_(2))
+    try:
+        hidden.sum().backward()
+    except RuntimeError as error:
+        assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
+    else:
+        raise AssertionError("one number was doubled three times")
+
+
+# %% [markdown]
+# Clipping in a hook by `grad.clamp_(…)` works for years, until somebody puts the hooked layer last. A hook should return a new tensor.
+
+
+# %%
+#| into: aten/native/reduce_ops.py
 @register("sum_to_size", key="CPU CUDA", variants="method")
 def sum_to_size(self: Array, *size: Any) -> Array:
     """Sum down to `size`, which broadcasting would stretch to the shape of `self`."""
@@ -580,8 +869,14 @@ def sum_to_size(self: Array, *size: Any) -> Array:
 derivative("sum_to_size", self=lambda at, grad, self_shape: at.expand(grad, self_shape))
 
 # %% [markdown]
-# ## Shapes
-# `reshape` shows why a view is "maybe": it looks into the same memory where it can.
+# ## Shapes: why are the derivatives shapes again?
+#
+# None of these operators computes anything. Each hands out the same memory under other strides, and its derivative is the operator that undoes it: `transpose` its own, `permute` the inverse
+# permutation, `reshape` back to the old shape, `unsqueeze` a `squeeze`. `expand` alone has a derivative that adds, and even that is not in its formula: the engine sums a gradient down to the
+# shape of the input (part 5). So a backward pass through shapes costs as little as the forward pass, as long as nobody needs the elements in order.
+#
+# The exception is `reshape`, whose registration says `view="maybe"`. It looks into the same memory where it can and copies where it must, and it shows afterwards, in the name of the
+# node.
 
 # %%
 #| into: aten/native/__init__.py
@@ -669,6 +964,60 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 
 
 derivative("_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
+
+# %%
+#| needs: a1_operators
+#| claim: the node tells whether reshape copied: ViewBackward0 if not, UnsafeViewBackward0 if it did
+def _(torch):
+    x = torch.ones(2, 3, requires_grad=True)
+    assert x.reshape(6).grad_fn.name() == x.flatten().grad_fn.name() == "ViewBackward0"
+    assert x.t().reshape(6).grad_fn.name() == "UnsafeViewBackward0"
+    assert x.detach().reshape(6)._base is not None and x.detach().t().reshape(6)._base is None
+
+
+# %% [markdown]
+# "Unsafe" because autograd is not told that the result looks into the memory of something: it does, into the copy's, which nobody else has.
+#
+# When must it copy? Walk over the old dimensions from the right and merge two neighbours wherever the outer one's stride is the inner one's stride times its size. Each run of merged
+# dimensions is a stretch of memory with even steps, and a view exists if every new dimension lies within one stretch. That is why a *slice* of the leading dimension can always be flattened, and one of the last never.
+
+
+# %%
+def stretches(tensor):
+    """Sizes and steps of the evenly spaced runs that a view can cut up as it likes."""
+    runs = []
+    for size, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if runs and step == runs[-1][0] * runs[-1][1]:
+            runs[-1] = (runs[-1][0] * size, runs[-1][1])
+        else:
+            runs.append((size, step))
+    return runs[::-1]
+
+
+whole = torch.zeros(4, 6, 5)
+(
+    stretches(whole),
+    stretches(whole.transpose(0, 1)),
+    stretches(whole.transpose(1, 2)),
+    stretches(whole.expand(4, 6, 5)[None]),
+)
+
+
+# %%
+#| needs: a1_operators
+#| claim: rows cut from a tensor can be viewed flat; columns cut from it can be split within a row and not flattened across rows
+#| upstream: aten/src/ATen/TensorUtils.h#at::detail::computeStride
+def _(torch):
+    x = torch.zeros(4, 6)
+    assert x[1:3].view(12)._base is x
+    assert x[:, :4].view(4, 2, 2).stride() == (6, 2, 1)
+    try:
+        x[:, :4].view(16)
+    except RuntimeError as error:
+        assert "view size is not compatible with input tensor's size and stride" in str(error)
+    else:
+        raise AssertionError("viewed")
 
 
 # %% [markdown]
@@ -799,7 +1148,13 @@ def _permute_backward(at: Any, grad: Any, dims: tuple) -> Any:
 derivative("permute", self=lambda at, grad, dims: _permute_backward(at, grad, dims))
 
 # %% [markdown]
-# ## A matrix product
+# ## A matrix product, and what it keeps
+#
+# The derivative needs no calculus to remember. Of `(n, m) × (m, p) → (n, p)` the gradient is `(n, p)`, the input's gradient must be `(n, m)`, and there is one way to make that of a `(n, p)` and a `(m, p)`: `grad @ bᵀ`. The same for the
+# other side. So a backward pass costs two products where the forward pass costs one, which is where the factor of 3 in estimates of training cost
+# comes from; the first layer pays for one only, since nobody wants the gradient of the data.
+#
+# Each side keeps the *other* factor. A layer with a frozen weight does not keep its input, which is the larger of the two; that is what fine-tuning a few parameters saves, besides the optimizer's state.
 
 # %%
 #| into: aten/native/__init__.py
@@ -871,3 +1226,27 @@ derivative(
     self=lambda at, grad, mat2: at.mm(grad, at.conj(at.t(mat2))),
     mat2=lambda at, grad, self: at.mm(at.conj(at.t(self)), grad),
 )
+
+
+# %%
+#| claim: a product keeps its input only if the weight wants a gradient, and its weight only if the input does
+#| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::mm_mat1_backward
+def _(torch):
+    x, weight = torch.ones(2, 3), torch.ones(3, 4)
+    node = torch.mm(x.clone().requires_grad_(), weight).grad_fn
+    assert node._saved_self is None and node._saved_mat2 is not None
+    node = torch.mm(x, weight.clone().requires_grad_()).grad_fn
+    assert node._saved_self is not None and node._saved_mat2 is None
+
+
+# %%
+x, weight = torch.ones(2, 3), torch.ones(3, 4, requires_grad=True)
+first = torch.mm(x, weight)
+second = torch.mm(first, torch.ones(4, 2, requires_grad=True))
+
+# %% [markdown]
+# Two layers, and the walk back: `MmBackward0` of the second runs two products, that of the first one.
+
+# %%
+#| trace: torch.aten.native.linear_algebra layers=calls,autograd,ops values=summary title="two products forward, three back"
+second.sum().backward()

@@ -48,7 +48,7 @@ b = torch.tensor([10.0, 20.0])
 # 5. **The same operator once more, without Autograd.** The backend's kernel prepares the output: broadcast shape, promoted dtype, memory.
 #    *Ours:* `Pointwise` in `aten/tensor_iterator.py`. *Upstream:* the *structured* kernel: a `meta` function for the shape, `TensorIterator` for
 #    the rest.
-# 6. **The loop.** *Ours:* `numpy.add`. *Upstream:* `add_stub`, a pointer set at start-up to the variant compiled for this processor's vector instructions.
+# 6. **The loop.** *Ours:* `numpy.add`. *Upstream:* `add_stub`, a pointer set at the first call to the variant compiled for this processor's vector instructions.
 # 7. **Wrapping and history.** The result gets the node as its `grad_fn` and becomes a Python object. *Ours:* `tensor_impl.wrap`. *Upstream:* `set_history`,
 #    `THPVariable_Wrap`.
 
