@@ -196,6 +196,11 @@ def to_string(entry: dtype | np.dtype) -> str:
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
 
+def largest(kind: np.dtype) -> float:
+    """The largest finite number of a floating type. NumPy's `finfo` does not know bfloat16, the top half of a float32."""
+    return float(np.finfo(kind).max) if kind.kind == "f" else (2 - 2.0**-7) * 2.0**127
+
+
 # %% tags=["raises-exception"]
 torch.from_numpy(np.zeros(2, ">f4"))
 

@@ -373,11 +373,14 @@ for name in ("add", "sum"):
 # %%
 #| into: aten/core/dispatch/operator_entry.py
 #| upstream: tools/autograd/load_derivatives.py#load_derivatives
+_FACTS = ("shape", "dtype", "geometry")
+
+
 class Derivative:
     """The formulas of an operator, `parameter -> formula`, and what they need, read off their parameter names.
 
     A formula's parameters: `at`; `grad` (or `grads` with several outputs, None where one is unused); `result` or the name of an output; the name of any
-    parameter; `NAME_shape` and `NAME_dtype` of a tensor parameter; `mask`, which gradients are wanted, in a formula for several parameters (unless the operator has a parameter of that name).
+    parameter; `NAME_shape`, `NAME_dtype` and `NAME_geometry` (shape, strides and offset, in elements) of a tensor parameter; `mask`, which gradients are wanted, in a formula for several parameters (unless the operator has a parameter of that name).
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
@@ -394,8 +397,8 @@ class Derivative:
         tensors = [name for name, kind in zip(schema.names, schema.kinds, strict=True) if kind is not OPTION]
         #: tensors kept whole, in the order of the signature
         self.saved = tuple(name for name in tensors if name in named)
-        #: shapes and dtypes kept in place of a tensor: pairs (tensor, "shape" or "dtype")
-        self.metas = tuple((t, what) for t in tensors for what in ("shape", "dtype") if f"{t}_{what}" in named)
+        #: facts kept in place of a tensor: pairs (tensor, one of `_FACTS`)
+        self.metas = tuple((t, what) for t in tensors for what in _FACTS if f"{t}_{what}" in named)
         #: kept outputs by number
         self.outputs = tuple(i for i, name in enumerate(outputs) if name in named)
         for reserved in ("grad", "grads"):

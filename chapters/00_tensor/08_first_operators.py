@@ -899,7 +899,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
-from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -1107,8 +1107,8 @@ derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 @register("transpose", key="CPU CUDA", variants="function method", view="always")
 def transpose(self: Array, dim0: int, dim1: int) -> Array:
     """Two dimensions exchanged."""
-    rank = self.ndim
-    return self.swapaxes(maybe_wrap_dim(dim0, rank), maybe_wrap_dim(dim1, rank)) if rank else self
+    first, second = maybe_wrap_dim(dim0, self.ndim), maybe_wrap_dim(dim1, self.ndim)
+    return self.swapaxes(first, second) if self.ndim else self
 
 
 derivative("transpose", self=lambda at, grad, dim0, dim1: at.transpose(grad, dim0, dim1))

@@ -186,13 +186,17 @@ def getitem(self: Any, index: Any) -> Any:
 def setitem(self: Any, index: Any, value: Any) -> None:
     """`self[index] = value`, by a copy into a view, or a scatter."""
     at = dispatcher.autograd
-    view, indices = apply_slicing(self, normalize(index))
-    if not isinstance(value, TensorImpl):
+    items = normalize(index)
+    view, indices = apply_slicing(self, items)
+    is_number = not isinstance(value, TensorImpl)
+    if is_number:
         value = wrap(
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
         )
     if indices:
-        value = value.to(self.dtype) if value._array.dtype != self._array.dtype else value
+        by_mask = not any(isinstance(item, TensorImpl) and item._array.dtype.kind != "b" for item in items)
+        if is_number or (by_mask and value._array.size == 1):
+            value = value.to(self.dtype)  # upstream fills by mask, which converts; dtypes have to match otherwise
         at.index_put_(view, indices, value)
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:

@@ -138,11 +138,9 @@ binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self,
 def _power(a: Any, b: Any) -> Any:
     """Powers. The common exponents are products, an order of magnitude faster than `np.power`."""
     kind = a.dtype.kind if hasattr(a, "dtype") else ""
-    if kind in "iu" and b.__class__ is np.ndarray and b.dtype.kind == "i" and b.size and not b.ndim and b < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
-    number = b.__class__ in (int, float)
+    number = b.__class__ in (int, float) or isinstance(b, np.generic)
     if kind in "fc" and (number or (b.__class__ is np.ndarray and not b.ndim)):
-        exponent = b if number else b.item()
+        exponent = b if b.__class__ in (int, float) else b.item()
         if exponent == 2:
             return a * a
         if exponent == 3:
@@ -151,7 +149,9 @@ def _power(a: Any, b: Any) -> Any:
             return a.copy()
         if exponent == 0.5 and kind == "f":
             return np.sqrt(a)
-    if kind in "iu" and np.any(np.less(b, 0)):
+    if kind in "iub" and not isinstance(b, float) and np.any(np.less(b, 0)):
+        if number:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
         safe = np.where(np.less(b, 0), 0, b)
         small = np.where(a == 1, 1, np.where((a == -1), np.where(np.remainder(b, 2) == 0, 1, -1), 0))
         return np.where(np.less(b, 0), small, np.power(a, safe)).astype(a.dtype)
@@ -454,6 +454,7 @@ def _logit(x: Any) -> Any:
 def logit(at: Any, self: Any, eps: float | None = None) -> Any:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if eps is None else at.clamp(self, eps, 1 - eps)
+    x = at._true_div(x, 1)
     return at.log(x / (1 - x))
 
 
@@ -711,6 +712,9 @@ def round(self: Array, *, decimals: int = 0) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
     if self.dtype.kind == "b":
         raise NotImplementedError("\"round_vml_cpu\" not implemented for 'Bool'")
+    if decimals and self.dtype.kind in "iu":
+        name = scalar_type.to_string(self.dtype)
+        raise NotImplementedError(f"\"round_cpu\" not implemented for '{name}'")
     return np.round(self, decimals)
 
 
@@ -881,6 +885,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import largest
 
 
 # %%
@@ -966,6 +971,10 @@ def nan_to_num(
     self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
     """NaN made 0, infinities the largest numbers, or what is given instead."""
+    if self.dtype.kind == "V":
+        limit = largest(self.dtype)
+        posinf, neginf = limit if posinf is None else posinf, -limit if neginf is None else neginf
+        return nan_to_num(self.astype(np.float32), nan, posinf, neginf).astype(self.dtype)
     return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
 
 

@@ -49,7 +49,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
-from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -213,6 +213,30 @@ def index_of_repeats(repeats: Array) -> Array:
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
 #| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_add_cpu_out
+def _check_index_add(self: Array, place: int, index: Array, source: Array) -> None:
+    if index.ndim > 1:
+        name, shape = to_string(from_numpy_dtype(index.dtype)), list(index.shape)
+        raise IndexError(
+            f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {name} and size: {shape}"
+        )
+    if index.dtype.kind != "i":
+        name = to_string(from_numpy_dtype(index.dtype))
+        raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {name}")
+    rest = [shape[:place] + shape[place + 1 :] for shape in (self.shape, source.shape)]
+    if self.ndim != source.ndim or rest[0] != rest[1]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+        )
+    length = source.shape[place] if source.ndim else 1
+    if index.size != length:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({length}), for dim: {place}"
+        )
+    if index.size and not 0 <= index.min() <= index.max() < (self.shape[place] if self.ndim else 1):
+        raise IndexError("index out of range in self")
+
+
 @register("index_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
     """A copy with `alpha * source` added to the slices numbered by `index`."""
@@ -222,6 +246,7 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: floa
             "index_add_(): self and source expected to have the same dtype, but got (self) "
             f"{to_string(from_numpy_dtype(self.dtype))} and (source) {to_string(from_numpy_dtype(source.dtype))}"
         )
+    _check_index_add(self, maybe_wrap_dim(dim, self.ndim), index, source)
     values = source if alpha == 1 else source * self.dtype.type(alpha)
     if self.ndim:
         scatter_rows(
@@ -243,9 +268,41 @@ def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
     """A copy with the slices numbered by `index` replaced by those of `source`."""
     if self.dtype != source.dtype:
         raise RuntimeError("index_copy_(): self and source expected to have the same dtype")
+    place = maybe_wrap_dim(dim, self.ndim)
+    _check_index_copy(self, place, index, source)
     result = self.copy(order="K")
-    np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = np.moveaxis(source, dim, 0)
+    lines, rows = [np.moveaxis(x if x.ndim else x.reshape(1), place, 0) for x in (result, source)]
+    lines[index] = rows[0] if not index.ndim else rows
     return result
+
+
+def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> None:
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and index.size != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index.size})")
+    if source.ndim and self.ndim and source.ndim != self.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. "
+            f"Source dimensionality ({source.ndim}), destination dimensionality ({self.ndim})"
+        )
+    if index.dtype != np.int64:
+        name = to_string(from_numpy_dtype(index.dtype))
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {name}")
+    mine, theirs = [list(shape[:place] + shape[place + 1 :]) for shape in (self.shape, source.shape)]
+    if mine != theirs:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. "
+            f"Destination slice shape: {mine} at dimension {place} and source slice shape: {theirs} at dimension 0."
+        )
+    if source.ndim and index.size != source.shape[place]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.size}) should be equal to source.size(dim) ({source.shape[place]})"
+        )
+    size = self.shape[place] if self.ndim else 1
+    for number in index.reshape(-1):
+        if not 0 <= number < size:
+            raise IndexError(f"index_copy_(): index {number} is out of bounds for dimension {place} with size {size}")
 
 
 derivative(
@@ -406,21 +463,23 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
     functions = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
     if reduce not in functions:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if reduce == "mean" and self.dtype.kind == "b":
+        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
     key, values = _grid(index, place), src[tuple(slice(size) for size in index.shape)]
     result = self.copy(order="K")
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}[reduce]
-        if self.dtype.kind in "iu" and reduce in ("amax", "amin"):
+        if self.dtype.kind == "b":
+            start = bool(start > 0)
+        elif self.dtype.kind in "iu" and reduce in ("amax", "amin"):
             start = np.iinfo(self.dtype).min if reduce == "amax" else np.iinfo(self.dtype).max
         result[key] = start
     functions[reduce].at(result, key, values)
     if reduce == "mean":
         count = np.full(self.shape, 1 if include_self else 0, np.int64)
         np.add.at(count, key, 1)
-        result = (
-            result // np.maximum(count, 1)
-            if self.dtype.kind in "iu"
-            else (result / np.maximum(count, 1)).astype(self.dtype)
+        result = (result // np.maximum(count, 1) if self.dtype.kind in "iu" else result / np.maximum(count, 1)).astype(
+            self.dtype
         )
     return result
 
@@ -495,18 +554,26 @@ def take(at: Any, self: Any, index: Any) -> Any:
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
 #| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::masked_fill
-def _masked_dtype(self: Array, value: Any) -> None:
-    from readtorch.c10.core.scalar_type import can_cast
-
-    if not hasattr(value, "dtype"):
-        from readtorch.aten.native.type_properties import number_type
-
-        kind = number_type(value)
-    else:
-        kind = from_numpy_dtype(value.dtype)
-    if not can_cast(kind, from_numpy_dtype(self.dtype)):
-        have = from_numpy_dtype(self.dtype)
-        raise RuntimeError(f"value cannot be converted to type {have.name} without overflow")
+def _fitting(value: Any, kind: np.dtype) -> Any:
+    """A number in a dtype, fractions cut off; RuntimeError where it does not fit. Unsigned types take negative numbers, as in C."""
+    number = value.item() if isinstance(value, np.ndarray) else value
+    if kind.kind == "b":
+        return bool(number)
+    fits = not isinstance(number, complex) or kind.kind == "c" or not number.imag
+    if kind.kind in "iu" and fits:
+        limits = np.iinfo(kind)
+        fits = (
+            math.isfinite(number.real)
+            and (-limits.max if kind.kind == "u" else limits.min) <= int(number.real) <= limits.max
+        )
+    elif fits and kind.kind != "c" and math.isfinite(number.real):
+        limit = largest(kind)
+        fits = -limit <= number.real <= limit
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {from_numpy_dtype(kind).name} without overflow")
+    if kind.kind in "iu":
+        return np.asarray(int(number.real), np.int64).astype(kind)
+    return cast(number if kind.kind == "c" else number.real, kind)
 
 
 @register("_masked_fill_scalar", key="CPU CUDA", variants="", node="MaskedFill")
@@ -515,9 +582,8 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
         raise RuntimeError(
             "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
         )
-    _masked_dtype(self, value)
     infer_size(self.shape, mask.shape)
-    return np.where(mask, cast(value, self.dtype), self)
+    return np.where(mask, _fitting(value, self.dtype), self)
 
 
 @register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFill")
@@ -526,7 +592,7 @@ def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
         raise RuntimeError(
             f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    return np.where(mask, value.astype(self.dtype), self)
+    return np.where(mask, _fitting(value, self.dtype), self)
 
 
 derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0))

@@ -119,8 +119,14 @@ def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -
         raise RuntimeError("std and var only support floating point and complex dtypes")
     wide = self.astype(np.float32) if self.itemsize == 2 else self
     count = count_of(self.shape, dims)
-    centred = wide - _add(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
-    total = sum_of_squares(centred, dims, keepdim)
+    average = _add(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
+    total = sum_of_squares(wide - average, dims, keepdim)
+    noise = count * (4 * np.finfo(wide.dtype).eps * np.abs(average.reshape(total.shape))) ** 2
+    if dims and wide.size and np.any(total < noise):
+        # nothing but the rounding of the mean may be left: measured from the first element, equal numbers have no variance
+        apart = wide - wide[tuple(slice(0, 1) if axis in dims else slice(None) for axis in range(wide.ndim))]
+        average = _add(apart, axis=dims, keepdims=True) / wide.dtype.type(count)
+        total = np.where(total < noise, sum_of_squares(apart - average, dims, keepdim), total)
     left = builtins.max(count - correction, 0)
     return (total / total.dtype.type(left)).astype(self.real.dtype, copy=False)
 
@@ -144,10 +150,11 @@ def _var_backward(at: Any, grad: Any, self: Any, dims: tuple[int, ...], correcti
     left = count - correction
     centred = self - at.mean(self, dims, True) if dims else self - self
     if left <= 0:
-        return spread(at, grad, shape, dims, keepdim) * (
-            float("nan") * centred if left < 0 or count > 1 else float("nan")
-        )
-    return spread(at, grad, shape, dims, keepdim) * (centred * (2.0 / left))
+        nan = float("nan")
+        if left < 0 or (not count and len(dims) == len(shape)):
+            return spread(at, grad, shape, dims, keepdim) * (nan * centred)
+        return spread(at, grad * nan, shape, dims, keepdim) * (centred if count != 1 else 1)
+    return spread(at, grad * (2.0 / left), shape, dims, keepdim) * centred
 
 
 derivative("_var", self=_var_backward)
@@ -340,7 +347,8 @@ derivative("cumprod", self=_cumprod_backward)
 @register("logcumsumexp", key="CPU CUDA", variants="function method", out=True)
 def logcumsumexp(self: Array, dim: int) -> Array:
     """Running ln Σ eˣ along `dim`."""
-    return np.logaddexp.accumulate(self, axis=maybe_wrap_dim(dim, self.ndim)) if self.ndim else self.copy()
+    place = maybe_wrap_dim(dim, self.ndim)
+    return np.logaddexp.accumulate(self, axis=place) if self.ndim else self.copy()
 
 
 def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:
@@ -361,6 +369,8 @@ def _unused_diff(self: Array) -> Array:
 @composite("diff", variants="function method")
 def diff(at: Any, self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Differences of neighbours along `dim`, `n` times."""
+    if not self.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
     place = maybe_wrap_dim(dim, self.ndim)
     parts = [part for part in (prepend, self, append) if part is not None]
     x = at.cat(parts, place) if len(parts) > 1 else self
@@ -662,6 +672,10 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))
     elif ord == 1:
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
+    elif (ord < 0 or math.isinf(ord)) and any(not self.shape[axis] for axis in dims):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
+        )
     elif math.isinf(ord):
         reduce: Any = (np.maximum if ord > 0 else np.minimum).reduce
         result = reduce(np.abs(wide), axis=dims, keepdims=keepdim) if wide.ndim else np.abs(wide)
@@ -677,7 +691,8 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     from readtorch.aten.native.reduce_ops import spread
 
     shape = tuple(self.shape)
-    grad, result = spread(at, grad, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
+    share = grad / at.pow(result, ord - 1) if ord not in (0, 1, 2) and not math.isinf(ord) else grad
+    grad, result = spread(at, share, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
     if ord == 0:
         return at.zeros_like(self)
     if ord == 1:
@@ -688,7 +703,7 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     if math.isinf(ord):
         hit = at._to_copy(size == result, grad.dtype)
         return at.sgn(self) * (hit / at.sum(hit, dims, True) * grad)
-    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad / at.pow(result, ord - 1)
+    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad
     return at.where((result == 0) | (size == 0), 0, scaled) if ord < 2 else at.where(result == 0, 0, scaled)
 
 
@@ -726,6 +741,8 @@ def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
 @composite("renorm", variants="function method", inplace=True, out=True)
 def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
+    if self.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
     place = maybe_wrap_dim(dim, self.ndim)
     dims = tuple(axis for axis in range(self.ndim) if axis != place)
     size = at.linalg_vector_norm(self, p, dims, True)

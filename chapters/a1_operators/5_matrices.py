@@ -73,6 +73,8 @@ derivative(
 @register("mv", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def mv(self: Array, vec: Array) -> Array:
     """Matrix times vector."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if self.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {self.ndim}, {vec.ndim}")
     if self.shape[1] != vec.shape[0]:
@@ -221,10 +223,20 @@ derivative(
 )
 
 
+def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
+    """The numbers as the kernel sees them: without their fractions where the result is of integers."""
+    kind = result.dtype
+    whole = kind.kind in "iu" if isinstance(kind, np.dtype) else not (kind.is_floating_point or kind.is_complex)
+    return (int(beta), int(alpha)) if whole else (beta, alpha)
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
 def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
+    if not batch1.ndim or not batch2.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     result = at.bmm(batch1, batch2)
+    beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
     return result if beta == 0 else (self if beta == 1 else self * beta) + result
 
@@ -232,19 +244,27 @@ def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, al
 @composite("addbmm", variants="function method", inplace=True, out=True)
 def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
-    return self * beta + at.sum(at.bmm(batch1, batch2), 0) * alpha
+    result = at.sum(at.bmm(batch1, batch2), 0)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
 def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · mat vec."""
-    return self * beta + at.mv(mat, vec) * alpha
+    if mat.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
+    result = at.mv(mat, vec)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
 def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ."""
-    return self * beta + at.outer(vec1, vec2) * alpha
+    result = at.outer(vec1, vec2)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 # %% [markdown]
@@ -369,6 +389,8 @@ def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later
     inner = [a_size[n] for n in summed]
     a = at.expand(a, (*batch_shape, *rows, *inner))
     b = at.expand(b, (*batch_shape, *inner, *columns))
+    if not summed and len(batch) == len(shared):
+        return _multiplied(at, a, b, batch_shape, rows, columns), batch + a_only + b_only
     count = math.prod(batch_shape)
     a = at.reshape(a, (count, math.prod(rows), math.prod(inner)))
     b = at.reshape(b, (count, math.prod(inner), math.prod(columns)))
@@ -379,6 +401,11 @@ def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later
         result = at.sum(result, tuple(names.index(n) for n in left))
         names = [n for n in names if n not in left]
     return result, names
+
+
+def _multiplied(at: Any, a: Any, b: Any, batch: list[int], rows: list[int], columns: list[int]) -> Any:
+    """The product of operands of which nothing is summed."""
+    return at.reshape(a, (*batch, *rows, *[1] * len(columns))) * at.reshape(b, (*batch, *[1] * len(rows), *columns))
 
 
 def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple[Any, list[str]]:
@@ -396,6 +423,8 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > a.ndim or dims > b.ndim:
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         first, second = (
@@ -519,9 +548,13 @@ LinAlgError.__module__ = "torch._C"
 LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
 
 
-def _square(name: str, self: Array) -> None:
+def _matrices(name: str, self: Array) -> None:
     if self.ndim < 2:
-        raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+
+
+def _square(name: str, self: Array) -> None:
+    _matrices(f"linalg.{name}", self)
     if self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
             f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
@@ -655,12 +688,23 @@ composite("cholesky", variants="function method")(lambda at, self, upper=False: 
     node="LinalgQr",
 )
 def _linalg_qr(A: Array, mode: str) -> Any:
+    _matrices("linalg.qr", A)
     decompose: Any = np.linalg.qr
     return list(decompose(A, mode))
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
+    """For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
     to_q, to_r = grads
+    rows, columns = R.shape[-2:]
+    if rows < columns:
+        V = at.slice(R, -1, rows, columns, 1)
+        to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
+        through = None if to_y is None else at.matmul(to_y, _adjoint(at, V))
+        to_q = through if to_q is None else to_q if through is None else to_q + through
+        to_u = None if to_r is None else at.slice(to_r, -1, 0, rows, 1)
+        to_x = _qr_backward(at, (to_q, to_u), Q, at.slice(R, -1, 0, rows, 1))
+        return at.cat([to_x, at.zeros_like(V) if to_y is None else at.matmul(Q, to_y)], -1)
     m = None if to_r is None else at.matmul(R, _adjoint(at, to_r))
     if to_q is not None:
         part = at.matmul(_adjoint(at, to_q), Q)
@@ -699,6 +743,7 @@ composite("qr", variants="function method")(
     node="LinalgSvd",
 )
 def _linalg_svd(A: Array, full_matrices: bool) -> Any:
+    _matrices("linalg.svd", A)
     return list(np.linalg.svd(A, full_matrices=full_matrices))
 
 
@@ -793,6 +838,9 @@ def linalg_matrix_rank(
     A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
 ) -> Array:
     """How many singular values are larger than the tolerance."""
+    _matrices("torch.linalg.matrix_rank", A)
+    if 0 in A.shape:
+        return np.zeros(A.shape[:-2], np.int64)
     values = np.linalg.svd(A, compute_uv=False)
     limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
     return np.asarray((values > limit).sum(axis=-1), np.int64)
@@ -800,6 +848,10 @@ def linalg_matrix_rank(
 
 @register("_linalg_pinv", key="CPU CUDA", variants="")
 def _linalg_pinv(A: Array, rcond: float) -> Array:
+    if A.ndim < 2:
+        raise RuntimeError(
+            "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
+        )
     return np.linalg.pinv(A, rcond)
 
 
@@ -832,7 +884,10 @@ composite("matrix_power", variants="function method")(lambda at, self, n: at.lin
 
 @register("_block_exponential", key="CPU CUDA", variants="")
 def _block_exponential(A: Array) -> Array:
-    """eᴬ by scaling and squaring of a Taylor series of degree 18."""
+    """eᴬ by scaling and squaring of a Taylor series of degree 18. Half precision is computed in single."""
+    _square("matrix_exp", A)
+    if A.itemsize == 2:
+        return _block_exponential(A.astype(np.float32)).astype(A.dtype)
     size = np.abs(A).sum(axis=-1).max() if A.size else 0.0
     squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
     scaled = A / A.dtype.type(2**squarings)
@@ -872,6 +927,7 @@ from typing import Any
 
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
+from readtorch.c10.core.scalar_type import to_string
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -901,6 +957,11 @@ def matrix_norm(
     A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    if not (A.is_floating_point() or A.is_complex()):
+        name = to_string(A.dtype)
+        raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
+    if A.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     A = A if dtype is None else A.to(dtype)
     if ord == "fro":
         return vector_norm(A, 2, dim, keepdim)

@@ -135,6 +135,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each vector, as rows."""
+    for tensor in tensors:
+        if tensor.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return _at.stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)
@@ -157,6 +160,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of `r` elements of a vector, as rows."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     index = _at.tensor(list(choose(range(input.shape[0]), r)), dtype=scalar_type.int64).reshape(-1, r)
     return input[index]
@@ -204,6 +209,21 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     """The p-norm distance of every row of `x1` to every row of `x2`."""
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    for name, x in (("X1", x1), ("X2", x2)):
+        if not x.is_floating_point():
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {name} got: {scalar_type.to_string(x.dtype)}"
+            )
+        if x.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
+    if x1.dtype != x2.dtype:
+        raise RuntimeError(
+            f"expected scalar type {scalar_type.to_string(x1.dtype)} but found {scalar_type.to_string(x2.dtype)}"
+        )
+    if x1.itemsize == 2:
+        raise NotImplementedError(f"\"cdist\" not implemented for '{scalar_type.to_string(x1.dtype)}'")
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

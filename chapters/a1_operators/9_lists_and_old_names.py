@@ -266,6 +266,7 @@ def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweigh
     if fweights is not None or aweights is not None:
         raise NotImplementedError("cov() with weights is not in this book")
     x = at.reshape(self, (1, -1)) if self.ndim < 2 else self
+    x = at._true_div(x, 1)  # integers become floats
     centred = x - at.mean(x, 1, True)
     result = at.matmul(centred, at.conj(at.t(centred))) / max(x.shape[1] - correction, 0)
     return at.squeeze(result) if self.ndim < 2 else result

@@ -20,8 +20,8 @@ _GROUPS: dict[str, Callable[[dtype], bool]] = {
 }
 
 _CLAMP = "clamp is not supported for complex types"
-_LOGARITHM = "logdet: Expected a floating point or complex tensor as input. Got {dtype}"
-_INVERSE = "linalg.inv: Expected a floating point or complex tensor as input. Got {dtype}"
+_FLOATING = "Expected a floating point or complex tensor as input. Got {dtype}"
+_NARROW = "Low precision dtypes not supported. Got {dtype}"
 
 _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     # dtypes, operators, error (None: the macro's), label or message
@@ -45,6 +45,14 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("complex", "heaviside", RuntimeError, "heaviside is not yet implemented for complex tensors."),
     ("bool", "pow dot trace", None, "{name}"),
     ("bool", "mm addmm", None, "addmm_impl_cpu_"),
+    ("bool", "mv addmv", None, "addmv_impl_cpu"),
+    ("bool", "bmm baddbmm cross", None, "{name}"),
+    ("bool", "_trunc_divide", None, "div_trunc_cpu"),
+    ("bool", "_clamp_tensor", None, "clamp_cpu"),
+    ("bool", "addcmul", None, "addcmul_cpu_out"),
+    ("bool", "_searchsorted", None, "searchsorted_out_cpu"),
+    ("bool", "cov corrcoef", RuntimeError, "cov(): bool dtype is not supported for input"),
+    ("bool", "trapezoid", RuntimeError, "trapezoid: received a bool input for `y`, but bool is not supported"),
     ("bool", "bitwise_left_shift", None, "lshift_cpu"),
     ("bool", "bitwise_right_shift", None, "rshift_cpu"),
     ("bool complex", "median nanmedian", None, "median_cpu"),
@@ -59,12 +67,25 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool whole", "nanmean", RuntimeError, "nanmean(): expected input to have floating point or complex dtype but got {dtype}"),
     ("complex", "nanmean", RuntimeError, "nansum on CPU does not support complex inputs"),
     ("bool whole half complex", "quantile nanquantile", RuntimeError, "{name}() input tensor must be either float or double dtype"),
-    ("bool whole", "logdet", RuntimeError, _LOGARITHM),
-    ("bool whole", "inverse linalg_inv", RuntimeError, _INVERSE),
-    ("bool whole", "det linalg_det", RuntimeError, _INVERSE.replace("inv", "det")),
-    ("half", "inverse linalg_inv", RuntimeError, "linalg.inv: Low precision dtypes not supported. Got {dtype}"),
-    ("half", "logdet", RuntimeError, "logdet: Low precision dtypes not supported. Got {dtype}"),
-    ("half", "det linalg_det", None, "lu_cpu"),
+    ("bool whole", "logdet", RuntimeError, "logdet: " + _FLOATING),
+    ("bool whole", "inverse linalg_inv", RuntimeError, "linalg.inv: " + _FLOATING),
+    ("bool whole", "det linalg_det", RuntimeError, "linalg.det: " + _FLOATING),
+    ("bool whole", "linalg_slogdet", RuntimeError, "linalg.slogdet: " + _FLOATING),
+    ("bool whole", "linalg_cholesky", RuntimeError, "linalg.cholesky: " + _FLOATING),
+    ("bool whole", "_linalg_solve", RuntimeError, "linalg.solve: " + _FLOATING),
+    ("bool whole", "_linalg_qr", RuntimeError, "linalg.qr: " + _FLOATING),
+    ("bool whole", "_linalg_svd", RuntimeError, "linalg.svd: " + _FLOATING),
+    ("bool whole", "_block_exponential", RuntimeError, "linalg.matrix_exp: " + _FLOATING),
+    ("half", "inverse linalg_inv", RuntimeError, "linalg.inv: " + _NARROW),
+    ("half", "linalg_slogdet", RuntimeError, "linalg.slogdet: " + _NARROW),
+    ("half", "logdet", RuntimeError, "logdet: " + _NARROW),
+    ("half", "det linalg_det _linalg_solve", None, "lu_cpu"),
+    ("half", "linalg_cholesky", None, "cholesky_cpu"),
+    ("half", "_linalg_qr", None, "geqrf_cpu"),
+    ("half", "_linalg_svd", None, "linalg_svd_cpu"),
+    ("bool whole half", "linalg_eigh", None, "linalg_eigh_cpu"),
+    ("bool whole half", "linalg_matrix_rank", RuntimeError, "This function doesn't handle types other than float and double"),
+    ("bool whole half", "_linalg_pinv", RuntimeError, "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"),
 )  # fmt: skip
 
 Refusal = Callable[[dtype], Exception | None]

@@ -5,6 +5,7 @@ from typing import Any
 
 from readtorch import _C
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
+from readtorch.c10.core.scalar_type import to_string
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -34,6 +35,11 @@ def matrix_norm(
     A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    if not (A.is_floating_point() or A.is_complex()):
+        name = to_string(A.dtype)
+        raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
+    if A.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     A = A if dtype is None else A.to(dtype)
     if ord == "fro":
         return vector_norm(A, 2, dim, keepdim)

@@ -19,9 +19,13 @@ LinAlgError.__module__ = "torch._C"
 LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
 
 
-def _square(name: str, self: Array) -> None:
+def _matrices(name: str, self: Array) -> None:
     if self.ndim < 2:
-        raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+
+
+def _square(name: str, self: Array) -> None:
+    _matrices(f"linalg.{name}", self)
     if self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
             f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
@@ -152,12 +156,23 @@ composite("cholesky", variants="function method")(lambda at, self, upper=False: 
     node="LinalgQr",
 )
 def _linalg_qr(A: Array, mode: str) -> Any:
+    _matrices("linalg.qr", A)
     decompose: Any = np.linalg.qr
     return list(decompose(A, mode))
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
+    """For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
     to_q, to_r = grads
+    rows, columns = R.shape[-2:]
+    if rows < columns:
+        V = at.slice(R, -1, rows, columns, 1)
+        to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
+        through = None if to_y is None else at.matmul(to_y, _adjoint(at, V))
+        to_q = through if to_q is None else to_q if through is None else to_q + through
+        to_u = None if to_r is None else at.slice(to_r, -1, 0, rows, 1)
+        to_x = _qr_backward(at, (to_q, to_u), Q, at.slice(R, -1, 0, rows, 1))
+        return at.cat([to_x, at.zeros_like(V) if to_y is None else at.matmul(Q, to_y)], -1)
     m = None if to_r is None else at.matmul(R, _adjoint(at, to_r))
     if to_q is not None:
         part = at.matmul(_adjoint(at, to_q), Q)
@@ -193,6 +208,7 @@ composite("qr", variants="function method")(
     node="LinalgSvd",
 )
 def _linalg_svd(A: Array, full_matrices: bool) -> Any:
+    _matrices("linalg.svd", A)
     return list(np.linalg.svd(A, full_matrices=full_matrices))
 
 
@@ -287,6 +303,9 @@ def linalg_matrix_rank(
     A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
 ) -> Array:
     """How many singular values are larger than the tolerance."""
+    _matrices("torch.linalg.matrix_rank", A)
+    if 0 in A.shape:
+        return np.zeros(A.shape[:-2], np.int64)
     values = np.linalg.svd(A, compute_uv=False)
     limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
     return np.asarray((values > limit).sum(axis=-1), np.int64)
@@ -294,6 +313,10 @@ def linalg_matrix_rank(
 
 @register("_linalg_pinv", key="CPU CUDA", variants="")
 def _linalg_pinv(A: Array, rcond: float) -> Array:
+    if A.ndim < 2:
+        raise RuntimeError(
+            "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
+        )
     return np.linalg.pinv(A, rcond)
 
 
@@ -326,7 +349,10 @@ composite("matrix_power", variants="function method")(lambda at, self, n: at.lin
 
 @register("_block_exponential", key="CPU CUDA", variants="")
 def _block_exponential(A: Array) -> Array:
-    """eᴬ by scaling and squaring of a Taylor series of degree 18."""
+    """eᴬ by scaling and squaring of a Taylor series of degree 18. Half precision is computed in single."""
+    _square("matrix_exp", A)
+    if A.itemsize == 2:
+        return _block_exponential(A.astype(np.float32)).astype(A.dtype)
     size = np.abs(A).sum(axis=-1).max() if A.size else 0.0
     squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
     scaled = A / A.dtype.type(2**squarings)

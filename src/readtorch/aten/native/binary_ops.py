@@ -177,11 +177,9 @@ binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self,
 def _power(a: Any, b: Any) -> Any:
     """Powers. The common exponents are products, an order of magnitude faster than `np.power`."""
     kind = a.dtype.kind if hasattr(a, "dtype") else ""
-    if kind in "iu" and b.__class__ is np.ndarray and b.dtype.kind == "i" and b.size and not b.ndim and b < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
-    number = b.__class__ in (int, float)
+    number = b.__class__ in (int, float) or isinstance(b, np.generic)
     if kind in "fc" and (number or (b.__class__ is np.ndarray and not b.ndim)):
-        exponent = b if number else b.item()
+        exponent = b if b.__class__ in (int, float) else b.item()
         if exponent == 2:
             return a * a
         if exponent == 3:
@@ -190,7 +188,9 @@ def _power(a: Any, b: Any) -> Any:
             return a.copy()
         if exponent == 0.5 and kind == "f":
             return np.sqrt(a)
-    if kind in "iu" and np.any(np.less(b, 0)):
+    if kind in "iub" and not isinstance(b, float) and np.any(np.less(b, 0)):
+        if number:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
         safe = np.where(np.less(b, 0), 0, b)
         small = np.where(a == 1, 1, np.where((a == -1), np.where(np.remainder(b, 2) == 0, 1, -1), 0))
         return np.where(np.less(b, 0), small, np.power(a, safe)).astype(a.dtype)

@@ -112,6 +112,8 @@ def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later
     inner = [a_size[n] for n in summed]
     a = at.expand(a, (*batch_shape, *rows, *inner))
     b = at.expand(b, (*batch_shape, *inner, *columns))
+    if not summed and len(batch) == len(shared):
+        return _multiplied(at, a, b, batch_shape, rows, columns), batch + a_only + b_only
     count = math.prod(batch_shape)
     a = at.reshape(a, (count, math.prod(rows), math.prod(inner)))
     b = at.reshape(b, (count, math.prod(inner), math.prod(columns)))
@@ -122,6 +124,11 @@ def _pair(at: Any, a: Any, a_names: list[str], b: Any, b_names: list[str], later
         result = at.sum(result, tuple(names.index(n) for n in left))
         names = [n for n in names if n not in left]
     return result, names
+
+
+def _multiplied(at: Any, a: Any, b: Any, batch: list[int], rows: list[int], columns: list[int]) -> Any:
+    """The product of operands of which nothing is summed."""
+    return at.reshape(a, (*batch, *rows, *[1] * len(columns))) * at.reshape(b, (*batch, *[1] * len(rows), *columns))
 
 
 def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple[Any, list[str]]:
@@ -136,6 +143,8 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > a.ndim or dims > b.ndim:
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         first, second = (

@@ -76,6 +76,10 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))
     elif ord == 1:
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
+    elif (ord < 0 or math.isinf(ord)) and any(not self.shape[axis] for axis in dims):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
+        )
     elif math.isinf(ord):
         reduce: Any = (np.maximum if ord > 0 else np.minimum).reduce
         result = reduce(np.abs(wide), axis=dims, keepdims=keepdim) if wide.ndim else np.abs(wide)
@@ -91,7 +95,8 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     from readtorch.aten.native.reduce_ops import spread
 
     shape = tuple(self.shape)
-    grad, result = spread(at, grad, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
+    share = grad / at.pow(result, ord - 1) if ord not in (0, 1, 2) and not math.isinf(ord) else grad
+    grad, result = spread(at, share, shape, dims, keepdim), spread(at, result, shape, dims, keepdim)
     if ord == 0:
         return at.zeros_like(self)
     if ord == 1:
@@ -102,7 +107,7 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     if math.isinf(ord):
         hit = at._to_copy(size == result, grad.dtype)
         return at.sgn(self) * (hit / at.sum(hit, dims, True) * grad)
-    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad / at.pow(result, ord - 1)
+    scaled = at.sgn(self) * at.pow(size, ord - 1) * grad
     return at.where((result == 0) | (size == 0), 0, scaled) if ord < 2 else at.where(result == 0, 0, scaled)
 
 
@@ -140,6 +145,8 @@ def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
 @composite("renorm", variants="function method", inplace=True, out=True)
 def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
+    if self.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
     place = maybe_wrap_dim(dim, self.ndim)
     dims = tuple(axis for axis in range(self.ndim) if axis != place)
     size = at.linalg_vector_norm(self, p, dims, True)
@@ -170,6 +177,8 @@ derivative(
 @register("mv", key="CPU CUDA", variants="function method", out=True, autocast="low")
 def mv(self: Array, vec: Array) -> Array:
     """Matrix times vector."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if self.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {self.ndim}, {vec.ndim}")
     if self.shape[1] != vec.shape[0]:
@@ -308,10 +317,20 @@ derivative(
 )
 
 
+def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
+    """The numbers as the kernel sees them: without their fractions where the result is of integers."""
+    kind = result.dtype
+    whole = kind.kind in "iu" if isinstance(kind, np.dtype) else not (kind.is_floating_point or kind.is_complex)
+    return (int(beta), int(alpha)) if whole else (beta, alpha)
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
 def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
+    if not batch1.ndim or not batch2.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     result = at.bmm(batch1, batch2)
+    beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
     return result if beta == 0 else (self if beta == 1 else self * beta) + result
 
@@ -319,19 +338,27 @@ def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, al
 @composite("addbmm", variants="function method", inplace=True, out=True)
 def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
-    return self * beta + at.sum(at.bmm(batch1, batch2), 0) * alpha
+    result = at.sum(at.bmm(batch1, batch2), 0)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
 def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · mat vec."""
-    return self * beta + at.mv(mat, vec) * alpha
+    if mat.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
+    result = at.mv(mat, vec)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
 def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ."""
-    return self * beta + at.outer(vec1, vec2) * alpha
+    result = at.outer(vec1, vec2)
+    beta, alpha = _factors(result, beta, alpha)
+    return self * beta + result * alpha
 
 
 @composite("kron", variants="function method", out=True)
@@ -351,6 +378,7 @@ def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweigh
     if fweights is not None or aweights is not None:
         raise NotImplementedError("cov() with weights is not in this book")
     x = at.reshape(self, (1, -1)) if self.ndim < 2 else self
+    x = at._true_div(x, 1)  # integers become floats
     centred = x - at.mean(x, 1, True)
     result = at.matmul(centred, at.conj(at.t(centred))) / max(x.shape[1] - correction, 0)
     return at.squeeze(result) if self.ndim < 2 else result

@@ -143,7 +143,23 @@ def median(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) ->
     if dim is not None:
         return at._median_dim(self, dim, keepdim)
     flat = at.reshape(self, (-1,))
-    return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_dim(flat, 0, False)[0]
+    return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_of_all(flat)
+
+
+@register("_median_of_all", key="CPU CUDA", variants="", node="Median")
+def _median_of_all(self: Array) -> Array:
+    return np.asarray(_median_dim(self, 0, False)[0])
+
+
+@composite("_shared_by_equals", variants="")
+def _shared_by_equals(at: Any, grad: Any, self: Any, result: Any) -> Any:
+    """The gradient in equal parts for all elements that have the value of the result."""
+    equal = at.isnan(self) if bool(at.isnan(result)) else at.eq(self, result)
+    share = at._to_copy_like(equal, grad)
+    return share * (grad / at.sum(share))
+
+
+derivative("_median_of_all", self=lambda at, grad, self, result: at._shared_by_equals(grad, self, result))
 
 
 @composite("nanmedian", variants="function method", out=True)
@@ -170,6 +186,8 @@ def quantile(
     at: Any, self: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
+    if 0 in tuple(self.shape):
+        raise RuntimeError("quantile() input tensor must be non-empty")
     x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
     ordered = at.sort(x, place)[0]
     count = x.shape[place]

@@ -10,7 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
-from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import largest, to_numpy_dtype
 
 
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
@@ -93,6 +93,10 @@ def nan_to_num(
     self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
     """NaN made 0, infinities the largest numbers, or what is given instead."""
+    if self.dtype.kind == "V":
+        limit = largest(self.dtype)
+        posinf, neginf = limit if posinf is None else posinf, -limit if neginf is None else neginf
+        return nan_to_num(self.astype(np.float32), nan, posinf, neginf).astype(self.dtype)
     return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
 
 

@@ -14,7 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
-from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -144,8 +144,8 @@ derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 @register("transpose", key="CPU CUDA", variants="function method", view="always")
 def transpose(self: Array, dim0: int, dim1: int) -> Array:
     """Two dimensions exchanged."""
-    rank = self.ndim
-    return self.swapaxes(maybe_wrap_dim(dim0, rank), maybe_wrap_dim(dim1, rank)) if rank else self
+    first, second = maybe_wrap_dim(dim0, self.ndim), maybe_wrap_dim(dim1, self.ndim)
+    return self.swapaxes(first, second) if self.ndim else self
 
 
 derivative("transpose", self=lambda at, grad, dim0, dim1: at.transpose(grad, dim0, dim1))
@@ -354,6 +354,8 @@ def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
 @composite("tensor_split", variants="function method")
 def tensor_split(at: Any, self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     """Parts of nearly equal length, or cut at the given indices."""
+    if not self.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
     if isinstance(indices_or_sections, int):
         small, extra = divmod(size, indices_or_sections)
@@ -382,9 +384,9 @@ derivative("unbind", self=lambda at, grads, dim: _unbind_backward(at, grads, dim
 @composite("flatten", variants="function method")
 def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Dimensions `start_dim` to `end_dim` made one."""
+    first, last = maybe_wrap_dim(start_dim, self.ndim), maybe_wrap_dim(end_dim, self.ndim)
     if not self.ndim:
         return at.reshape(self, (1,))
-    first, last = maybe_wrap_dim(start_dim, self.ndim), maybe_wrap_dim(end_dim, self.ndim)
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last:
@@ -576,27 +578,46 @@ def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None =
     return np.lib.stride_tricks.as_strided(whole, shape, tuple(step * self.itemsize for step in steps))
 
 
+Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+def _places(geometry: Geometry) -> Array:
+    """Where in the storage each element lies."""
+    shape, strides, offset = geometry
+    places = np.full(shape, offset, np.int64)
+    for axis, step in enumerate(strides):
+        places += (np.arange(shape[axis]) * step).reshape((-1,) + (1,) * (len(shape) - axis - 1))
+    return places
+
+
 @register("as_strided_backward", key="CPU CUDA", variants="")
-def as_strided_backward(
-    grad_output: Array, shape: tuple[int, ...], size: Any, stride: Any, storage_offset: int | None
-) -> Array:
-    result = np.zeros(math.prod(shape), grad_output.dtype)
-    places = np.full(grad_output.shape, storage_offset or 0, np.int64)
-    for axis, step in enumerate(sizes((stride,))):
-        places += (np.arange(grad_output.shape[axis]) * step).reshape((-1,) + (1,) * (grad_output.ndim - axis - 1))
-    np.add.at(result, places, grad_output)
-    return result.reshape(shape)
+def as_strided_backward(grad_output: Array, written: Geometry, read: Geometry, shared: Geometry) -> Array:
+    """The gradient laid into a storage through one geometry and taken out through another.
+
+    Elements of `shared`, the tensor that was viewed, may lie on each other (it was expanded): they then share what arrives.
+    """
+    into, out, owners = (_places(geometry) for geometry in (written, read, shared))
+    storage = np.zeros(
+        1 + max((int(places.max()) for places in (into, out, owners) if places.size), default=0), grad_output.dtype
+    )
+    np.add.at(storage, into, grad_output)
+    count = np.bincount(owners.reshape(-1), minlength=storage.size)
+    if owners.size and count.max() > 1:
+        storage /= np.maximum(count, 1).astype(storage.real.dtype)
+    return storage[out]
 
 
-derivative(
-    "as_strided",
-    self=lambda at, grad, self_shape, size, stride, storage_offset: at.as_strided_backward(
-        grad, self_shape, size, stride, storage_offset
-    ),
-)
+def _as_strided_backward(
+    at: Any, grad: Any, self_geometry: Geometry, size: Any, stride: Any, storage_offset: int | None
+) -> Any:
+    offset = self_geometry[2] if storage_offset is None else storage_offset
+    return at.as_strided_backward(grad, (sizes((size,)), sizes((stride,)), offset), self_geometry, self_geometry)
+
+
+derivative("as_strided", self=_as_strided_backward)
 derivative(
     "as_strided_backward",
-    grad_output=lambda at, grad, size, stride, storage_offset: at.as_strided(grad, size, stride, storage_offset),
+    grad_output=lambda at, grad, written, read, shared: at.as_strided_backward(grad, read, written, shared),
 )
 
 
@@ -640,7 +661,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         joined = np.concatenate(tensors, dim)
         if joined.dtype is dtype:
             return joined
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, TypeError):
         pass
     for array in tensors:
         if array.dtype != dtype:
@@ -674,8 +695,8 @@ def _cat_backward(at: Any, grad: Any, shapes: list[tuple[int, ...]], dim: int) -
     place = maybe_wrap_dim(dim, rank)
     parts, start = [], 0
     for shape in shapes:
-        if len(shape) != rank:
-            parts.append(at.reshape(at.slice(grad, place, 0, 0), (0,)) if rank == 1 else None)
+        if shape == (0,):
+            parts.append(at.zeros_like(at.reshape(at.slice(grad, place, 0, 0, 1), shape)))
             continue
         parts.append(at.slice(grad, place, start, start + shape[place], 1))
         start += shape[place]
@@ -777,7 +798,7 @@ def flip(self: Array, *dims: Any) -> Array:
     axes = tuple(maybe_wrap_dim(dim, self.ndim) for dim in sizes(dims, "dims"))
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
-    return np.flip(self, axes).copy()
+    return np.flip(self, axes).copy() if self.ndim else self.copy()
 
 
 derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
@@ -809,6 +830,8 @@ derivative(
 def rot90(at: Any, self: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
     """A quarter turn in the plane of two dimensions, `k` times."""
     a, b = dims
+    if self.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
     turns = k % 4
     if turns == 1:
         return at.transpose(at.flip(self, b), a, b)
@@ -831,10 +854,30 @@ def repeat_interleave(
         return at.index_of_repeats(self)
     if dim is None:
         self, dim = at.reshape(self, (-1,)), 0
-    counts = getattr(repeats, "_array", repeats)
-    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
-    index = np.repeat(np.arange(size), counts)
-    return at.index_select_array(self, dim, index)
+    place = maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
+    size = self.shape[place]
+    index = np.repeat(np.arange(size), _repeats(getattr(repeats, "_array", repeats), size))
+    if output_size is not None and output_size != index.size:
+        raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {index.size} but got {output_size}")
+    return at.index_select_array(self, place, index)
+
+
+def _repeats(counts: Any, size: int) -> Any:
+    if not isinstance(counts, np.ndarray):
+        if counts < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        return counts
+    if counts.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if counts.dtype.kind != "i":
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{to_string(counts.dtype)}'")
+    if counts.size not in (1, size):
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts.size} and input.size(0) = {size}"
+        )
+    if (counts < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    return counts
 
 
 def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:

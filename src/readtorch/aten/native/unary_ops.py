@@ -142,6 +142,7 @@ def _logit(x: Any) -> Any:
 def logit(at: Any, self: Any, eps: float | None = None) -> Any:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if eps is None else at.clamp(self, eps, 1 - eps)
+    x = at._true_div(x, 1)
     return at.log(x / (1 - x))
 
 
@@ -177,6 +178,9 @@ def round(self: Array, *, decimals: int = 0) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
     if self.dtype.kind == "b":
         raise NotImplementedError("\"round_vml_cpu\" not implemented for 'Bool'")
+    if decimals and self.dtype.kind in "iu":
+        name = scalar_type.to_string(self.dtype)
+        raise NotImplementedError(f"\"round_cpu\" not implemented for '{name}'")
     return np.round(self, decimals)
 
 

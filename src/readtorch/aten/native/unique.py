@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 @register("_unique", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=())
 def _unique(self: Array, dim: int | None) -> Any:
-    axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
+    axis = None if dim is None else maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     values, inverse, counts = np.unique(self, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
 
@@ -58,6 +60,12 @@ def unique_consecutive(
 def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
     if self.ndim != 1 or (self.size and int(self.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    if not self.size:
+        return np.zeros(minlength, np.int64)
     counts = np.bincount(self, weights, minlength)
     return counts if weights is None else counts.astype(np.float64 if weights.dtype != np.float32 else np.float32)
 
@@ -70,7 +78,13 @@ composite("bincount", variants="function method")(
 @register("histc", key="CPU CUDA", variants="function method")
 def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
     """How many elements fall into each of `bins` equal ranges."""
-    low, high = (float(self.min()), float(self.max())) if min == max else (min, max)
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if max < min:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    low, high = (float(self.min()), float(self.max())) if min == max and self.size else (min, max)
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise RuntimeError(f"torch.histc: range of [{low}, {high}] is not finite")
     if low == high:
         low, high = low - 1, high + 1
     return np.histogram(self, bins, (low, high))[0].astype(self.dtype)
@@ -99,12 +113,34 @@ def searchsorted(
     sorter: Any = None,
 ) -> Any:
     """Where each value would be put to keep the order."""
-    return at._searchsorted(sorted_sequence, self, right or side == "right")
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    if not hasattr(self, "dtype"):
+        self = at.sum(at.slice(sorted_sequence, -1, 0, 0, 1)) + self  # a 0-d tensor of the dtype of the sequence
+    have, wanted = tuple(sorted_sequence.shape), tuple(self.shape)
+    if not have:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
+        )
+    if len(have) > 1 and have[:-1] != wanted[:-1]:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+            f"input value tensor must match, but we got boundaries tensor {list(have)} and input value tensor {list(wanted)}"
+        )
+    found = at._searchsorted(sorted_sequence, self, right or side == "right")
+    return at._to_copy(found, scalar_type.int32) if out_int32 else found
 
 
-composite("bucketize", variants="function")(
-    lambda at, self, boundaries, *, out_int32=False, right=False: at._searchsorted(boundaries, self, right)
-)
+@composite("bucketize", variants="function")
+def bucketize(at: Any, self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """The number of the range between boundaries that each value falls into."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return at.searchsorted(boundaries, self, out_int32=out_int32, right=right)
 
 
 @register("tril_indices_raw", key="CPU CUDA", variants="")

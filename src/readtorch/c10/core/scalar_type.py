@@ -120,6 +120,11 @@ def to_string(entry: dtype | np.dtype) -> str:
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
 
+def largest(kind: np.dtype) -> float:
+    """The largest finite number of a floating type. NumPy's `finfo` does not know bfloat16, the top half of a float32."""
+    return float(np.finfo(kind).max) if kind.kind == "f" else (2 - 2.0**-7) * 2.0**127
+
+
 def promote_types(a: dtype, b: dtype) -> dtype:
     """The smallest dtype, by category and then width, that an operation on `a` and `b` is computed in."""
     if a is b:

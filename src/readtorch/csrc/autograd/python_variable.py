@@ -224,6 +224,11 @@ def reversed_dims(self: Any) -> Any:
 
 def transposed_matrices(self: Any) -> Any:
     """The last two dimensions exchanged."""
+    if not self._array.ndim:
+        warnings.warn(
+            "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.", stacklevel=2
+        )
+        return dispatcher.autograd.alias(self)
     if self._array.ndim < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {self._array.ndim}-D tensor."

@@ -449,7 +449,11 @@ def _wants_grad(value: Any) -> bool:
 
 
 def _meta(value: Any, what: str) -> Any:
-    return None if value is None else getattr(value._array, what) if isinstance(value, TensorImpl) else ()
+    if not isinstance(value, TensorImpl):
+        return None if value is None else ()
+    if what == "geometry":
+        return tuple(value.shape), value.stride(), value.storage_offset()
+    return getattr(value._array, what)
 
 
 def special_node(node: GeneratedNode) -> None:
