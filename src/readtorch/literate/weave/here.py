@@ -203,7 +203,7 @@ def _parity(name: str, rows: list[dict[str, Any]]) -> str:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         grouped.setdefault(row["name"], []).append(row)
-    text += '<table class="rt-cells"><thead><tr><th>name</th><th>lines</th><th>backward</th><th>twice</th><th>run</th><th>differs or not run</th></tr></thead><tbody>\n'
+    text += '<div class="rt-wide"><table class="rt-cells"><thead><tr><th>name</th><th>lines</th><th>backward</th><th>twice</th><th>run</th><th>differs or not run</th></tr></thead><tbody>\n'
     for operator in sorted(grouped):
         lines = grouped[operator]
         counts = [len(lines), *(sum(row[kind] for row in lines) for kind in ("backward", "twice"))]
@@ -211,7 +211,7 @@ def _parity(name: str, rows: list[dict[str, Any]]) -> str:
             f"<tr><td><code>{escape(operator)}</code></td>{''.join(f'<td>{count}</td>' for count in counts)}"
             f"<td>{_runs(lines)}</td><td>{_left(lines)}</td></tr>\n"
         )
-    return text + "</tbody></table>\n\n"
+    return text + "</tbody></table></div>\n\n"
 
 
 def _runs(lines: list[dict[str, Any]]) -> str:

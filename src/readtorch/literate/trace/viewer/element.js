@@ -38,7 +38,7 @@ class ReadtorchTrace extends HTMLElement {
       }
     } else if (sources.length) {
       const start = () => Promise.all(sources.map(loadTrace)).then(build).catch(fail);
-      if (this.wanted()) start();
+      if (this.wanted() !== null) start();
       else {
         const observer = new IntersectionObserver(
           (entries) => {
@@ -61,7 +61,7 @@ class ReadtorchTrace extends HTMLElement {
     this.themes = undefined;
   }
 
-  /** The path of a step of this trace in the address, if there is one. */
+  /** The path of a step of this trace in the address: empty for the trace as a whole, null for another one. */
   wanted() {
     const match = /^#rt=([^@]*)@(.*)$/.exec(location.hash);
     return match && this.id && decodeURIComponent(match[1]) === this.id ? match[2] : null;
@@ -72,6 +72,10 @@ class ReadtorchTrace extends HTMLElement {
     if (path === null) return;
     if (!this.views) {
       if (this.load) this.load();
+      return;
+    }
+    if (!path) {
+      this.scrollIntoView({ block: "start" });
       return;
     }
     const found = this.views[0].model.resolve(path);
