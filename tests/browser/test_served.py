@@ -123,10 +123,31 @@ def test_the_upstream_pane_shows_the_installed_source_or_why_not(address: str, w
     pane.wait_for()
     text = pane.inner_text()
     assert "torch/nn/modules/module.py" in text
-    assert "def register_buffer" in text or "not installed" in text
+    assert "def register_buffer" in text or "`make parity` adds it (pip install torch==2.13.0)" in text
+    assert "/blob/v2.13.0/torch/nn/modules/module.py" in pane.get_by_role("link").get_attribute("href")
     seen.page.keyboard.press("Escape")
     assert pane.count() == 0
     assert seen.complaints == []
+
+
+def test_the_upstream_pane_without_torch_is_a_sentence_and_a_link(address: str, watch: Any) -> None:
+    """Whether torch is installed here or not: the server's answer is that of a machine without it."""
+    from readtorch.literate import installed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(installed, "installed_torch", lambda: None)
+        found = installed.upstream_source("torch/nn/modules/module.py#Module.register_buffer")
+    assert found is not None
+    seen = open_page(watch, address, "book/00_tensor/1_box/index.html")
+    answer = {"heading": found.heading, "note": found.note, "url": found.url, "html": ""}
+    seen.page.route("**/readtorch/upstream?*", lambda route: route.fulfill(json=answer))
+    seen.page.get_by_role("button", name="show mine").first.click()
+    note = seen.page.locator(".rt-pane p")
+    note.wait_for(state="visible")
+    assert "PyTorch is not installed here" in note.inner_text()
+    assert "make parity" in note.inner_text()
+    box = seen.page.locator(".rt-pane").bounding_box()
+    assert box["height"] < 150, "no large empty pane below the sentence"
 
 
 def test_without_the_session_the_live_buttons_are_hidden(address: str, watch: Any, small: Any) -> None:

@@ -47,7 +47,10 @@ class UpstreamSource:
     def note(self) -> str:
         """What a reader must know about it, in a sentence, "" if nothing."""
         if self.reason == "not installed":
-            return "PyTorch is not installed here"
+            return (
+                "PyTorch is not installed here, so there is no source of it to show; "
+                f"`make parity` adds it (pip install torch=={self.release})"
+            )
         if self.reason == "not in the wheel":
             return "the installed PyTorch carries no C++ sources, only headers"
         if self.reason == "not in this version":

@@ -80,7 +80,8 @@
     const note = document.createElement("p");
     const code = document.createElement("pre");
     code.tabIndex = 0;
-    note.textContent = answer.note ?? "";
+    const link = Object.assign(document.createElement("a"), { href: answer.url, textContent: "the line on GitHub" });
+    note.append(answer.note ? `${answer.note}. ` : "", link);
     code.className = "highlight";
     code.innerHTML = answer.html; // the server's highlighter, every character of the source escaped there
     pane.append(head, note, ...(answer.html ? [code] : []));
