@@ -119,6 +119,16 @@ def test_an_edit_on_both_sides_of_one_cell_is_refused_and_nothing_is_written(che
         assert "chapters/02_module.py:16" in done.stderr
         assert "src/readtorch/a.py:9" in done.stderr
         assert (chapter.read_text(), file.read_text()) == before
+        assert "`readtorch sync`" not in done.stderr, "which refuses too"
+        assert "`readtorch tangle --force src/readtorch/a.py`" in done.stderr
+        assert "`readtorch sync --force src/readtorch/a.py`" in done.stderr
+    assert run(checkout, "sync", "--force", "src/readtorch/a.py").returncode == 0
+    assert "return 4" in chapter.read_text()
+    chapter.write_text(CHAPTER.replace("return 2", "return 5"))
+    file.write_text(file.read_text().replace("return 4", "return 6"))
+    assert run(checkout, "tangle", "--force", "src/readtorch/b.py").returncode == 1, "of another file"
+    assert run(checkout, "tangle", "--force", "src/readtorch/a.py").returncode == 0
+    assert "return 5" in file.read_text()
 
 
 def test_files_that_do_not_change_are_not_written(checkout: Path) -> None:

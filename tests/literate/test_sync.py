@@ -325,7 +325,7 @@ def test_tangle_does_not_overwrite_an_edit_of_the_package(root: Path) -> None:
         write(Book.load(root))
     assert caught.value.problems[0].line == edited.splitlines().index("    return 10") + 1
     assert package(root).read_text() == edited
-    write(Book.load(root), force=True)
+    write(Book.load(root), force={"a.py"})
     assert check(Book.load(root)) == 0
 
 
@@ -384,13 +384,106 @@ def test_an_uncommitted_tangle_counts_as_agreed(clone: Path) -> None:
     assert "    x = 10\n    return x" in chapter(clone).read_text()
 
 
-def test_reverting_the_chapter_after_a_tangle_is_an_edit_of_the_chapter(clone: Path) -> None:
+def both(root: Path) -> tuple[str, str]:
+    return chapter(root).read_text(), package(root).read_text()
+
+
+@pytest.mark.parametrize("side", ["chapters", "src"])
+def test_after_git_checkout_of_one_side_sync_does_not_guess(clone: Path, side: str) -> None:
+    """The other side has the only copy of what was written since; or it is what the author wants to be rid of."""
+    edit(package(clone), "return 9", "return 10")
+    sync(clone)
+    git(clone, "checkout", "-q", side)
+    before = both(clone)
+    with pytest.raises(LiterateError, match="went back to the last commit") as caught:
+        sync(clone)
+    assert both(clone) == before
+    assert f"src/readtorch/a.py:{package(clone).read_text().splitlines().index('def last() -> int:') + 2}" in str(
+        caught.value
+    )
+    assert "`readtorch tangle --force src/readtorch/a.py`" in str(caught.value)
+    sync_book(Book.load(clone), force={"a.py"})
+    assert both(clone)[0].count(before[1].splitlines()[-1]) == 1
+    assert both(clone)[1] == before[1]
+
+
+def test_after_git_checkout_of_one_side_tangle_takes_the_chapters(clone: Path) -> None:
     edit(chapter(clone), "return 9", "return 10")
     write(Book.load(clone))
     git(clone, "checkout", "-q", "chapters")
-    sync(clone)
+    write(Book.load(clone))
     assert "return 9" in package(clone).read_text()
-    assert "return 9" in chapter(clone).read_text()
+    edit(chapter(clone), "return 9", "return 10")
+    git(clone, "checkout", "-q", "src")
+    write(Book.load(clone))
+    assert "return 10" in package(clone).read_text()
+
+
+def test_after_git_checkout_of_the_chapter_and_more_edits_of_it_sync_does_not_guess(clone: Path) -> None:
+    edit(package(clone), "    return 9", "    # long\n    # thought\n    # about\n    return 9")
+    sync(clone)
+    git(clone, "checkout", "-q", "chapters")
+    edit(chapter(clone), "LIMIT = 3", "LIMIT = 4")
+    before = both(clone)
+    with pytest.raises(LiterateError, match="went back to the last commit"):
+        sync(clone)
+    assert both(clone) == before
+
+
+def test_after_git_checkout_of_the_chapter_edits_of_the_file_come_back(clone: Path) -> None:
+    edit(chapter(clone), "LIMIT = 3", "LIMIT = 4")
+    write(Book.load(clone))
+    edit(package(clone), "return 9", "return 10")
+    git(clone, "checkout", "-q", "chapters")
+    sync(clone)
+    assert "LIMIT = 4" in chapter(clone).read_text()
+    assert "return 10" in chapter(clone).read_text()
+
+
+def test_after_a_change_of_branch_the_copy_of_the_other_branch_is_no_witness(clone: Path) -> None:
+    """The file is edited to what it happens to be on the other branch: an edit of the file, not of the chapter."""
+    git(clone, "branch", "other")
+    edit(chapter(clone), "return 9", "return 10")
+    write(Book.load(clone))
+    git(clone, "commit", "-qam", "ten")
+    git(clone, "checkout", "-q", "other")
+    edit(package(clone), "return 9", "return 10")
+    sync(clone)
+    assert "return 10" in chapter(clone).read_text()
+
+
+def test_after_a_change_of_branch_edits_of_both_sides_in_one_cell_are_refused(clone: Path) -> None:
+    git(clone, "branch", "other")
+    edit(chapter(clone), "return 9", "return 10")
+    write(Book.load(clone))
+    git(clone, "commit", "-qam", "ten")
+    git(clone, "checkout", "-q", "other")
+    edit(package(clone), "return 9", "return 11")
+    edit(chapter(clone), "return 9", "return 10")
+    before = both(clone)
+    for refuse in (sync_book, write):
+        with pytest.raises(LiterateError, match="was edited"):
+            refuse(Book.load(clone))
+        assert both(clone) == before
+
+
+def test_after_git_stash_the_copy_is_no_witness(clone: Path) -> None:
+    edit(chapter(clone), "return 9", "return 10")
+    write(Book.load(clone))
+    git(clone, "stash", "-q")
+    edit(package(clone), "return 9", "return 10")
+    sync(clone)
+    assert "return 10" in chapter(clone).read_text()
+
+
+def test_the_copy_is_a_witness_in_a_linked_work_tree(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    linked = tmp_path_factory.mktemp("linked") / "tree"
+    git(clone, "worktree", "add", "-q", "-b", "more", str(linked))
+    edit(chapter(linked), "return 9", "return 10")
+    write(Book.load(linked))
+    edit(package(linked), "    return 10", "    x = 10\n    return x")
+    sync(linked)
+    assert "    x = 10\n    return x" in chapter(linked).read_text()
 
 
 def test_after_a_checkout_head_is_believed(clone: Path) -> None:
@@ -438,9 +531,11 @@ def test_without_git_and_cache_nothing_is_overwritten(root: Path) -> None:
     shutil.rmtree(root / ".cache")
     edit(package(root), "return 9", "return 10")
     assert Agreed(root).edited("a.py", "x", "y") == (Edited.UNKNOWN, None)
-    with pytest.raises(LiterateError):
-        write(Book.load(root))
-    sync(root)
+    for refuse in (write, sync_book):
+        with pytest.raises(LiterateError) as caught:
+            refuse(Book.load(root))
+        assert "--force src/readtorch/a.py" in str(caught.value)
+    sync_book(Book.load(root), force={"a.py"})
     assert "return 10" in chapter(root).read_text()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from readtorch.literate.chapter import Book
@@ -26,8 +26,8 @@ def checkout() -> Book:
     return book
 
 
-def write(book: Book, force: bool = False) -> int:
-    """Write what differs, delete orphans; say what was done. Edits made in the package are not overwritten unless forced."""
+def write(book: Book, force: Container[str] = ()) -> int:
+    """Write what differs, delete orphans; say what was done. Edits made in a file are not overwritten unless it is in `force`."""
     from readtorch.literate.agreed import Agreed, Edited
 
     files = tangle(book)
@@ -35,21 +35,23 @@ def write(book: Book, force: bool = False) -> int:
     texts = {path: read(book.package / path) for path in files}
     changed = [path for path in files if texts[path] != files[path].text]
     gone = orphans(book.package, files)
-    if not force:
-        problems = Problems()
-        for path in changed:
-            text = texts[path]
-            if text is None or agreed.edited(path, files[path].text, text)[0] is Edited.CHAPTER:
-                continue
-            if not agreed.in_git(path, text):
+    problems = Problems()
+    for path in changed:
+        text = texts[path]
+        if text is not None and path not in force and not agreed.may_overwrite(path, text):
+            edited, base = agreed.edited(path, files[path].text, text)
+            with problems.collecting():
+                if edited is Edited.BOTH:
+                    from readtorch.literate.sync import merged
+
+                    merged(files[path], base, text)  # sync would refuse too, in these words
                 _refuse(files[path], text, problems)
-        for path in gone:
-            text = read(book.package / path) or ""
-            if agreed.edited(path, None, text)[0] is not Edited.CHAPTER and not agreed.in_git(path, text):
-                problems.add(
-                    f"{PACKAGE}/{path}", 0, "was edited, and no cell goes into it any more", "remove it, or use --force"
-                )
-        problems.raise_if_any()
+    for path in gone:
+        text = read(book.package / path) or ""
+        if path not in force and not agreed.may_overwrite(path, text):
+            what = "was edited, and no cell goes into it any more"
+            problems.add(f"{PACKAGE}/{path}", 0, what, f"remove it: `readtorch tangle --force {PACKAGE}/{path}`")
+    problems.raise_if_any()
     with Transaction() as transaction:
         for path in changed:
             transaction.write(book.package / path, files[path].text)
@@ -73,7 +75,30 @@ def _refuse(file: TangledFile, text: str, problems: Problems) -> None:
         f"{PACKAGE}/{file.path}",
         line + 1,
         f"was edited here since it was tangled ({place_of(file, line, line + 1)})",
-        "run `readtorch sync` to bring the edit into the chapter, or `readtorch tangle --force` to drop it",
+        "run `readtorch sync` to bring the edit into the chapter, or "
+        f"`readtorch tangle --force {PACKAGE}/{file.path}` to drop it",
+    )
+
+
+class EveryFile:
+    """`path in EveryFile()` holds."""
+
+    def __contains__(self, path: object) -> bool:
+        return True
+
+
+def forced(names: list[str] | None) -> Container[str]:
+    """The argument of `--force`: paths in the package, given as one likes; all of them without any."""
+    if names is None:
+        return ()
+    return {name.replace(os.sep, "/").rpartition(f"{PACKAGE}/")[2] for name in names} or EveryFile()
+
+
+def take_one_side(path: str) -> str:
+    """The way out where both sides of a file were edited and cannot be merged."""
+    return (
+        f"`readtorch tangle --check` shows both; take the chapter's with `readtorch tangle --force {PACKAGE}/{path}`, "
+        f"the file's with `readtorch sync --force {PACKAGE}/{path}`, or make both edits on one side first"
     )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from readtorch.literate.agreed import Agreed, Edited
 from readtorch.literate.bring_back import below_header, bring_back, refusal
-from readtorch.literate.build import PACKAGE, checkout, orphans, place_of, read
+from readtorch.literate.build import PACKAGE, checkout, forced, orphans, place_of, read, take_one_side
 from readtorch.literate.chapter import Book, Cell
-from readtorch.literate.errors import Problems
+from readtorch.literate.errors import LiterateError, Problems
 from readtorch.literate.hunks import Segment, owners_of, segments
 from readtorch.literate.merge3 import Hunk, hunks, merge
 from readtorch.literate.rewrite import Rewrite, rewritten
@@ -29,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would change in the chapters, write nothing"
     )
+    parser.add_argument(
+        "--force",
+        nargs="*",
+        metavar="FILE",
+        help="where chapter and file were both edited, take the file's (of these files; none named: of all)",
+    )
     parser.add_argument("--watch", action="store_true", help="keep running and do this whenever a file is saved")
 
 
@@ -37,13 +43,13 @@ def run(args: argparse.Namespace) -> int:
         from readtorch.literate.watch import watch
 
         return watch()
-    return sync_book(checkout(), dry_run=args.dry_run)
+    return sync_book(checkout(), dry_run=args.dry_run, force=forced(args.force))
 
 
-def sync_book(book: Book, dry_run: bool = False) -> int:
+def sync_book(book: Book, dry_run: bool = False, force: Container[str] = ()) -> int:
     """Sync, write and say what was done. Raises LiterateError, with nothing written."""
     agreed = Agreed(book.root)
-    plan = sync(book, agreed)
+    plan = sync(book, agreed, force)
     if dry_run:
         sys.stdout.writelines(plan.diff(book))
         return 0
@@ -101,8 +107,11 @@ class Plan:
             yield f"would write src/readtorch/{path}\n"
 
 
-def sync(book: Book, agreed: Agreed) -> Plan:
-    """Find out what to do. Raises LiterateError naming every edit that cannot be brought back; writes nothing."""
+def sync(book: Book, agreed: Agreed, force: Container[str] = ()) -> Plan:
+    """Find out what to do. Raises LiterateError naming every edit that cannot be brought back; writes nothing.
+
+    Of files in `force` the package's text counts, whichever side was edited.
+    """
     files = tangle(book)
     problems = Problems()
     plan = Plan(book, files)
@@ -113,12 +122,17 @@ def sync(book: Book, agreed: Agreed) -> Plan:
             edited, base = agreed.edited(path, file.text, text) if text != file.text else (Edited.NEITHER, None)
             if edited is Edited.NEITHER:
                 continue
+            if path in force and text is not None:
+                targets[path] = text
+                continue
+            if edited is Edited.TAKEN_BACK:
+                raise _taken_back(file, text, base)
             if edited is Edited.CHAPTER or (text is None and base is None):
                 plan.stale.append(path)
             elif text is None:
                 raise refusal(path, 0, file, "was deleted", "remove its cells, or run `readtorch tangle` to restore it")
-            elif edited is Edited.BOTH:
-                targets[path] = _merged(file, base, text)
+            elif edited in (Edited.BOTH, Edited.UNKNOWN):
+                targets[path] = merged(file, base, text)
                 plan.stale.append(path)
             else:
                 targets[path] = text
@@ -152,12 +166,21 @@ def _verify(plan: Plan, before: dict[str, TangledFile], targets: dict[str, str])
             plan.stale.append(path)
 
 
-def _merged(file: TangledFile, base: str | None, text: str) -> str:
+def _taken_back(file: TangledFile, text: str | None, agreed: str | None) -> LiterateError:
+    """One side is as in the last commit, as after `git checkout` of it alone; the other holds work done since."""
+    back, other = ("the chapter", "the file") if text == agreed else ("the file", "the chapter")
+    lines = zip(file.text.split("\n"), (text or "").split("\n"), strict=False)
+    line = next((k for k, pair in enumerate(lines) if pair[0] != pair[1]), 0)
+    message = f"{back} went back to the last commit, and {other} has what both agreed on since"
+    return refusal(file.path, line + 1, file, message, take_one_side(file.path))
+
+
+def merged(file: TangledFile, base: str | None, text: str) -> str:
     """The file with the edits of both sides, which must lie in different cells."""
     if base is None:
         raise refusal(
             file.path, 1, file, "differs, and whether it or the chapter was edited cannot be told",
-            "run `readtorch tangle --force` to take the chapter's, or bring the edit over by hand",
+            take_one_side(file.path),
         )  # fmt: skip
     old, ours, theirs = base.split("\n"), file.text.split("\n"), text.split("\n")
     lines, conflicts = merge(old, ours, theirs)
@@ -175,7 +198,7 @@ def _merged(file: TangledFile, base: str | None, text: str) -> str:
             f"{PACKAGE}/{file.path}",
             conflict.theirs.new_start + 1,
             f"was edited here, and so was the chapter at {place}",
-            "undo one of the two edits, or make both in the chapter and run `readtorch tangle --force`",
+            take_one_side(file.path),
         )
     problems.raise_if_any()
     return "\n".join(lines)
@@ -195,5 +218,5 @@ def _both(file: TangledFile, cell: Cell, chapter_line: int, line: int, problems:
         f"{PACKAGE}/{file.path}",
         line,
         f"was edited here, and its cell was edited in the chapter too ({cell.path}:{chapter_line})",
-        "undo one of the two edits, or make both in the chapter and run `readtorch tangle --force`",
+        take_one_side(file.path),
     )

@@ -12,7 +12,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; show the differences and exit 1 if there are any"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite edits made in src/ that were never synced")
+    parser.add_argument(
+        "--force",
+        nargs="*",
+        metavar="FILE",
+        help="overwrite edits made in these files of src/ that were never synced (none named: in any)",
+    )
     parser.add_argument("--watch", action="store_true", help="keep running and tangle whenever a chapter is saved")
     parser.add_argument(
         "--as-of", metavar="CHAPTER", help="the package as it stands at the end of this chapter (with -o)"
@@ -37,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from readtorch.literate import build
 
     book = build.checkout()
-    return build.check(book) if args.check else build.write(book, force=args.force)
+    return build.check(book) if args.check else build.write(book, force=build.forced(args.force))
 
 
 def _checkout() -> str:
