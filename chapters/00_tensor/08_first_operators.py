@@ -393,7 +393,7 @@ def is_complex(value: Any) -> bool:
 
 
 # %%
-#| claim: conj() of a complex tensor is a view with a bit, and copies only when resolved
+#| claim: the conjugate of a complex tensor is a view with a bit, and copies only when resolved
 #| differs: readtorch conjugates at once
 #| upstream: aten/src/ATen/native/MathBitsFallback.h#at::native::MathOpFallback
 def _(torch):

@@ -17,7 +17,8 @@
 # %% [markdown]
 # # The face: `Tensor` as Python sees it
 #
-# Everything below this line of the house works on slots and raw arrays. Here the object gets the attributes and methods that programs use.
+# Everything below this line of the house works on slots and raw arrays. Here the object gets the attributes and methods that programs use, and here are most of the surprises that are no bugs: a
+# gradient that two names share, a tensor that is contiguous in two formats at once, a float that was never in the tensor, a list of losses without a graph.
 
 # %%
 import readtorch as torch
@@ -26,9 +27,37 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Attributes
+# ## Why does "go to definition" end at `x.shape`?
 #
-# `x.shape`, `x.grad`, `x.requires_grad = True` are properties of `TensorBase`. Upstream writes them as a table of C getters and setters; ours are functions that `_tensor` floors up need not know.
+# `torch.Tensor` is a Python class, and nearly nothing is in it. Its one base, `torch._C.TensorBase`, is made in C++, and carries two tables. Getters and setters (`shape`, `grad`, `data`, `T`) are
+# written by hand. The methods (`add`, `sum`, some 700) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
+# nowhere to go and `inspect.signature` fails; the stubs (`torch/_C/__init__.pyi`) are what completion reads.
+#
+# Ours are Python functions put on the same base. `readtorch show Tensor.grad` prints one beside where upstream has it.
+
+
+# %%
+#| claim: the operators are methods of TensorBase, the one base of Tensor; torch.add is the function that torch._C exports
+#| upstream: tools/autograd/templates/python_variable_methods.cpp#torch::autograd::variable_methods
+def _(torch):
+    assert torch.Tensor.__mro__ == (torch.Tensor, torch._C.TensorBase, object)
+    assert "add" not in vars(torch.Tensor) and "add" in vars(torch._C.TensorBase)
+    assert "backward" in vars(torch.Tensor)
+    assert torch.add is torch._C._VariableFunctions.add
+
+
+# %% [markdown]
+# In a debugger the attributes answer most questions about a tensor, if one knows which to ask:
+#
+# | question | ask |
+# |---|---|
+# | Is it a view, and of what? | `x._base` (a view of a view has the first one's base) |
+# | Was it written to? | `x._version` |
+# | Who made it, and as which output? | `x.grad_fn`, `x.output_nr` |
+# | Will it get a `.grad`? | `x.is_leaf and x.requires_grad`, or `x.retains_grad` |
+# | Do these two share memory? | `x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()` |
+# | How much does it keep alive? | `x.untyped_storage().nbytes()`, not `x.nbytes` |
+# | May it be saved for backward? | `not x.is_inference()` |
 
 # %%
 #| into: csrc/autograd/python_variable.py
@@ -116,7 +145,13 @@ bind("output_nr", lambda self: 0 if self._edge is None else split_edge(self._edg
 bind("_base", lambda self: self._view[0] if self._view is not None else None)
 
 # %% [markdown]
-# ### Gradients
+# ## What is `.grad`?
+#
+# A slot that holds a tensor; nothing is hidden behind it. Assigning stores the object that was given, without a copy, and the next backward adds to *that object* in place. A gradient that two parameters were
+# given is counted twice, and the buffer of a data-parallel bucket that was made a `.grad` is filled by the engine without anybody copying (DDP's `gradient_as_bucket_view`).
+#
+# The setter's checks are there because the engine trusts the slot: size, device, dtype. The dtype is the tensor's own unless the leaf says otherwise. Half-precision parameters that collect many
+# small gradients lose them one by one; `grad_dtype`, a recent attribute, lets the sum be taken in float32 while the parameter stays as it is.
 
 
 # %%
@@ -210,9 +245,39 @@ bind("_grad_", lambda self: self._grad)
 bind("grad_dtype", grad_dtype, set_grad_dtype)
 bind("retains_grad", retains_grad)
 
+
 # %% [markdown]
-# ### `.data`, `.detach()` and what they share
-# Both give a tensor outside of the graph that looks into the same memory. `detach` shares the version counter, so that a write through it is noticed; `.data` does not, which is why it silences the error and not the bug.
+# %%
+#| claim: the object assigned to .grad is the one that later gradients are added to
+def _(torch):
+    p, q = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    p.grad = q.grad = shared = torch.zeros(2)
+    (p * 2 + q * 3).sum().backward()
+    assert p.grad is q.grad is shared and shared.tolist() == [5, 5]
+
+
+# %%
+#| claim: in float16 a small gradient is lost beside a large one; grad_dtype keeps the sum in float32
+#| upstream: aten/src/ATen/core/TensorBase.h#at::TensorBase::grad_dtype
+def _(torch):
+    def accumulated(grad_dtype):
+        p = torch.ones(1, dtype=torch.float16, requires_grad=True)
+        p.grad_dtype = grad_dtype
+        for factor in (2048.0, 1.0):
+            (p * factor).sum().backward()
+        return p.grad.item()
+
+    assert accumulated(torch.float16) == 2048 and accumulated(torch.float32) == 2049
+
+
+# %% [markdown]
+# ## What is `.data = …` good for?
+#
+# `x.data` and `x.detach()` were told apart in part 2: the same memory, with and without the version counter. *Assigning* to `.data` is another matter, and the one use that has not been replaced. It exchanges the memory under
+# a tensor whose identity stays: every list that holds the tensor, every optimizer state keyed by it, the module that owns it see other numbers, even of another dtype or shape. That is how `module.half()`
+# and `module.cuda()` work while an optimizer holds the parameters (chapter 2).
+#
+# What does not follow is what was derived from the old memory: `.grad` keeps its dtype and shape, and a graph recorded before keeps what it saved.
 
 
 # %%
@@ -296,8 +361,36 @@ bind(
     "imag", lambda self: dispatcher.autograd.imag(self), lambda self, value: dispatcher.autograd.imag(self).copy_(value)
 )
 
+
 # %% [markdown]
-# ### Memory
+# %%
+#| claim: assigning to .data changes dtype and shape of the same leaf, for everybody who holds it; its version is as it was
+#| upstream: torch/csrc/autograd/variable.cpp#torch::autograd::VariableHooks::set_data
+def _(torch):
+    leaf = torch.ones(2, requires_grad=True)
+    held = [leaf]
+    leaf.data = torch.zeros(3, dtype=torch.float64)
+    assert held[0].shape == (3,) and held[0].is_leaf and held[0].requires_grad and held[0]._version == 0
+    (leaf * 2).sum().backward()
+    assert leaf.grad.dtype is torch.float64 and leaf.grad.shape == (3,)
+
+
+# %%
+#| claim: a gradient that is there keeps its dtype when .data is exchanged, and later gradients are rounded to it
+def _(torch):
+    leaf = torch.ones(1, requires_grad=True)
+    leaf.sum().backward()
+    leaf.data = leaf.data.double()
+    (leaf * 1e-9).sum().backward()
+    assert leaf.grad.dtype is torch.float32 and leaf.grad.item() == 1
+
+
+# %% [markdown]
+# ## Is it contiguous?
+#
+# The question is about strides, and strides of dimensions of size 1 mean nothing: nobody ever takes a step along them. So they are not looked at, and a tensor may answer yes to two formats
+# at once. With one channel, or a 1 × 1 image, `contiguous` and `channels_last` are the same bytes. Code that asks "is it channels-last?" to choose its output's format chooses by accident there. Upstream's convolutions therefore ask for
+# `suggest_memory_format`, which looks at the strides too and lets a tie mean contiguous.
 
 
 # %%
@@ -359,7 +452,38 @@ def size(self: Any, dim: int | None = None) -> Any:
 
 
 # %% [markdown]
-# ### Numbers out of a tensor
+# %%
+#| claim: strides of dimensions of size 1 do not count; with one channel a tensor is contiguous and channels-last at once
+#| upstream: aten/src/ATen/core/TensorBase.h#at::TensorBase::suggest_memory_format
+def _(torch):
+    column = torch.ones(4, 3)[:1].t()
+    assert column.shape == (3, 1) and column.stride() == (1, 3) and column.is_contiguous()
+    last = torch.channels_last
+    for shape in ((2, 1, 3, 3), (2, 3, 1, 1)):
+        image = torch.ones(shape)
+        assert image.is_contiguous() and image.is_contiguous(memory_format=last)
+    assert not torch.ones(2, 3, 2, 2).is_contiguous(memory_format=last)
+
+
+# %%
+#| claim: nbytes counts elements, the storage counts memory: an expanded tensor claims more than there is, a slice keeps more than it claims
+def _(torch):
+    wide = torch.ones(1, 3).expand(4, 3)
+    assert wide.nbytes == 48 and wide.untyped_storage().nbytes() == 12
+
+
+# %% [markdown]
+# ## What does a number cost?
+#
+# `x.item()`, `float(x)`, `if x > 0:`, `range(n)` and `some_list[i]` with tensors are one operator, `aten::_local_scalar_dense`. It copies one element to the host, and on a GPU the host must wait until everything queued before
+# it has been computed. A training loop that says `total += loss.item()` runs in step with the device; one that adds tensors and asks once at the end
+# does not. In a profile these waits stand under that operator's name, whoever called it.
+#
+# The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, a Python float prints sixteen.
+
+# %%
+x = torch.tensor([0.1, 1.5])
+print(x, x.tolist())
 
 
 # %%
@@ -407,9 +531,38 @@ def number_of(self: Any, kind: type) -> Any:
 
 
 # %% [markdown]
-# ## Making a tensor from data
+# %%
+#| claim: any tensor of one element can stand for a number, an integer one for an index; truth values of others are refused; nan is true
+#| upstream: aten/src/ATen/native/native_functions.yaml#_local_scalar_dense
+def _(torch):
+    assert [10, 20, 30][torch.tensor(1)] == [10, 20, 30][torch.tensor([1])] == 20
+    assert list(range(torch.tensor(2))) == [0, 1] and int(torch.tensor(-2.7)) == -2
+    assert bool(torch.tensor(float("nan"))) and not torch.tensor([[0.0]])
+    for refused, error in ((lambda: bool(torch.ones(2)), RuntimeError), (lambda: [1][torch.tensor(0.0)], TypeError)):
+        try:
+            refused()
+        except error:
+            continue
+        raise AssertionError("converted")
+
+
+# %% [markdown]
+# A chain like `0 < x < 3` is `(0 < x) and (x < 3)`, and `and` asks the first for its truth: *Boolean value of Tensor with more than one value is ambiguous*. Write `(0 < x) & (x < 3)`.
 #
-# `torch.tensor([[1, 2], [3, 4]])` reads nested sequences, infers one dtype for all numbers in them, and always copies.
+# ## Seven ways to make a tensor from data
+#
+# | call | copies? | dtype | remark |
+# |---|---|---|---|
+# | `torch.tensor(data)` | always | inferred | no graph: the result is a leaf |
+# | `torch.as_tensor(data)` | only if it must | inferred, or kept | the same object for a tensor that fits |
+# | `torch.asarray(data)` | only if it must | inferred, or kept | `copy=True` or `False` makes it a promise |
+# | `torch.from_numpy(a)` | never | the array's | float64 arrays stay float64 |
+# | `torch.frombuffer(b, dtype=)` | never | given | bytes of a file or a socket |
+# | `torch.from_dlpack(x)` | never | kept | across libraries and devices |
+# | `torch.Tensor(…)` | always | default | `Tensor(3)` is three uninitialised elements, `Tensor([3])` is one |
+#
+# `torch.tensor` on nested lists does three walks: the shape is read from the *first* element at each depth, the dtype is promoted over *all* numbers, and only then is the memory filled, with a complaint about
+# the first list that is not as long as the one before it.
 
 # %%
 #| into: csrc/utils/__init__.py
@@ -662,3 +815,72 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
     raise TypeError(
         f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
     )
+
+
+# %%
+#| trace: torch.csrc.utils.tensor_new layers=calls values=summary title="shape from the first elements, dtype from all"
+torch.tensor([[1, 2.5], [True, 4]])
+
+# %% [markdown]
+# Two floats decide that this is float32. NumPy's scalars carry a dtype of their own and do not decay to Python floats: one `np.float64` in a list, the mean of an array for instance, and the tensor is in double precision. The
+# next layer then refuses it: *expected m1 and m2 to have the same dtype*.
+
+
+# %%
+#| claim: Python floats give the default dtype, NumPy's float64 scalars and arrays stay float64; True among ints is an int; an empty list is float
+#| upstream: torch/csrc/utils/tensor_new.cpp#infer_scalar_type
+def _(torch):
+    import numpy as np
+
+    assert torch.tensor([1, 2.0]).dtype is torch.float32
+    assert torch.tensor([np.float64(1.0)]).dtype is torch.tensor(np.array([1.0])).dtype is torch.float64
+    assert torch.tensor([np.float32(1.0), 2.0]).dtype is torch.float32
+    assert torch.tensor([True, 2]).dtype is torch.int64
+    assert torch.tensor([]).dtype is torch.float32 and torch.tensor([1, 2j]).dtype is torch.complex64
+
+
+# %%
+#| claim: from_numpy, as_tensor and asarray look into the array's memory, tensor copies; writes through NumPy are not counted
+def _(torch):
+    import numpy as np
+
+    array = np.zeros(2, np.float32)
+    sharing = [torch.from_numpy(array), torch.as_tensor(array), torch.asarray(array)]
+    copied = torch.tensor(array)
+    array[0] = 7
+    assert all(t[0].item() == 7 and t._version == 0 for t in sharing) and copied[0].item() == 0
+    tensor = torch.ones(2)
+    assert torch.as_tensor(tensor) is tensor and tensor.numpy().__array_interface__["data"][0] == tensor.data_ptr()
+
+
+# %% [markdown]
+# NumPy is thus a third way around the version counter, after `.data` and C extensions: `x.numpy()[0] = 5` between forward and backward is a wrong gradient and no error.
+#
+# > [!NOTE]
+# > **Often told otherwise.** "`torch.tensor([loss_a, loss_b]).sum().backward()` adds losses." It takes a number out of each and starts anew: the error, *does not require grad and does not have a
+# > grad_fn*, comes two lines later. `torch.stack([loss_a, loss_b])` is the operator.
+
+
+# %%
+#| needs: a1_operators
+#| claim: torch.tensor on a list of tensors takes their numbers and leaves their graph behind; stack keeps it
+def _(torch):
+    import warnings
+
+    losses = [torch.ones(1, requires_grad=True).sum() for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not torch.tensor(losses).requires_grad
+    assert torch.stack(losses).requires_grad
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * The Python object can be thrown away while C++ holds the tensor, and comes back with its attributes (`PyObjectSlot`, part 2).
+# * Attributes are intercepted for subclasses and modes: `x.shape` of a class with `__torch_function__` calls that first, with the getter as `func`.
+# * Negative strides do not exist. `from_numpy(a[::-1])` is refused, since kernels count on offsets that grow; `flip` copies.
+
+# %%
+#| fact: torch/overrides.py#handle_torch_function
+#| fact: torch/csrc/autograd/python_variable.cpp#THPVariable_properties
