@@ -817,6 +817,13 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
     )
 
 
+def legacy_new(cls: type, args: tuple, wanted: dtype | None) -> Any:
+    """The array of `torch.Tensor(*args)`."""
+    from readtorch.c10.core.default_dtype import get_default_dtype
+
+    return legacy_tensor(cls, args, get_default_dtype() if wanted is None else wanted)
+
+
 # %%
 #| trace: torch.csrc.utils.tensor_new layers=calls values=summary title="shape from the first elements, dtype from all"
 torch.tensor([[1, 2.5], [True, 4]])

@@ -366,6 +366,7 @@ tensor_impl.Tensor = Tensor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -677,6 +678,9 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     )
 
 
+further: list[Callable[[], None]] = []
+"""What later chapters have to offer besides."""
+
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
     from_numpy, result_type,
@@ -697,64 +701,321 @@ def init() -> None:
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
     TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+    for offer in further:
+        offer()
 
 
 # %% [markdown]
 # ## `torch._C`
 #
-# Upstream this is the extension module, a name for what C++ exports. Here it is a file that imports it.
+# Upstream this is the extension module: nothing but a name for what C++ exports. It is filled by one function, `initModule`, which calls an `init` function of each subsystem in turn, and each
+# adds its names. Chapter 1 is about how that comes to be called, and what the order is for; here are the steps that the ground floor needs. They have upstream's names and stand in upstream's order.
+
+# %%
+#| into: csrc/module.py
+"""The making of `torch._C`, step by step (twin of `torch/csrc/Module.cpp`)."""
+
+# %%
+#| into: csrc/module.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/Module.cpp#initModule
+Step = Callable[[Any], None]
+_steps: list[Step] = []
+_done: list[str] = []
+
+
+def step(before: str = "", steps: list[Step] = _steps) -> Callable[[Step], Step]:
+    """Make a function, which is given the module to fill, the last of the `steps`, or that before the step of that name."""
+
+    def add(function: Step) -> Step:
+        names = [known.__name__ for known in steps]
+        if function.__name__ in names:
+            steps[names.index(function.__name__)] = function
+        else:
+            steps.insert(names.index(before) if before else len(names), function)
+        return function
+
+    return add
+
+
+def initModule(module: Any = None) -> list[str]:
+    """Fill `torch._C`, and return the names of the steps in their order. What has been done is not done again.
+
+    Without a `module`, the one that `import torch._C` fills is meant.
+    """
+    if module is None:
+        module = import_module("readtorch._C")
+    module._initExtension = THPModule_initExtension
+    for function in _steps:
+        if function.__name__ not in _done:
+            function(module)
+            _done.append(function.__name__)
+    return list(_done)
+
+
+_extension: list[Step] = []
+
+
+def THPModule_initExtension(torch: dict[str, Any]) -> list[str]:
+    """The second half, called when the class `Tensor` is there: put what needs it into the namespace of `torch`."""
+    for function in _extension:
+        function(torch)
+    return [function.__name__ for function in _extension]
+
+
+# %% [markdown]
+# The small types come first, since everything else has arguments of them.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/Size.h#THPSize_init
+#| upstream: torch/csrc/Dtype.h#THPDtype_init
+#| upstream: torch/csrc/TypeInfo.h#THPDTypeInfo_init
+#| upstream: torch/csrc/Layout.h#THPLayout_init
+#| upstream: torch/csrc/MemoryFormat.h#THPMemoryFormat_init
+#| upstream: torch/csrc/Device.h#THPDevice_init
+@step()
+def THPSize_init(module: Any) -> None:
+    """`torch.Size`."""
+    from readtorch.csrc.size import Size
+
+    module.Size = Size
+
+
+@step()
+def THPDtype_init(module: Any) -> None:
+    """`torch.dtype`; its objects are handed out by `initializeDtypes`, later."""
+    from readtorch.c10.core import default_dtype, scalar_type
+
+    module.dtype = scalar_type.dtype
+    module.get_default_dtype = default_dtype.get_default_dtype
+    module._set_default_dtype = default_dtype.set_default_dtype
+
+
+@step()
+def THPDTypeInfo_init(module: Any) -> None:
+    """`torch.finfo` and `torch.iinfo`."""
+    from readtorch.csrc import type_info
+
+    module.finfo, module.iinfo = type_info.finfo, type_info.iinfo
+
+
+@step()
+def THPLayout_init(module: Any) -> None:
+    """`torch.layout`."""
+    from readtorch.c10.core.layout import layout
+
+    module.layout = layout
+
+
+@step()
+def THPMemoryFormat_init(module: Any) -> None:
+    """`torch.memory_format`."""
+    from readtorch.c10.core.memory_format import memory_format
+
+    module.memory_format = memory_format
+
+
+@step()
+def THPDevice_init(module: Any) -> None:
+    """`torch.device`."""
+    from readtorch.c10.core.device import device
+
+    module.device = device
+
+
+# %% [markdown]
+# Then the tensor: its class with all methods, and beside them the functions of the `torch` namespace. Custom functions and the engine need the class, and follow.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/autograd/python_variable.h#THPVariable_initModule
+#| upstream: torch/csrc/autograd/python_function.h#THPFunction_initModule
+#| upstream: torch/csrc/autograd/python_engine.h#THPEngine_initModule
+@step()
+def THPVariable_initModule(module: Any) -> None:
+    """`TensorBase` with its methods, and the functions of `torch`."""
+    from readtorch.c10.core import storage_impl
+    from readtorch.c10.core.tensor_impl import TensorImpl
+    from readtorch.csrc.autograd import (
+        python_torch_functions,
+        python_torch_functions_manual,
+        python_variable_methods,
+        python_variable_operators,
+    )
+    from readtorch.csrc.utils import tensor_new
+
+    TensorImpl.__name__ = TensorImpl.__qualname__ = "TensorBase"
+    module.TensorBase = TensorImpl
+    python_torch_functions.init()
+    python_variable_operators.init()
+    python_variable_methods.init_methods()
+    python_torch_functions_manual.init()
+    module._VariableFunctions = python_torch_functions.module("")
+    module._legacy_new, module._from_numpy = tensor_new.legacy_new, tensor_new.from_numpy
+    module._data_address, module._owner_of = storage_impl.data_address, storage_impl.owner_of
+
+
+@step()
+def THPFunction_initModule(module: Any) -> None:
+    """What `torch.autograd.Function` is built on."""
+    from readtorch.csrc.autograd import python_function
+
+    module._FunctionBase = python_function.FunctionNode
+
+
+@step()
+def THPEngine_initModule(module: Any) -> None:
+    """The way into the engine, its nodes, and the switch that says whether anything is recorded."""
+    from readtorch.c10.core import autograd_state
+    from readtorch.csrc.autograd import engine, node, python_engine
+    from readtorch.csrc.autograd.functions import accumulate_grad
+
+    module._run_backward, module._queue_callback = python_engine.run_backward, engine.queue_callback
+    module._Node, module._split_edge = node.Node, node.split_edge
+    module._AccumulateGrad = accumulate_grad.AccumulateGrad
+    module.is_grad_enabled, module._set_grad_enabled = autograd_state.is_grad_enabled, autograd_state.set_grad_enabled
+
+
+# %% [markdown]
+# And the namespaces of functions that are found elsewhere than directly below `torch`.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/autograd/python_nn_functions.h#torch::autograd::initNNFunctions
+#| upstream: torch/csrc/autograd/python_fft_functions.h#torch::autograd::initFFTFunctions
+#| upstream: torch/csrc/autograd/python_linalg_functions.h#torch::autograd::initLinalgFunctions
+#| upstream: torch/csrc/autograd/python_special_functions.h#torch::autograd::initSpecialFunctions
+@step()
+def initNNFunctions(module: Any) -> None:
+    """The functions behind `torch.nn.functional`."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._nn = python_torch_functions.module("nn")
+
+
+@step()
+def initFFTFunctions(module: Any) -> None:
+    """`torch.fft`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._fft = python_torch_functions.module("fft")
+
+
+@step()
+def initLinalgFunctions(module: Any) -> None:
+    """`torch.linalg`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._linalg = python_torch_functions.module("linalg")
+
+
+@step()
+def initSpecialFunctions(module: Any) -> None:
+    """`torch.special`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._special = python_torch_functions.module("special")
+
+
+# %% [markdown]
+# The *objects* of the small types, `torch.float32` and the like, are no names of `torch._C`. They go directly into `torch`, in a second half that the Python side calls when its class `Tensor` is there.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/utils/tensor_layouts.h#torch::utils::initializeLayouts
+#| upstream: torch/csrc/utils/tensor_memoryformats.h#torch::utils::initializeMemoryFormats
+#| upstream: torch/csrc/utils/tensor_dtypes.h#torch::utils::initializeDtypes
+@step(steps=_extension)
+def initializeLayouts(torch: Any) -> None:
+    """`torch.strided` and the others."""
+    from readtorch.c10.core import layout
+
+    torch.update({name: value for name, value in vars(layout).items() if isinstance(value, layout.layout)})
+
+
+@step(steps=_extension)
+def initializeMemoryFormats(torch: Any) -> None:
+    """`torch.contiguous_format` and the others."""
+    from readtorch.c10.core import memory_format as formats
+
+    torch.update({name: value for name, value in vars(formats).items() if isinstance(value, formats.memory_format)})
+
+
+@step(steps=_extension)
+def initializeDtypes(torch: Any) -> None:
+    """`torch.float32`, also as `torch.float`, and the others."""
+    from readtorch.c10.core import scalar_type
+
+    torch.update({dtype.name: dtype for dtype in scalar_type.ALL})
+    torch.update(scalar_type.ALIASES)
+
+
+# %% [markdown]
+# The module itself only calls it. The names below `TYPE_CHECKING` are for tools that read and do not run, as upstream's `_C/__init__.pyi` is. The first import is not among the steps: by the
+# time C++'s `initModule` runs, the operators have registered themselves.
 
 # %%
 #| into: _C/__init__.py
 """The face of the floors below (twin of the extension module `torch._C`)."""
 
-from typing import Any as _Any
+import sys as _sys
+import typing as _typing
 
 import readtorch.aten.native
-from readtorch.c10.core import tensor_impl as _tensor_impl
-from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
-from readtorch.c10.core.autograd_state import set_grad_enabled as _set_grad_enabled
-from readtorch.c10.core.default_dtype import get_default_dtype as get_default_dtype
-from readtorch.c10.core.default_dtype import set_default_dtype as _set_default_dtype
-from readtorch.c10.core.device import device as device
-from readtorch.c10.core.layout import layout as layout
-from readtorch.c10.core.memory_format import memory_format as memory_format
-from readtorch.c10.core.scalar_type import dtype as dtype
-from readtorch.c10.core.storage_impl import data_address as _data_address
-from readtorch.c10.core.storage_impl import owner_of as _owner_of
-from readtorch.c10.core.tensor_impl import TensorImpl as TensorBase
-from readtorch.csrc.autograd import python_torch_functions as _python_torch_functions
-from readtorch.csrc.autograd import python_torch_functions_manual as _manual
-from readtorch.csrc.autograd import python_variable_methods as _methods
-from readtorch.csrc.autograd import python_variable_operators as _operators
-from readtorch.csrc.autograd.engine import queue_callback as _queue_callback
-from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad as _AccumulateGrad
-from readtorch.csrc.autograd.node import Node as _Node
-from readtorch.csrc.autograd.node import split_edge as _split_edge
-from readtorch.csrc.autograd.python_engine import run_backward as _run_backward
-from readtorch.csrc.size import Size as Size
-from readtorch.csrc.type_info import finfo as finfo
-from readtorch.csrc.type_info import iinfo as iinfo
-from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
+from readtorch.csrc import module as _module
 
-TensorBase.__name__ = TensorBase.__qualname__ = "TensorBase"
-_python_torch_functions.init()
-_operators.init()
-_methods.init_methods()
-_manual.init()
-_VariableFunctions = _python_torch_functions.module("")
-_nn = _python_torch_functions.module("nn")
-_linalg = _python_torch_functions.module("linalg")
-_special = _python_torch_functions.module("special")
-_fft = _python_torch_functions.module("fft")
+if _typing.TYPE_CHECKING:
+    from typing import Any as _Any
 
+    from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
+    from readtorch.c10.core.autograd_state import set_grad_enabled as _set_grad_enabled
+    from readtorch.c10.core.default_dtype import get_default_dtype as get_default_dtype
+    from readtorch.c10.core.default_dtype import set_default_dtype as _set_default_dtype
+    from readtorch.c10.core.device import device as device
+    from readtorch.c10.core.layout import layout as layout
+    from readtorch.c10.core.memory_format import memory_format as memory_format
+    from readtorch.c10.core.scalar_type import dtype as dtype
+    from readtorch.c10.core.storage_impl import data_address as _data_address
+    from readtorch.c10.core.storage_impl import owner_of as _owner_of
+    from readtorch.c10.core.tensor_impl import TensorImpl as TensorBase
+    from readtorch.csrc.autograd.engine import queue_callback as _queue_callback
+    from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad as _AccumulateGrad
+    from readtorch.csrc.autograd.node import Node as _Node
+    from readtorch.csrc.autograd.node import split_edge as _split_edge
+    from readtorch.csrc.autograd.python_engine import run_backward as _run_backward
+    from readtorch.csrc.autograd.python_function import FunctionNode as _FunctionBase
+    from readtorch.csrc.module import THPModule_initExtension as _initExtension
+    from readtorch.csrc.size import Size as Size
+    from readtorch.csrc.type_info import finfo as finfo
+    from readtorch.csrc.type_info import iinfo as iinfo
+    from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
+    from readtorch.csrc.utils.tensor_new import legacy_new as _legacy_new
 
-def _legacy_new(cls: type, args: tuple, dtype: _Any) -> _Any:
-    """The array of `torch.Tensor(*args)`."""
-    from readtorch.csrc.utils.tensor_new import legacy_tensor
+    _VariableFunctions: _Any
+    _nn: _Any
+    _fft: _Any
+    _linalg: _Any
+    _special: _Any
 
-    return legacy_tensor(cls, args, get_default_dtype() if dtype is None else dtype)
+_module.initModule(_sys.modules[__name__])
 
+# %%
+from readtorch.csrc.module import initModule
+
+initModule()
 
 # %% [markdown]
 # ## `import readtorch as torch`
@@ -834,22 +1095,18 @@ _ground: dict = {}
 
 
 def _names() -> dict:
-    """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
+    """The names of the ground floor: classes, dtypes and operators. Brought up at the first question, in upstream's order."""
     if not _ground:
-        from readtorch import _C, _tensor
-        from readtorch.c10.core import layout, memory_format, scalar_type
-
-        for source in (_C, _C._VariableFunctions, layout, memory_format, scalar_type):
-            public = {k: v for k, v in vars(source).items() if not k.startswith("_")}
-            _ground.update(
-                {k: v for k, v in public.items() if source is not scalar_type or isinstance(v, scalar_type.dtype)}
-            )
-        _ground.update(scalar_type.ALIASES)
-        _ground["Tensor"] = _tensor.Tensor
+        names: dict = {"__version__": _importlib.import_module("readtorch.torch_version").__version__}
+        _C = _importlib.import_module("readtorch._C")
+        names.update({name: value for name, value in vars(_C).items() if not name.startswith("_")})
+        for hidden in ("TensorBase", "readtorch"):
+            del names[hidden]
+        names["Tensor"] = _importlib.import_module("readtorch._tensor").Tensor
+        _C._initExtension(names)
+        names.update({name: value for name, value in vars(_C._VariableFunctions).items() if not name.startswith("_")})
         _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
-        _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
-        for hidden in ("annotations", "TensorBase", "readtorch"):
-            _ground.pop(hidden, None)
+        _ground.update(names)
     return _ground
 
 

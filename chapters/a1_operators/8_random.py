@@ -585,12 +585,10 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 
 def init_random() -> None:
     """Offer the random functions."""
-    from readtorch.csrc.generator import Generator, default_generator
-
     namespace = module("")
     for name, function in {
         "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
-        "randn_like": _random_like(randn), "randint_like": _random_like(randint), "Generator": Generator, "default_generator": default_generator,
+        "randn_like": _random_like(randn), "randint_like": _random_like(randint),
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
@@ -615,8 +613,29 @@ def _rename_from(name: str) -> None:
 
 
 # %%
-#| into: _C/__init__.py
-_manual.init_random()
+#| into: csrc/autograd/python_torch_functions_manual.py
+further.append(init_random)
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/Generator.h#THPGenerator_init
+#| upstream: torch/csrc/Generator.h#THPGenerator_initDefaultGenerator
+@step(before="THPSize_init")
+def THPGenerator_init(module: Any) -> None:
+    """`torch.Generator`."""
+    from readtorch.csrc.generator import Generator
+
+    module.Generator = Generator
+
+
+@step()
+def THPGenerator_initDefaultGenerator(module: Any) -> None:
+    """The generator that is meant where none is named."""
+    from readtorch.csrc.generator import default_generator
+
+    module.default_generator = default_generator
+
 
 # %%
 #| into: random.py

@@ -435,12 +435,17 @@ LEGACY = {
 }
 """`FloatTensor` and the others, by name."""
 
-# %%
-#| into: _C/__init__.py
-from readtorch.csrc.tensor import python_tensor as _python_tensor
 
-for _name, _class in _python_tensor.LEGACY.items():
-    setattr(_VariableFunctions, _name, _class)
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/tensor/python_tensor.h#torch::tensors::initialize_python_bindings
+@step(steps=_extension)
+def initialize_python_bindings(torch: Any) -> None:
+    """The legacy types, which ask for dtype and device of a `Tensor` and so need the class."""
+    from readtorch.csrc.tensor import python_tensor
+
+    torch.update(python_tensor.LEGACY)
+
 
 # %% [markdown]
 # ## Default device and type

@@ -64,22 +64,18 @@ _ground: dict = {}
 
 
 def _names() -> dict:
-    """The names of the ground floor: classes, dtypes and operators. Upstream: everything that `torch._C` exports."""
+    """The names of the ground floor: classes, dtypes and operators. Brought up at the first question, in upstream's order."""
     if not _ground:
-        from readtorch import _C, _tensor
-        from readtorch.c10.core import layout, memory_format, scalar_type
-
-        for source in (_C, _C._VariableFunctions, layout, memory_format, scalar_type):
-            public = {k: v for k, v in vars(source).items() if not k.startswith("_")}
-            _ground.update(
-                {k: v for k, v in public.items() if source is not scalar_type or isinstance(v, scalar_type.dtype)}
-            )
-        _ground.update(scalar_type.ALIASES)
-        _ground["Tensor"] = _tensor.Tensor
+        names: dict = {"__version__": _importlib.import_module("readtorch.torch_version").__version__}
+        _C = _importlib.import_module("readtorch._C")
+        names.update({name: value for name, value in vars(_C).items() if not name.startswith("_")})
+        for hidden in ("TensorBase", "readtorch"):
+            del names[hidden]
+        names["Tensor"] = _importlib.import_module("readtorch._tensor").Tensor
+        _C._initExtension(names)
+        names.update({name: value for name, value in vars(_C._VariableFunctions).items() if not name.startswith("_")})
         _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
-        _ground["__version__"] = _importlib.import_module("readtorch.torch_version").__version__
-        for hidden in ("annotations", "TensorBase", "readtorch"):
-            _ground.pop(hidden, None)
+        _ground.update(names)
     return _ground
 
 

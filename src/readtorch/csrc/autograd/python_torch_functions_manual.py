@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -304,6 +305,9 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     )
 
 
+further: list[Callable[[], None]] = []
+"""What later chapters have to offer besides."""
+
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
     from_numpy, result_type,
@@ -324,6 +328,8 @@ def init() -> None:
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
     TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+    for offer in further:
+        offer()
 
 
 def _random(fill: Any) -> Any:
@@ -434,12 +440,10 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 
 def init_random() -> None:
     """Offer the random functions."""
-    from readtorch.csrc.generator import Generator, default_generator
-
     namespace = module("")
     for name, function in {
         "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
-        "randn_like": _random_like(randn), "randint_like": _random_like(randint), "Generator": Generator, "default_generator": default_generator,
+        "randn_like": _random_like(randn), "randint_like": _random_like(randint),
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
@@ -461,3 +465,6 @@ def _rename_from(name: str) -> None:
 
     renamed.__name__ = name
     setattr(TensorImpl, name, renamed)
+
+
+further.append(init_random)

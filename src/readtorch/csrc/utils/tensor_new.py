@@ -235,3 +235,10 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
     raise TypeError(
         f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
     )
+
+
+def legacy_new(cls: type, args: tuple, wanted: dtype | None) -> Any:
+    """The array of `torch.Tensor(*args)`."""
+    from readtorch.c10.core.default_dtype import get_default_dtype
+
+    return legacy_tensor(cls, args, get_default_dtype() if wanted is None else wanted)
