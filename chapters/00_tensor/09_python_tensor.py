@@ -30,10 +30,10 @@ live()
 # ## Why does "go to definition" end at `x.shape`?
 #
 # `torch.Tensor` is a Python class, and nearly nothing is in it. Its one base, `torch._C.TensorBase`, is made in C++, and carries two tables. Getters and setters (`shape`, `grad`, `data`, `T`) are
-# written by hand. The methods (`add`, `sum`, some 700) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
+# written by hand. The methods (`add`, `sum`, more than 600) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
 # nowhere to go and `inspect.signature` fails; the stubs (`torch/_C/__init__.pyi`) are what completion reads.
 #
-# Ours are Python functions put on the same base. `readtorch show Tensor.grad` prints one beside where upstream has it.
+# Ours are Python functions put on the same base: a debugger that steps into `x.grad` lands in `get_grad` below.
 
 
 # %%
@@ -466,7 +466,7 @@ def _(torch):
 
 
 # %%
-#| claim: nbytes counts elements, the storage counts memory: an expanded tensor claims more than there is, a slice keeps more than it claims
+#| claim: a tensor's nbytes counts elements, its storage counts memory: an expanded tensor claims more than there is, a slice keeps more than it claims
 def _(torch):
     wide = torch.ones(1, 3).expand(4, 3)
     assert wide.nbytes == 48 and wide.untyped_storage().nbytes() == 12
