@@ -265,6 +265,11 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
         elif isinstance(value, bool):
             copy = rest.pop(0) if rest and isinstance(rest[0], bool) else copy
         elif isinstance(value, str | int | device):
+            if any(isinstance(earlier, dtype) for earlier in args[: len(args) - len(rest) - 1]):
+                kinds = ", ".join(type(argument).__name__ for argument in args)
+                raise TypeError(
+                    f"to() received an invalid combination of arguments - got ({kinds}): the device comes first"
+                )
             where = value
         elif isinstance(value, memory_format):
             layout = value
@@ -574,9 +579,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.variable_type import binary
+from readtorch.csrc.utils.tensor_new import from_numpy
 
 
 # %%
@@ -618,11 +626,21 @@ def reflected(entry: Any) -> Any:
     return reflect
 
 
+def compared(entry: Any) -> Any:
+    """`==` and `!=`, which must not decline an array: Python would compare identities in the end."""
+    call = binary(entry, decline)
+
+    def compare(self: Any, other: Any) -> Any:
+        return call(self, from_numpy(other) if isinstance(other, np.ndarray) else other)
+
+    return compare
+
+
 def bind_operator(entry: Any) -> None:
     """Put the operators that call this entry on the class."""
     for name, operator in BINARY.items():
         if operator == entry.name and entry.pointwise is not None:
-            _bind(name, binary(entry, decline))
+            _bind(name, compared(entry) if name in ("__eq__", "__ne__") else binary(entry, decline))
     for name, operator in REFLECTED.items():
         if operator == entry.name and entry.pointwise is not None:
             _bind(name, reflected(entry))
@@ -638,7 +656,7 @@ def bind_operator(entry: Any) -> None:
 
 
 def _bind(name: str, function: Any) -> None:
-    if function.__name__ in ("call", "<lambda>", "reflect"):
+    if function.__name__ in ("call", "<lambda>", "reflect", "compare"):
         function.__name__ = name
         function.__qualname__ = f"TensorBase.{name}"
     setattr(TensorImpl, name, function)

@@ -284,3 +284,16 @@ def test_an_integer_copy_requires_no_gradient() -> None:
 def test_a_number_beside_a_list_is_no_tensor() -> None:
     with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
         torch.tensor([1, [2, 3]])
+
+
+def test_a_tensor_is_compared_with_an_array_element_by_element() -> None:
+    assert (torch.ones(2) == np.array([1.0, 2.0])).tolist() == [True, False]
+    assert (torch.ones(2) != np.array([1.0, 2.0])).tolist() == [False, True]
+    assert (torch.ones(2) == None) is False  # noqa: E711
+
+
+def test_to_takes_the_device_before_the_dtype() -> None:
+    x = torch.ones(2)
+    assert x.to("cpu", torch.float64).dtype is x.to(dtype=torch.float64, device="cpu").dtype is torch.float64
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        x.to(torch.float64, "cpu")

@@ -42,6 +42,11 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
         elif isinstance(value, bool):
             copy = rest.pop(0) if rest and isinstance(rest[0], bool) else copy
         elif isinstance(value, str | int | device):
+            if any(isinstance(earlier, dtype) for earlier in args[: len(args) - len(rest) - 1]):
+                kinds = ", ".join(type(argument).__name__ for argument in args)
+                raise TypeError(
+                    f"to() received an invalid combination of arguments - got ({kinds}): the device comes first"
+                )
             where = value
         elif isinstance(value, memory_format):
             layout = value
