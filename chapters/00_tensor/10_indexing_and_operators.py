@@ -17,18 +17,36 @@
 # %% [markdown]
 # # What stands between brackets and operators: indexing, conversions, `backward`
 #
-# The second half of the tensor's face: syntax. Brackets, `x.to(...)`, `a + 1` and `loss.backward()` each have to find out what they were given before an operator can be called or the engine started.
+# The second half of the tensor's face: syntax. Brackets, `x.to(...)`, `a + 1` and `loss.backward()` each have to find out what they were given before an operator can be called or the engine started. What they find decides
+# things that the line does not show: whether a result shares memory, whether the graph goes on, who computes.
 
 # %%
+import time
+
+import numpy as np
+
 import readtorch as torch
 from readtorch.literate import live
 
 live()
 
 # %% [markdown]
-# ## Indexing
+# ## What does `x[…]` do?
 #
-# `x[1, ..., None, mask]` is four languages in one pair of brackets. Upstream reads it from left to right: integers, slices, `None` and `...` are applied at once, each as a view; tensors are collected, and if there are any, one gather follows at the end.
+# `x[1, ..., None, mask]` is four languages in one pair of brackets. Upstream reads it from left to right: integers, slices, `None` and `...` are applied at once, each as a view; tensors are collected, and if there are any, one gather follows at the end. So
+# one index is several operators, and the graph shows each:
+#
+# | item | operator | node | memory |
+# |---|---|---|---|
+# | `1`, a 0-d integer tensor | `select` | `SelectBackward0` | shared |
+# | `1:3` | `slice` | `SliceBackward0` | shared |
+# | `None` | `unsqueeze` | `UnsqueezeBackward0` | shared |
+# | `...` alone | `alias` | `AliasBackward0` | shared |
+# | a list, an array, a tensor, a mask, `True` | `index` | `IndexBackward0` | copied |
+#
+# An integer tensor of no dimension counts as an integer. On a GPU that means reading it: the host waits (`x[i]` with `i` on the device stops as
+# `i.item()` would), while `x[i[None]]` is a gather and does not. A mask is turned into positions by `nonzero`, whose result has a size that only the data knows, so a mask
+# waits, too.
 
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
@@ -212,10 +230,144 @@ def _value_array(value: Any, target: np.dtype) -> np.ndarray:
     return array_from_data(value, None)
 
 
+# %%
+x, mask = torch.arange(24.0).reshape(2, 3, 4), torch.tensor([True, False, True, True])
+
 # %% [markdown]
-# ## Conversions
+# One pair of brackets, step by step:
+
+# %%
+#| needs: a1_operators
+#| trace: torch.csrc.autograd.python_variable_indexing layers=calls,ops values=summary title="x[1, ..., None, mask]: two views and a gather"
+picked = x[1, ..., None, mask]
+
+# %%
+#| needs: a1_operators
+picked.shape
+
+
+# %%
+#| needs: a1_operators
+#| claim: integers, slices, None and a 0-d integer tensor give views; lists, index tensors, masks and True give copies
+#| upstream: aten/src/ATen/TensorIndexing.h#at::indexing::impl::applySlicing
+def _(torch):
+    x = torch.arange(6.0).reshape(2, 3)
+
+    def shared(y):
+        return y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+    for index in (0, slice(0, 1), None, ..., torch.tensor(0), (0, slice(None)), (..., None, 1)):
+        assert shared(x[index]), index
+    for index in ([0], torch.tensor([0]), x[:, 0] >= 0, True):
+        assert not shared(x[index]), index
+
+
+# %% [markdown]
+# ### Why is the assignment lost?
+# `x[mask][0] = 9` reads a copy and writes into it. Python makes of `x[a][b] = v` a *get* with `a` and a *set* with `b`, and only the last pair of brackets is an assignment. With views in the first pair it works,
+# which is what makes it a trap.
 #
-# `to` reads a dtype, a device or another tensor, in any order, and returns the same object where nothing changes.
+# The other trap is an index that occurs twice. Reading it twice is fine, and its gradient is the sum of both. Writing twice is a race that upstream leaves open on a GPU, and
+# `x[i] += 1` is a read, an addition and a write: a position that occurs twice is incremented once. `index_add_`, or `index_put_(…, accumulate=True)`, adds every time; the backward
+# pass of a gather is made of the latter, and so is that of an embedding.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a write into a masked selection is lost; an index that occurs twice is incremented once and differentiated twice
+#| upstream: aten/src/ATen/native/native_functions.yaml#index_put_
+def _(torch):
+    x, twice = torch.zeros(3), torch.tensor([0, 0, 1])
+    x[x < 1][0] = 9
+    assert x.tolist() == [0, 0, 0]
+    x[twice] += 1
+    assert x.tolist() == [1, 1, 0]
+    x.index_put_((twice,), torch.tensor(1.0), accumulate=True)
+    assert x.tolist() == [3, 2, 0]
+    leaf = torch.ones(3, requires_grad=True)
+    leaf[twice].sum().backward()
+    assert leaf.grad.tolist() == [2, 1, 0]
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "Indexing works as in NumPy." Nearly. Where index arrays are separated by a slice, both put the gathered dimension first. But NumPy counts an *integer* among them as an index array, and
+# > here it has been applied as a view before any tensor is looked at. `x[0, :, [1, 2]]` has its dimensions the other way round, which only an asymmetric
+# > shape will tell. And a step may not be negative.
+
+
+# %%
+#| needs: a1_operators
+#| claim: an integer beside a separated index list gives another order of dimensions than in NumPy
+#| upstream: aten/src/ATen/native/IndexingUtils.h#at::native::transposeToFront
+def _(torch):
+    import numpy as np
+
+    ours, theirs = torch.zeros(2, 3, 4), np.zeros((2, 3, 4))
+    assert tuple(ours[0, :, [1, 2]].shape) == (3, 2) and theirs[0, :, [1, 2]].shape == (2, 3)
+    assert tuple(ours[[0], :, [1, 2]].shape) == theirs[[0], :, [1, 2]].shape == (2, 3)
+    assert tuple(ours[:, [0, 1], [1, 2]].shape) == theirs[:, [0, 1], [1, 2]].shape == (2, 2)
+
+
+# %% [markdown]
+# ### Assigning converts, adding does not
+# `counts[0] = 2.7` stores 2, without a word: an assignment is a `copy_`, and copies convert. `counts += 0.7` is refused, since there the types are promoted first (part 1). A gathered assignment
+# stands between: `counts[[0]] = 2.7` converts the number, and a float *tensor* on the right is refused.
+
+
+# %%
+#| claim: assigning a float to an element of an integer tensor truncates it; adding it in place is refused
+def _(torch):
+    counts = torch.zeros(2, dtype=torch.int64)
+    counts.copy_(torch.tensor([2.7, -2.7]))
+    assert counts.tolist() == [2, -2]
+    try:
+        counts += 0.7
+    except RuntimeError as error:
+        assert "result type Float can't be cast to the desired output type Long" in str(error)
+    else:
+        raise AssertionError("added")
+
+
+# %% [markdown]
+# ### What does a loop over rows cost?
+# The gradient of `x[i]` has the shape of `x`, zero but for one row. A loop over all rows therefore allocates and adds *n* tensors of the size of `x` in backward, a cost that grows with the square. `for row in x:` looks like the same
+# loop and is one operator, `unbind`, with as many outputs as there are rows, and a node that stacks their gradients once.
+
+
+# %%
+#| needs: a1_operators
+def backward_seconds(rows_of, n=400):
+    x = torch.ones(n, 50, requires_grad=True)
+    total = sum((row * 2).sum() for row in rows_of(x))
+    begin = time.perf_counter()
+    total.backward()
+    return time.perf_counter() - begin
+
+
+loop = backward_seconds(lambda x: [x[i] for i in range(len(x))])
+once = backward_seconds(lambda x: x)
+f"one node per row: {loop / once:.0f} times the backward of one node for all"
+
+
+# %%
+#| needs: a1_operators
+#| claim: iterating over a tensor makes one node for all rows, indexing it in a loop makes one per row
+#| upstream: torch/_tensor.py#Tensor.__iter__
+def _(torch):
+    x = torch.ones(4, 2, requires_grad=True)
+    assert {row.grad_fn.name() for row in x} == {"UnbindBackward0"} and len({row.grad_fn for row in x}) == 1
+    nodes = [x[i].grad_fn for i in range(4)]
+    assert {node.name() for node in nodes} == {"SelectBackward0"} and len(set(nodes)) == 4
+
+
+# %% [markdown]
+# ## Conversions: what does `to` return?
+#
+# `to` takes a device, a dtype, both in this order, or another tensor. Where nothing changes it returns the *same object*, not a copy: whoever writes to the result of `x.to(device)` writes to `x` on the machine where `x` is there already and to a copy
+# on all others. It never works in place; `x.to("cuda")` as a statement does nothing at all. (`module.to` does work in place, since it can exchange `.data`.)
+#
+# `view(dtype)` is the other reading of the same word. It converts nothing and takes the bytes for something else.
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
@@ -567,10 +719,36 @@ def init_methods() -> None:
     tensor_class._make_subclass = staticmethod(make_subclass)
 
 
+# %%
+#| claim: to() returns the tensor itself where nothing changes and never works in place; view(dtype) reads the same bytes as other numbers
+#| needs: a1_operators
+def _(torch):
+    x = torch.ones(2)
+    assert x.to("cpu") is x and x.to(torch.float32) is x and x.to(x) is x and x.float() is x
+    assert x.to("cpu", copy=True) is not x
+    x.to(torch.float64)
+    assert x.dtype is torch.float32
+    assert torch.ones(1).view(torch.int32).item() == 0x3F800000 and x.view(torch.uint8).shape == (8,)
+
+
 # %% [markdown]
-# ## Python's operators
+# ## Who computes `tensor * array`?
 #
-# `a + b` calls the same entry point as `torch.add`, with one difference: an operand that is neither tensor nor number gives NotImplemented, so that Python may ask the other operand.
+# `a + b` calls the same entry point as `torch.add`, with one difference: an operand that is neither tensor nor number gives `NotImplemented`, so that Python may ask the other operand. That is the protocol, and it lets a
+# class of the reader's own take part. It also decides who multiplies a tensor with an array, and the answer is: NumPy.
+#
+# ```mermaid
+# flowchart LR
+#   accTitle: tensor * array and array * tensor
+#   accDescr: Tensor's method declines, Python asks the array's reflected method, NumPy reads the tensor by __array__, multiplies and wraps the result by __array_wrap__ into a tensor without history. The other way round NumPy declines because of the tensor's priority, the tensor declines too, and Python raises TypeError
+#   TA["tensor * array"] --> TM["Tensor.__mul__<br/>NotImplemented"] --> AR["ndarray.__rmul__"] --> N["np.multiply"]
+#   N -- "__array__" --> R["reads the tensor's memory"]
+#   N -- "__array_wrap__" --> W["a new tensor,<br/>NumPy's dtype, no history"]
+#   AT["array * tensor"] --> AM["ndarray.__mul__<br/>NotImplemented: the tensor<br/>has a higher __array_priority__"] --> TR["Tensor.__rmul__<br/>NotImplemented"] --> E["TypeError"]
+# ```
+#
+# So the product has NumPy's promotion (float64 for an ordinary array), no `grad_fn`, and with a tensor that requires a gradient it fails with a message about `numpy()` that nobody called. Turned round, it is a `TypeError`. Say
+# `torch.from_numpy(array)` or `torch.as_tensor(array)`, and all of that is gone.
 
 # %%
 #| into: csrc/autograd/python_variable_operators.py
@@ -677,8 +855,96 @@ def init() -> None:
     TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
 
 
+# %%
+#| needs: a1_operators
+#| claim: a tensor times an array is computed by NumPy, in NumPy's dtype and outside of the graph; an array times a tensor is refused
+#| upstream: tools/autograd/templates/python_variable_methods.cpp#TypeError_to_NotImplemented_
+def _(torch):
+    import warnings
+
+    import numpy as np
+
+    array = np.full(2, 3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        product = torch.ones(2) * array
+    assert product.dtype is torch.float64 and product.tolist() == [3, 3]
+    for refused, error in (
+        (lambda: torch.ones(2, requires_grad=True) * array, RuntimeError),
+        (lambda: array * torch.ones(2), TypeError),
+        (lambda: torch.ones(2) + [1, 2], TypeError),
+    ):
+        try:
+            refused()
+        except error:
+            continue
+        raise AssertionError("computed")
+
+
 # %% [markdown]
-# ## Starting the engine
+# ### `==` is an operator, too
+# It compares element by element, while `hash` is the object's address. Everything in Python that says "equal" in passing asks `==` for its truth: `tensor in a_list`, `a_list.index(tensor)`, `a_list.remove(tensor)` fail with
+# *Boolean value … is ambiguous* as soon as an element that is not the same object comes first. Dictionaries and sets compare hashes first and work, by identity. To find a tensor in a list, say
+# `any(t is tensor for t in a_list)`.
+
+
+# %%
+#| claim: membership in a list asks for the truth of an elementwise comparison; sets and dictionaries go by identity
+def _(torch):
+    a, b = torch.zeros(2), torch.ones(2)
+    assert a in [a, b] and len({a, b, a}) == 2 and {a: 1}[a] == 1
+    try:
+        assert b in [a, b]
+    except RuntimeError as error:
+        assert "Boolean value of Tensor with more than one value is ambiguous" in str(error)
+    else:
+        raise AssertionError("found")
+    assert (a == None) is False  # noqa: E711
+
+
+# %% [markdown]
+# ### What is `1 / x`?
+# Upstream: the reciprocal, times one. `number / tensor` is written in Python (`_tensor.py`), as `self.reciprocal() * other`, from the days when there was no kernel that takes a number on the left. It shows in the graph, as two nodes, and in the numbers: the
+# reciprocal is rounded before it is multiplied, so `3 / x` and `torch.tensor(3.) / x` differ in the last digit for a good part of all `x`.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a number divided by a tensor is a reciprocal and a product, rounded twice
+#| differs: readtorch divides once
+#| upstream: torch/_tensor.py#Tensor.__rdiv__
+def _(torch):
+    x = torch.arange(1.0, 2000.0).requires_grad_()
+    node = (3 / x).grad_fn
+    assert node.name() == "MulBackward0" and node.next_functions[0][0].name() == "ReciprocalBackward0"
+    assert (3 / x != torch.tensor(3.0) / x).sum() > 100
+
+
+# %% [markdown]
+# ## Starting the engine: where was the graph cut?
+#
+# The most frequent error of all is raised here, before anything has run: *element 0 of tensors does not require grad and does not have a grad_fn*. The engine has been given a tensor without an edge. It cannot say where the edge was lost, since
+# what is not recorded leaves no trace. There are few ways to lose it, though, and each can be asked:
+
+# %%
+#| needs: a1_operators
+w = torch.ones(3, requires_grad=True)
+cuts = {
+    "detach()": lambda: w.detach() * 2,
+    ".data": lambda: w.data * 2,
+    "a number taken out": lambda: torch.tensor((w * 2).sum().item()),
+    "NumPy in between": lambda: torch.from_numpy(np.exp(w.detach().numpy())),
+    "no_grad()": lambda: torch.no_grad()(lambda: w * 2)(),
+    "argmax, a comparison": lambda: w.argmax() + (w > 0).sum(),
+    "long()": lambda: w.long(),
+    "a new tensor's shape alone": lambda: torch.zeros_like(w),
+    "round(), sign()": lambda: w.round() + w.sign(),
+}
+for name, make in cuts.items():
+    print(f"{name:28} requires_grad={make().requires_grad}")
+
+# %% [markdown]
+# The last one is no cut, and worse: the graph goes on, and the gradient is zero everywhere. To find the place, walk *forward* from the parameters and print `requires_grad`: the graph is whole up to the first `False`.
 
 # %%
 #| into: csrc/autograd/python_engine.py
@@ -798,3 +1064,89 @@ def gradient_edge(edge: Any) -> Any:
     """A `GradientEdge(node, output_nr)` as the engine writes edges."""
     node, number = edge[0], edge[1]
     return node if number == 0 else (node, number)
+
+
+# %%
+#| needs: a1_operators
+#| claim: what gives integers or truth values ends the graph; round and sign keep it and send back zeros
+def _(torch):
+    w = torch.tensor([0.4, 1.6], requires_grad=True)
+    for cut in (w.argmax(), w > 1, w.long(), w.detach(), torch.zeros_like(w)):
+        assert not cut.requires_grad
+    (w.round() + w.sign()).sum().backward()
+    assert w.grad.tolist() == [0, 0]
+
+
+# %% [markdown]
+# ## In which thread, and in which mode, does backward run?
+#
+# On a CPU, in the thread that called it. Upstream keeps worker threads for accelerators only, one for each device; nodes of the CPU go to a ready queue that belongs to the calling thread, which
+# serves it until its own task is done. So `backward` can be called by several threads at once, on graphs that share leaves or even nodes. A leaf's node takes a lock while it adds (ours relies on CPython's), and the order of the additions is nobody's
+# promise.
+#
+# The mode is the call's and not the surroundings': recording is on inside backward if `create_graph` was given and off if not, also for hooks and for the `backward` of a custom function. A `no_grad` around
+# `loss.backward()` changes nothing.
+
+
+# %%
+#| claim: threads may run backward at the same time over shared nodes and leaves, and no gradient is lost
+#| upstream: torch/csrc/autograd/engine.h#torch::autograd::Engine::init_local_ready_queue
+def _(torch):
+    import threading
+
+    w = torch.ones(1, requires_grad=True)
+    shared = w * 1.0
+    for _ in range(20):
+        shared = shared * 1.0
+
+    def train():
+        for _ in range(50):
+            shared.backward(retain_graph=True)
+            (w * 1.0).backward()
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert w.grad.item() == 400
+
+
+# %%
+#| claim: hooks run in the thread that called backward, and record only under create_graph, whatever mode surrounds the call
+def _(torch):
+    import threading
+    import warnings
+
+    x = torch.ones(1, requires_grad=True)
+    y = x * x
+    seen = []
+    y.register_hook(lambda grad: seen.append((torch.is_grad_enabled(), threading.current_thread().name)))
+    other = threading.Thread(target=y.backward, args=(None, True), name="other")
+    other.start()
+    other.join()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y.backward(retain_graph=True)
+        y.backward(create_graph=True)
+    here = threading.current_thread().name
+    assert seen == [(False, "other"), (False, here), (True, here)]
+
+
+# %% [markdown]
+# The thread-local modes that do *not* come along to a device's worker are copied there by hand, at the start of the pass (`ThreadLocalState`): autocast, hooks on saved tensors, the profiler. A Python thread-local of
+# one's own is not among them. Code in the `backward` of a custom function that reads one finds it set on a CPU and empty on a GPU.
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * An operator's Python methods first look for `__torch_function__` among *all* arguments, so that a subclass on the right takes over from a plain tensor on the left.
+# * Indexing has a second path in C++, for the C++ API (`TensorIndexing.h`), and both meet in the same functions.
+# * `set_multithreading_enabled(False)` runs the whole pass, accelerators included, in the calling thread: for debuggers, and for thread-locals.
+# * A list of indices in one pair of brackets (`x[[0, 1], [1, 2]]` written as `x[[[0, 1], [1, 2]]]`) still means a tuple, with a warning that this will change.
+
+# %%
+#| fact: torch/autograd/grad_mode.py#set_multithreading_enabled
+#| fact: aten/src/ATen/ThreadLocalState.h#at::ThreadLocalState
+#| fact: torch/csrc/utils/python_arg_parser.h#torch::handle_torch_function
