@@ -83,5 +83,6 @@ from readtorch.aten import dispatch as dispatch
 
 from readtorch.aten.native import weight_norm as weight_norm
 
+from readtorch.aten.native import cpu_blas as cpu_blas
 from readtorch.aten.native import fused_adam as fused_adam
 from readtorch.aten.native import fused_sgd as fused_sgd

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.native.cpu_blas import axpby
 from readtorch.aten.native.fused_sgd import blocks, bump, plain_arrays, scratch
 
 
@@ -34,29 +35,22 @@ def adam(
         return False
     root = math.sqrt(1 - beta2**step)
     size, floor = -lr * root / (1 - beta1**step), eps * root
-    weight = 1 - beta1
-    one, two = scratch(arrays[1].dtype, 2)
+    pool = scratch(arrays[1].dtype, 3)
     for piece in blocks(*arrays):
         g, p, m, v = piece[:4]
-        s, t = one[: p.size], two[: p.size]
+        s, t, u = (array[: p.size] for array in pool)
         if maximize:
             g = np.negative(g, out=s)
         if weight_decay != 0 and decoupled:
             np.multiply(p, 1 - lr * weight_decay, out=p)
         elif weight_decay != 0:
             g = np.add(g, np.multiply(p, weight_decay, out=t), out=s)
-        np.subtract(g, m, out=t)
-        if weight < 0.5:
-            np.add(m, np.multiply(t, weight, out=t), out=m)
-        else:
-            np.subtract(g, np.multiply(t, 1 - p.dtype.type(weight), out=t), out=m)
-        np.multiply(v, beta2, out=v)
-        np.multiply(g, g, out=t)
-        np.add(v, np.multiply(t, 1 - beta2, out=t), out=v)
+        axpby(1 - beta1, g, beta1, m, t)
+        axpby(1 - beta2, np.multiply(g, g, out=t), beta2, v, u)
         second = v if max_exp_avg_sq is None else np.maximum(piece[4], v, out=piece[4])
         np.sqrt(second, out=t)
         np.add(t, floor, out=t)
         np.divide(m, t, out=t)
-        np.add(p, np.multiply(t, size, out=t), out=p)
+        axpby(size, t, 1.0, p, t)
     bump(*written)
     return True

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.native.cpu_blas import axpby
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
 
-BLOCK = 65536
+BLOCK = 131072
 
 _local = threading.local()
 
@@ -87,9 +88,8 @@ def sgd(
             g = np.add(g, t, out=s)
         if buffer is not None:
             b = piece[2]
-            np.multiply(b, momentum, out=b)
-            np.add(b, g if dampening == 0 else np.multiply(g, 1 - dampening, out=t), out=b)
+            axpby(1 - dampening, g, momentum, b, t)
             g = np.add(g, np.multiply(b, momentum, out=t), out=s) if nesterov else b
-        np.add(p, np.multiply(g, -lr, out=t), out=p)
+        axpby(-lr, g, 1.0, p, t)
     bump(*written)
     return True

@@ -1,0 +1,55 @@
+# Tangled from chapters/04_optim/9_fused.py — edit there, or here and run `readtorch sync`.
+"""y ← αx + βy in one pass, by the BLAS that NumPy is linked with (twin of `aten/src/ATen/native/CPUBlas.cpp`)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+
+_ENTRIES = (
+    ("scipy_cblas_{}axpby64_", ctypes.c_int64),
+    ("cblas_{}axpby64_", ctypes.c_int64),
+    ("scipy_cblas_{}axpby", ctypes.c_int),
+)
+"""The names that NumPy's wheels have given the function, and the integer that counts elements.
+
+Plain `cblas_saxpby` is left out: its integers are of 32 or of 64 bits, and the name does not tell."""
+
+
+_SHORTEST = 4096
+"""Elements. Making two addresses and a foreign call take three microseconds: below this, NumPy's calls are done sooner."""
+
+
+@functools.cache
+def kernel(char: str) -> Callable[..., None] | None:
+    """The entry for this dtype's character, or None where NumPy brings no such BLAS."""
+    letter = {"f": "s", "d": "d"}.get(char)
+    if letter is None:
+        return None
+    try:
+        library = ctypes.CDLL(str(import_module("numpy._core._multiarray_umath").__file__))
+    except (ImportError, OSError):
+        return None
+    real = ctypes.c_float if char == "f" else ctypes.c_double
+    for name, count in _ENTRIES:
+        entry = getattr(library, name.format(letter), None)
+        if entry is not None:
+            entry.restype = None
+            entry.argtypes = [count, real, ctypes.c_void_p, count, real, ctypes.c_void_p, count]
+            return entry
+    return None
+
+
+def axpby(alpha: float, x: np.ndarray, beta: float, y: np.ndarray, scratch: np.ndarray) -> None:
+    """In place, y ← αx + βy. All three: one dimension, in one piece, of one dtype and size; `scratch` may be overwritten."""
+    run = kernel(y.dtype.char) if y.size >= _SHORTEST and alpha != 0 and beta != 0 else None
+    if run is not None:
+        run(y.size, alpha, x.ctypes.data, 1, beta, y.ctypes.data, 1)
+        return
+    if beta != 1:
+        np.multiply(y, beta, out=y)
+    np.add(y, x if alpha == 1 else np.multiply(x, alpha, out=scratch), out=y)
