@@ -249,10 +249,11 @@ def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     key = ("readtorch storage", id(owner))
     if key not in memo:
         memo[key] = owner.copy(order="K")
+    if not array.size:
+        return array.copy()
     offset = _C._data_address(array) - _C._data_address(owner)
-    flat = memo[key].reshape(-1, order="A").view(np.uint8)[offset:]
-    flat = flat[: flat.size // array.itemsize * array.itemsize]
-    return np.lib.stride_tricks.as_strided(flat.view(array.dtype), array.shape, array.strides)
+    flat = memo[key].reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
 
 
 # %% [markdown]
@@ -320,7 +321,10 @@ class Tensor(Tensor):
     ) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._array.__dlpack__()
+        if max_version is None:
+            return self._array.__dlpack__()
+        #: Without a version the receiver must take the memory for read-only.
+        return self._array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()
@@ -634,6 +638,11 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return finish(array, "cpu", requires_grad)
 
 
+def from_dlpack(ext_tensor: Any) -> Any:
+    """A tensor that shares the memory of an object with `__dlpack__`, of whatever library."""
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 def _new_method(function: Any) -> Any:
@@ -682,7 +691,7 @@ further: list[Callable[[], None]] = []
 """What later chapters have to offer besides."""
 
 FUNCTIONS = (
-    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
+    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
     from_numpy, result_type,
 )  # fmt: skip
 

@@ -164,7 +164,10 @@ class Tensor(_C.TensorBase):
     ) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._array.__dlpack__()
+        if max_version is None:
+            return self._array.__dlpack__()
+        #: Without a version the receiver must take the memory for read-only.
+        return self._array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()
@@ -217,10 +220,11 @@ def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     key = ("readtorch storage", id(owner))
     if key not in memo:
         memo[key] = owner.copy(order="K")
+    if not array.size:
+        return array.copy()
     offset = _C._data_address(array) - _C._data_address(owner)
-    flat = memo[key].reshape(-1, order="A").view(np.uint8)[offset:]
-    flat = flat[: flat.size // array.itemsize * array.itemsize]
-    return np.lib.stride_tricks.as_strided(flat.view(array.dtype), array.shape, array.strides)
+    flat = memo[key].reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
 
 
 tensor_impl.Tensor = Tensor

@@ -297,3 +297,20 @@ def test_to_takes_the_device_before_the_dtype() -> None:
     assert x.to("cpu", torch.float64).dtype is x.to(dtype=torch.float64, device="cpu").dtype is torch.float64
     with pytest.raises(TypeError, match="invalid combination of arguments"):
         x.to(torch.float64, "cpu")
+
+
+def test_dlpack_shares_memory_in_both_directions() -> None:
+    array = np.zeros(2)
+    torch.from_dlpack(array)[0] = 5
+    assert array.tolist() == [5, 0]
+    x = torch.zeros(2)
+    np.from_dlpack(x)[0] = 3
+    torch.utils.dlpack.from_dlpack(x)[1] = 7
+    assert x.tolist() == [3, 7]
+
+
+def test_a_deep_copy_of_a_view_has_the_whole_storage() -> None:
+    x = torch.arange(4.0)
+    alone = copy.deepcopy(x[1:])
+    assert alone.untyped_storage().nbytes() == 16 and alone.storage_offset() == 1 and alone.tolist() == [1, 2, 3]
+    assert copy.deepcopy(x[4:]).shape == (0,)

@@ -263,6 +263,11 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return finish(array, "cpu", requires_grad)
 
 
+def from_dlpack(ext_tensor: Any) -> Any:
+    """A tensor that shares the memory of an object with `__dlpack__`, of whatever library."""
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
 def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
@@ -309,7 +314,7 @@ further: list[Callable[[], None]] = []
 """What later chapters have to offer besides."""
 
 FUNCTIONS = (
-    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, tensor, as_tensor,
+    zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
     from_numpy, result_type,
 )  # fmt: skip
 
