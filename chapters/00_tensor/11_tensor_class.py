@@ -17,9 +17,15 @@
 # %% [markdown]
 # # `torch.Tensor`, and the namespace
 #
-# The last floor of this chapter: the class that users know, written in Python upstream too.
+# The last floor of this chapter: the class that users know, written in Python upstream too (`torch/_tensor.py`). It holds what is left when the generated methods have been taken away: what a subclass may
+# want to override (`backward`, `__repr__`, `__deepcopy__`), what talks to the rest of Python (iteration, NumPy, pickle), and a few operators whose arguments grew in ways that no schema can say (`norm`,
+# `split`, `unique`, `stft`).
+#
+# Its subjects are small, and each has an answer that most users get wrong: which gradient a hook sees, what a copy shares, what NumPy does with a tensor, how many elements `arange` has.
 
 # %%
+import copy
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -66,7 +72,41 @@ class Tensor(_C.TensorBase):
 
 
 # %% [markdown]
-# ### backward
+# ## What class does a result have?
+#
+# `Tensor` is made to be subclassed, and `nn.Parameter` is the first to do so. Upstream every operator's result is given the class of its arguments, by the default `__torch_function__`: a `Tagged`
+# tensor times two is a `Tagged` tensor. `Parameter` alone switches that off, or the activations of a model would all be parameters.
+
+
+# %%
+#| claim: an operator on a subclass returns that subclass, without the instance's attributes
+#| differs: readtorch's operators return Tensor; `__torch_function__` is not asked
+#| upstream: torch/_tensor.py#Tensor.__torch_function__
+def _(torch):
+    class Tagged(torch.Tensor):
+        pass
+
+    tagged = torch.ones(2).as_subclass(Tagged)
+    tagged.tag = "a"
+    assert type(tagged * 2) is type(tagged.detach()) is Tagged and not hasattr(tagged * 2, "tag")
+
+
+# %%
+#| needs: 02_module
+#| claim: an expression of parameters is a plain tensor
+#| upstream: torch/nn/parameter.py#Parameter.__torch_function__
+def _(torch):
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    for result in (weight * 2, weight[0], weight.clone(), weight.detach(), weight.data):
+        assert type(result) is torch.Tensor
+
+
+# %% [markdown]
+# ## Which gradient does a hook see?
+#
+# `backward` hands over to `torch.autograd` (next part). The methods behind it look as if they registered something on the tensor. They do not: a hook is kept by the *node and output number* that the tensor's gradient flows to, at the moment
+# of registration. That explains what happens when the tensor is written to afterwards. The write gives it a new node, the hook stays with the old one, and sees the gradient of the value that was overwritten. A hook
+# registered after the write sees the gradient of the present value. `retain_grad` is about the tensor, and moves along.
 
 
 # %%
@@ -118,7 +158,26 @@ class Tensor(Tensor):
         node._retains_grad[number] = weakref.ref(self)
 
 
+# %%
+#| claim: a hook belongs to the value that the tensor had when it was registered, retain_grad to the value it has in the end
+#| upstream: torch/csrc/autograd/variable.cpp#update_tensor_hooks_on_new_gradfn
+def _(torch):
+    seen = []
+    leaf = torch.ones(1, requires_grad=True)
+    x = leaf * 2
+    x.register_hook(lambda grad: seen.append(("of the old value", grad.item())))
+    x.retain_grad()
+    x.mul_(3)
+    x.register_hook(lambda grad: seen.append(("of the new value", grad.item())))
+    x.backward()
+    assert seen == [("of the new value", 1.0), ("of the old value", 3.0)]
+    assert x.grad.item() == 1 and leaf.grad.item() == 6
+
+
 # %% [markdown]
+# Two consequences. A hook on a *leaf* runs once per backward pass, with the sum of all paths, since the leaf's node is reached once; a hook on an intermediate result likewise. And a hook on a parameter does not see the
+# gradient that is in `.grad`, only what this pass adds.
+#
 # Whoever registers a hook gets something that can take it out again, as `handle.remove()` or at the end of a `with` statement. It knows the table by a weak reference and its hook by a number: a forgotten handle keeps nothing alive.
 
 # %%
@@ -185,7 +244,49 @@ def _handle(hooks: dict, hook: Any) -> Any:
 
 
 # %% [markdown]
-# ### Copying and pickling
+# %%
+#| claim: a hook is kept alive by the graph and not by its handle; registered twice it runs twice; what it returns must have the shape it was given
+def _(torch):
+    import gc
+    import weakref
+
+    calls = []
+
+    def hook(grad):
+        calls.append(grad)
+
+    x = torch.ones(1, requires_grad=True)
+    alive, handles = weakref.ref(hook), [x.register_hook(hook), x.register_hook(hook)]
+    del hook
+    x.backward()
+    assert len(calls) == 2 and alive() is not None
+    del x
+    gc.collect()
+    assert alive() is None and len(handles) == 2
+    y = torch.ones(1, requires_grad=True) * 2
+    y.register_hook(lambda grad: torch.ones(2))
+    try:
+        y.backward()
+    except RuntimeError as error:
+        assert "has changed the size of value" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %% [markdown]
+# ## Five ways to copy, and what each shares
+#
+# | | memory | graph | class, attributes | `.grad` |
+# |---|---|---|---|---|
+# | `x.clone()` | new | goes on | class only | no |
+# | `x.detach().clone()` | new | cut | class only | no |
+# | `copy.copy(x)` | shared | a new leaf | both | no |
+# | `copy.deepcopy(x)` | new, the whole storage | leaves only | both, copied too | copied |
+# | `pickle.loads(pickle.dumps(x))` | new, the whole storage | a leaf, of anything | both | no |
+#
+# A deep copy copies *storages*, each once: two views of one memory are two views of one memory again, tied weights stay tied, and one element cut from a large table brings a copy of the table. Of a non-leaf it is refused, since a
+# copy of the history would be a graph that nobody recorded; and the history of a copied module would end in the parameters of the old one. (That refusal is what `copy.deepcopy(model)` meets when a module keeps
+# a computed tensor as an attribute.)
 
 
 # %%
@@ -256,8 +357,53 @@ def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
 
 
+# %%
+table = torch.zeros(4)
+first, second = table[:2], table[1:]
+
+# %%
+#| needs: a1_operators
+#| trace: torch._tensor layers=calls values=summary title="deepcopy: one memory, copied once, seen twice"
+copies = copy.deepcopy([first, second])
+
+# %%
+#| needs: a1_operators
+copies[0][1] = 7
+copies, table
+
+
+# %%
+#| needs: a1_operators
+#| claim: a deep copy keeps sharing and copies whole storages and .grad; copy.copy shares; a non-leaf cannot be deep-copied and is pickled as a leaf
+#| upstream: torch/_tensor.py#Tensor.__deepcopy__
+def _(torch):
+    import copy
+    import pickle
+
+    whole = torch.zeros(4)
+    a, b = copy.deepcopy([whole, whole[1:]])
+    a[1] = 5
+    assert b[0].item() == 5 and whole[1].item() == 0
+    assert copy.deepcopy(whole[3:]).untyped_storage().nbytes() == 16
+    leaf = torch.ones(1, requires_grad=True)
+    (leaf * 2).backward()
+    assert copy.deepcopy(leaf).grad.item() == 2 and copy.deepcopy(leaf).grad is not leaf.grad
+    alias = copy.copy(leaf)
+    assert alias.data_ptr() == leaf.data_ptr() and alias.is_leaf and alias.requires_grad and alias.grad is None
+    try:
+        copy.deepcopy(leaf * 2)
+    except RuntimeError as error:
+        assert "Only Tensors created explicitly by the user" in str(error)
+    else:
+        raise AssertionError("copied")
+    assert pickle.loads(pickle.dumps(leaf * 2)).is_leaf
+
+
 # %% [markdown]
-# ### Behaving like a sequence
+# ## A sequence of rows
+#
+# A tensor has `__len__` and `__iter__`, so Python's own functions run on it: `sum(x)`, `max(x)`, `sorted(x)`, `a, b = x`. They see the rows of the first dimension one by one, as tensors, and a loop in Python around operators on rows is what
+# vectorising was meant to avoid: `sum(x)` on a million elements takes seconds and builds a chain of a million nodes, `x.sum()` takes one.
 
 
 # %%
@@ -298,7 +444,11 @@ class Tensor(Tensor):
 
 
 # %% [markdown]
-# ### NumPy and DLPack
+# ## What does NumPy see?
+#
+# Three protocols, from the oldest to the youngest. `__array__` gives an array on the same memory: `np.asarray(x)` shares. `__array_wrap__` is asked when a ufunc is done, and makes its result a tensor again, so that `np.exp(x)` of a tensor is a
+# tensor, computed by NumPy and unknown to autograd. It still carries a rule from the time before there was a bool: truth values become `uint8`. `__dlpack__` is the exchange between libraries; the receiver takes over a capsule with
+# address, shape, strides and device, and gives it back when it is done. On a GPU the first two fail, and this one passes the stream, so that the receiver waits for what the giver has queued.
 
 
 # %%
@@ -353,6 +503,49 @@ class Tensor(Tensor):
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
 
+# %%
+#| claim: NumPy's functions on a tensor give tensors outside of the graph, and uint8 for truth values; with a gradient wanted they fail
+#| upstream: torch/_tensor.py#Tensor.__array_wrap__
+def _(torch):
+    import warnings
+
+    import numpy as np
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.zeros(2)
+        assert isinstance(np.exp(x), torch.Tensor) and np.exp(x).dtype is torch.float32
+        assert np.greater(x, 1).dtype is torch.uint8
+        np.asarray(x)[0] = 4
+        assert x.tolist() == [4, 0]
+        try:
+            np.exp(torch.zeros(2, requires_grad=True))
+        except RuntimeError as error:
+            assert "Can't call numpy() on Tensor that requires grad" in str(error)
+        else:
+            raise AssertionError("computed")
+
+
+# %%
+#| needs: a1_operators
+#| claim: from_dlpack shares the giver's memory; a tensor that requires a gradient is not given away
+def _(torch):
+    import numpy as np
+
+    array = np.zeros(2)
+    torch.from_dlpack(array)[0] = 5
+    assert array.tolist() == [5, 0]
+    x = torch.zeros(2)
+    np.from_dlpack(x)[1] = 7
+    assert x.tolist() == [0, 7]
+    try:
+        np.from_dlpack(torch.zeros(2, requires_grad=True))
+    except BufferError as error:
+        assert "require gradient" in str(error)
+    else:
+        raise AssertionError("given")
+
+
 # %% [markdown]
 # From here on, the class that operators return is `Tensor`.
 
@@ -361,8 +554,15 @@ class Tensor(Tensor):
 tensor_impl.Tensor = Tensor
 
 # %% [markdown]
-# ## Creation functions
-# They share four keywords: `dtype`, `device`, `requires_grad` and the rarely used `layout` and `pin_memory`.
+# ## What do creation functions decide for you?
+#
+# They share four keywords: `dtype`, `device`, `requires_grad` and the rarely used `layout` and `pin_memory`. What is not given is decided, and by four rules:
+#
+# * `zeros`, `ones`, `empty`, `rand`: the default dtype and device. `full` and `arange`: the dtype of the numbers, so that `full((2,), 1)` is integral. (It was float once, and old code still believes so.)
+# * `*_like`: everything of the model, its order of dimensions in memory included, and *not* `requires_grad`. `x.new_*`: dtype and device only.
+# * `requires_grad=True` makes the leaf *before* whatever stands behind the call: `torch.ones(2, requires_grad=True).double()` is the leaf's child, and gets no `.grad`. Convert first.
+# * `arange` with a floating step has `⌈(end − start) / step⌉` elements, computed in double precision. Rounding decides whether the end is included. `linspace` is given the number
+#   of elements instead, and counts the second half from the end, so that the last one is exact.
 
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
@@ -713,6 +913,41 @@ def init() -> None:
     for offer in further:
         offer()
 
+
+# %%
+torch.arange(1, 1.3, 0.1), torch.linspace(1, 1.3, 4)
+
+
+# %%
+#| claim: arange(1, 1.3, 0.1) has four elements, the last of them 1.3; the same call in NumPy agrees, and linspace ends exactly where it is told to
+#| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
+def _(torch):
+    import numpy as np
+
+    assert len(torch.arange(1, 1.3, 0.1)) == len(np.arange(1, 1.3, 0.1)) == 4
+    assert len(torch.arange(0, 0.3, 0.1)) == 3 and len(torch.arange(0, 3 * 0.1, 0.1)) == 4
+    for steps in range(2, 50):
+        assert torch.linspace(0, 1, steps)[-1].item() == 1
+
+
+# %%
+#| needs: a1_operators
+#| claim: full takes its dtype from the number; zeros_like keeps the order in memory and no requires_grad; a leaf is made before what stands behind the call
+def _(torch):
+    assert torch.full((2,), 1).dtype is torch.int64 and torch.full((2,), True).dtype is torch.bool
+    assert torch.zeros_like(torch.ones(2, 3).t()).stride() == (1, 3)
+    assert torch.ones(2, 3).t().new_zeros(3, 2).stride() == (2, 1)
+    assert not torch.zeros_like(torch.ones(2, requires_grad=True)).requires_grad
+    assert not torch.ones(2, requires_grad=True).double().is_leaf
+    assert torch.ones(2).double().requires_grad_().is_leaf
+
+
+# %% [markdown]
+# `empty` is what it says. Its content is whatever was there, often zeros in a fresh process and never in a long one, which is why a forgotten initialisation passes the tests. Under `torch.use_deterministic_algorithms(True)` upstream
+# fills such memory with NaN (`torch.utils.deterministic.fill_uninitialized_memory`): the quickest way to find out.
+
+# %%
+#| fact: torch/utils/deterministic.py#_Deterministic.fill_uninitialized_memory
 
 # %% [markdown]
 # ## `torch._C`
@@ -1241,3 +1476,25 @@ cuda: str | None = None
 hip: str | None = None
 debug = False
 git_version = "readtorch"
+
+
+# %%
+#| claim: torch.__version__ is a string that compares as a version
+#| upstream: torch/torch_version.py#TorchVersion
+def _(torch):
+    assert torch.__version__ > "2.9" and torch.__version__ > (2, 9) and isinstance(torch.__version__, str)
+    assert not str(torch.__version__) > "2.9"
+
+
+# %% [markdown]
+# Since 2.10 that is no academic difference: `str(torch.__version__) > "2.9"`, and every script that splits the string at dots and compares the pieces as text, is wrong.
+#
+# ### What upstream does more
+#
+# * `__torch_function__` is asked by *every* method in `_tensor.py` first, which is why each begins with the same two lines. A mode (`TorchFunctionMode`) sees all calls; `torch.set_default_device` is one of them.
+# * Below it, `__torch_dispatch__` sees operators after autograd, at the level of the dispatcher. Fake tensors, functionalisation and quantised layouts are subclasses of that kind.
+# * Pickling a subclass keeps class and attributes (`_rebuild_from_type_v2`), and `torch.load` refuses the class unless it was allowed.
+
+# %%
+#| fact: torch/overrides.py#TorchFunctionMode
+#| fact: torch/_tensor.py#_rebuild_from_type_v2
