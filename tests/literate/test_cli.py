@@ -152,6 +152,129 @@ def test_orphans_are_reported_then_deleted_and_other_files_left_alone(checkout: 
     assert (checkout / "src/readtorch/literate/tangle.py").exists()
 
 
+STRAY = "is written by no chapter; move it into one, or delete it"
+
+
+def test_check_names_a_file_that_no_chapter_writes(checkout: Path) -> None:
+    (checkout / "src/readtorch/mine.py").write_text("x = 1\n")
+    for _ in range(2):
+        done = run(checkout, "tangle", "--check")
+        assert done.returncode == 1
+        assert done.stdout == f"src/readtorch/mine.py: {STRAY}\n"
+    (checkout / "src/readtorch/mine.py").unlink()
+    assert run(checkout, "tangle", "--check").returncode == 0
+
+
+def test_a_reference_that_does_not_resolve_stops_tangle(checkout: Path) -> None:
+    shutil.copytree(REPOSITORY / "src/readtorch/literate/data", checkout / "src/readtorch/literate/data")
+    good = "#| upstream: torch/nn/modules/module.py#Module.register_buffer\n"
+    chapter, file = checkout / "chapters/02_module.py", checkout / "src/readtorch/a.py"
+    chapter.write_text(CHAPTER.replace("def f", f"{good}def f").replace("return 2", "return 3"))
+    assert run(checkout, "tangle").returncode == 0
+    chapter.write_text(chapter.read_text().replace("register_buffer", "register_bufer").replace("return 3", "return 4"))
+    before = file.read_text()
+    for command in (["tangle"], ["tangle", "--check"], ["tangle"]):
+        done = run(checkout, *command)
+        assert done.returncode == 1
+        assert (
+            "chapters/02_module.py:9: upstream: torch/nn/modules/module.py of PyTorch 2.13.0 has no" in done.stderr
+        ), done.stderr
+        assert "did you mean torch/nn/modules/module.py#Module.register_buffer" in done.stderr
+        assert file.read_text() == before
+    chapter.write_text(chapter.read_text().replace("return 4", "return = 4"))
+    done = run(checkout, "tangle")
+    assert "chapters/02_module.py:9: upstream: " in done.stderr, "beside a syntax error"
+    assert "chapters/02_module.py:17: syntax error" in done.stderr
+
+
+FAULTY = (
+    books.HEADER
+    + """\
+# %%
+#| onto: a.py
+#| imports
+import os
+
+# %%
+#| into: b.py
+class B:
+    \"\"\"A class.\"\"\"
+
+    def one(self) -> int:
+        return 1
+
+# %%
+#| into: b.py
+class B(B):
+    def one(self) -> int:
+        return 2
+
+# %%
+#| into: b.py
+class C(C):
+    def two(self) -> int:
+        return os
+
+# %%
+#| into: a.py
+class D:
+    def broken(self) -> int
+        return 1
+
+# %%
+#| into: a.py
+class D(D):
+    def two(self) -> int:
+        return 1
+
+# %%
+#| into: a.py
+#| at: after broken
+def late() -> int:
+    from . import x
+
+# %%
+#| exercize: double
+def double(x: int) -> int:
+    raise NotImplementedError
+
+# %%
+#| solution: double
+def double(x: int) -> int:
+    return 2 * x
+
+# %%
+#| into: c.py
+import sys
+import sys as system
+
+# %%
+#| into: c.py
+def one() -> None: ...
+
+# %%
+#| into: c.py
+def one() -> None: ...
+"""
+)
+
+
+def test_independent_faults_are_listed_together_and_none_that_only_follows(checkout: Path) -> None:
+    (checkout / "chapters/02_module.py").write_text(FAULTY)
+    done = run(checkout, "tangle")
+    faults = [line for line in done.stderr.splitlines() if line.startswith("chapters/")]
+    assert [line.partition(": ")[::2] for line in faults] == [
+        ("chapters/02_module.py:8", "unknown directive 'onto'"),
+        ("chapters/02_module.py:23", "B.one is defined a second time in b.py (first at chapters/02_module.py:17)"),
+        ("chapters/02_module.py:35", "syntax error: expected ':'"),
+        ("chapters/02_module.py:48", "a relative import does not run in a notebook"),
+        ("chapters/02_module.py:51", "unknown directive 'exercize'"),
+        ("chapters/02_module.py:62", "an import in the middle of a module"),
+        ("chapters/02_module.py:63", "an import in the middle of a module"),
+        ("chapters/02_module.py:71", "one is defined a second time in c.py (first at chapters/02_module.py:67)"),
+    ]
+
+
 def test_an_edited_orphan_is_not_deleted(checkout: Path) -> None:
     file = checkout / "src/readtorch/a.py"
     file.write_text(file.read_text() + "more = 1\n")
@@ -187,7 +310,8 @@ def test_faults_of_several_chapters_are_listed_together_and_nothing_is_written(c
 
 def test_the_tools_work_when_the_package_cannot_be_imported(checkout: Path) -> None:
     (checkout / "src/readtorch/__init__.py").write_text("<<<<<<< HEAD\n")
-    assert run(checkout, "tangle", "--check").returncode == 0
+    done = run(checkout, "tangle", "--check")
+    assert (done.stdout, done.stderr) == (f"src/readtorch/__init__.py: {STRAY}\n", "")
     (checkout / "chapters/02_module.py").write_text(CHAPTER.replace("return 2", "return 3"))
     assert run(checkout, "tangle").stdout == "wrote   src/readtorch/a.py\n"
 

@@ -19,6 +19,8 @@ class Assembly:
     path: str
     cells: list[Cell]
     problems: Problems
+    complete: bool = True
+    """Are these all cells of the file? If not, what a cell refers to may be in one of the others."""
     docstring: list[Block] = field(default_factory=list)
     imports: list[tuple[Import, Cell]] = field(default_factory=list)
     typing_imports: list[tuple[Import, Cell]] = field(default_factory=list)
@@ -36,13 +38,12 @@ class Assembly:
         while waiting:
             still = [cell for cell in waiting if not self._place(cell)]
             if len(still) == len(waiting):
-                for cell in still:
+                for cell in still if self.complete else ():
                     self._report_unplaced(cell)
                 break
             waiting = still
         check_names(self.path, self.body, self.problems)
         check_bindings(self.imports, self.path, self.problems)
-        self.problems.raise_if_any()
 
     # -- taking cells in -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem, Problems
+from readtorch.literate.references import check_references
 from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
 from readtorch.literate.transaction import Transaction
 from readtorch.literate.unchanged import SUFFIXES, remember, source_files
@@ -30,7 +31,7 @@ def write(book: Book, force: Container[str] = ()) -> int:
     """Write what differs, delete orphans; say what was done. Edits made in a file are not overwritten unless it is in `force`."""
     from readtorch.literate.agreed import Agreed, Edited
 
-    files = tangle(book)
+    files = _tangled(book)
     agreed = Agreed(book.root)
     texts = {path: read(book.package / path) for path in files}
     changed = [path for path in files if texts[path] != files[path].text]
@@ -66,6 +67,17 @@ def write(book: Book, force: Container[str] = ()) -> int:
     if not changed and not gone:
         print(f"{len(files)} files are up to date")
     return 0
+
+
+def _tangled(book: Book) -> dict[str, TangledFile]:
+    """The package, of a book whose references resolve. Raises LiterateError with all that is wrong."""
+    problems = Problems()
+    files: dict[str, TangledFile] = {}
+    with problems.collecting():
+        files = tangle(book)
+    check_references(book, problems)
+    problems.raise_if_any()
+    return files
 
 
 def _refuse(file: TangledFile, text: str, problems: Problems) -> None:
@@ -104,18 +116,23 @@ def take_one_side(path: str) -> str:
 
 def check(book: Book) -> int:
     """Compare byte for byte; print a unified diff and the chapter line of each difference."""
-    files = tangle(book)
+    files = _tangled(book)
     faults = 0
     for path, file in files.items():
         text = read(book.package / path)
         if text != file.text:
             faults += 1
             print_difference(file, text)
-    for path in orphans(book.package, files):
+    left = orphans(book.package, files)
+    for path in left:
         faults += 1
         print(f"{PACKAGE}/{path}: no cell goes into this file any more")
     if faults:
         print("run `readtorch tangle` if the chapters are right, `readtorch sync` if the files are", file=sys.stderr)
+    strays = [path for path in package_files(book.package) if path not in files and path not in left]
+    for path in strays:
+        print(f"{PACKAGE}/{path}: is written by no chapter; move it into one, or delete it")
+    if faults or strays:
         return 1
     remember(book.root)
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class Cell:
     code: str = ""
     code_line: int = 0
     tags: tuple[str, ...] = ()
+    faulty: bool = False
+    """Something is wrong inside it, so that nothing may be concluded from what it does not say."""
 
     def get(self, key: str) -> str | None:
         """The value of directive `key` ("" for a flag), None where the cell has none."""
@@ -210,31 +212,40 @@ class Book:
 
     @classmethod
     def load(cls, root: Path | None = None) -> Book:
-        """Read every chapter below `root` (default: the book this package belongs to). Raises LiterateError."""
+        """Read every chapter below `root` (default: the book this package belongs to).
+
+        Raises LiterateError: what is wrong in the chapters, and in the package that the sound cells would make.
+        """
         root = find_root() if root is None else Path(root)
         problems = Problems()
         parts = []
         with collection_paused():
-            for file in part_files(root / "chapters"):
+            for file in part_files(root / "chapters", problems):
                 with problems.collecting():
-                    parts.append(read_part(file, root))
-        problems.raise_if_any()
-        return cls(root, tuple(parts))
+                    parts.append(read_part(file, root, problems))
+        book = cls(root, tuple(parts))
+        if len(problems):
+            from readtorch.literate.tangle import further_faults
+
+            further_faults(book, problems)
+            raise problems.error
+        return book
 
 
-def part_files(chapters: Path) -> list[Path]:
-    """The part files in reading order. A file or folder whose name is not in ORDER is an error."""
-    problems = Problems()
+def part_files(chapters: Path, problems: Problems | None = None) -> list[Path]:
+    """The part files in reading order. A file or folder whose name is not in ORDER is an error, raised or put to `problems`."""
+    faults = Problems() if problems is None else problems
     found: dict[str, list[Path]] = {}
     for entry in sorted(chapters.iterdir()) if chapters.is_dir() else []:
         if entry.name.startswith((".", "_")) or entry.name == "data":
             continue
         if entry.stem not in ORDER:
             if entry.suffix == ".py" or (entry.is_dir() and any(entry.glob("*.py"))):
-                problems.add(f"chapters/{entry.name}", 0, "is no chapter", "name it in ORDER in literate/chapter.py")
+                faults.add(f"chapters/{entry.name}", 0, "is no chapter", "name it in ORDER in literate/chapter.py")
             continue
         found[entry.stem] = sorted(entry.glob("*.py"), key=_by_name) if entry.is_dir() else [entry]
-    problems.raise_if_any()
+    if problems is None:
+        faults.raise_if_any()
     return [file for name in ORDER for file in found.get(name, [])]
 
 
@@ -254,26 +265,41 @@ def find_root() -> Path:
     raise LiterateError(Problem(str(here), 0, "no chapters found", "run from a checkout, or reinstall readtorch"))
 
 
-def read_part(file: Path, root: Path) -> Part:
-    """Parse one part; LiterateError lists everything wrong in it."""
+def read_part(file: Path, root: Path, problems: Problems | None = None) -> Part:
+    """Parse one part. LiterateError lists everything wrong in it, unless it is put to `problems` and faulty cells marked."""
     path = file.relative_to(root).as_posix()
     name = file.relative_to(root / "chapters").with_suffix("").as_posix()
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise LiterateError(Problem(path, 0, f"is not UTF-8: {error}", "save it as UTF-8")) from None
-    return parse_part(text, name=name, path=path, file=file)
+    return parse_part(text, name=name, path=path, file=file, problems=problems)
 
 
-def parse_part(text: str, *, name: str, path: str, file: Path | None = None) -> Part:
-    """Parse the text of one part. Problems name `path`."""
-    problems = Problems()
-    lines = split_lines(text, path, problems)
-    cells = [_cell(raw, index, name, path, problems) for index, raw in enumerate(scan(lines, path, problems))]
-    _parse_code(lines, cells, path, problems)
-    _check_cells(cells, problems)
-    problems.raise_if_any()
+def parse_part(text: str, *, name: str, path: str, file: Path | None = None, problems: Problems | None = None) -> Part:
+    """Parse the text of one part. What is wrong names `path`, and is raised or put to `problems`."""
+    faults = Problems() if problems is None else problems
+    before = len(faults)
+    lines = split_lines(text, path, faults)
+    cells = [_cell(raw, index, name, path, faults) for index, raw in enumerate(scan(lines, path, faults))]
+    complete = len(faults) == before
+    _parse_code(lines, cells, path, faults)
+    _check_cells(cells, faults, complete)
+    if problems is None:
+        faults.raise_if_any()
+    elif len(faults) > before:
+        cells = _marked(cells, faults.lines_of(path))
     return Part(name, file or Path(path), path, text, tuple(cells))
+
+
+def _marked(cells: list[Cell], lines: list[int]) -> list[Cell]:
+    """The cells, those with a fault at one of the lines marked."""
+    result = []
+    for cell, below in zip(cells, [*cells[1:], None], strict=True):
+        stop = below.line if below is not None else max(lines) + 1
+        faulty = any(cell.line <= line < stop for line in lines)
+        result.append(replace(cell, faulty=True) if faulty else cell)
+    return result
 
 
 def _cell(raw: RawCell, index: int, name: str, path: str, problems: Problems) -> Cell:
@@ -334,8 +360,8 @@ def statement_start(statement: ast.stmt) -> int:
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
-def _check_cells(cells: list[Cell], problems: Problems) -> None:
-    """Faults that only the part as a whole shows."""
+def _check_cells(cells: list[Cell], problems: Problems, complete: bool) -> None:
+    """Faults that only the part as a whole shows; where some directives could not be read, those that do not ask for more."""
     anchors: dict[str, Cell] = {}
     for cell in cells:
         name = cell.get("id")
@@ -348,7 +374,8 @@ def _check_cells(cells: list[Cell], problems: Problems) -> None:
         for directive in cell.directives:
             if directive.key == "needs":
                 _check_needs(cell, directive, problems)
-    _check_exercises(cells, problems)
+    if complete:
+        _check_exercises(cells, problems)
 
 
 def _check_exercises(cells: list[Cell], problems: Problems) -> None:

@@ -60,6 +60,10 @@ class Problems:
         """All that was collected, as one error."""
         return LiterateError(self._found)
 
+    def lines_of(self, path: str) -> list[int]:
+        """The lines of a file at which something is wrong."""
+        return [problem.line for problem in self._found if problem.path == path]
+
     def raise_if_any(self) -> None:
         if self._found:
             raise self.error

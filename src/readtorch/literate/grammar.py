@@ -110,6 +110,7 @@ def parse_directives(
     how many lines they take. Faults go to `problems`; the faulty directive is left out.
     """
     found: list[Directive] = []
+    before = len(problems)
     taken = 0
     for taken, text in enumerate(lines):
         match = MARK.match(text)
@@ -135,8 +136,9 @@ def parse_directives(
         found.append(Directive(key, value, line))
     else:
         taken = len(lines)
+    complete = len(problems) == before
     _report_misplaced(lines, taken, first_line, path, problems)
-    _check_together(found, path, problems)
+    _check_together(found, path, problems, complete=complete)
     return tuple(found), taken
 
 
@@ -164,11 +166,12 @@ def _wrong_value(key: _Key, value: str) -> str | None:
     return key.check(value) if value or key.check is _trace else "needs a value"
 
 
-def _check_together(found: list[Directive], path: str, problems: Problems) -> None:
+def _check_together(found: list[Directive], path: str, problems: Problems, *, complete: bool) -> None:
+    """Which keys need and exclude each other. Where a directive could not be read (not `complete`), none is missed."""
     keys = {d.key for d in found}
     for directive in found:
         rule = KEYS[directive.key]
-        if rule.requires and rule.requires not in keys:
+        if complete and rule.requires and rule.requires not in keys:
             problems.add(path, directive.line, f"{directive.key} needs {rule.requires} in the same cell")
         for other in rule.excludes:
             if other in keys:

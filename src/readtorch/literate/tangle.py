@@ -61,18 +61,40 @@ def tangle(book: Book) -> dict[str, TangledFile]:
     return tangled
 
 
-def tangle_file(path: str, cells: list[Cell]) -> TangledFile:
-    """One file from its cells. Raises LiterateError with all that is wrong in it."""
+def further_faults(book: Book, problems: Problems) -> None:
+    """What else is wrong, besides the `problems` of reading the book, as far as its sound cells tell.
+
+    A faulty cell may have brought any name to any file: nothing that is missed is a fault then.
+    """
+    from readtorch.literate.references import check_references
+
+    check_references(book, problems)
+    for path, cells in sorted(tangled_cells(book).items()):
+        sound = [cell for cell in cells if not cell.faulty]
+        if sound:
+            with problems.collecting():
+                tangle_file(path, sound, complete=False)
+
+
+def tangle_file(path: str, cells: list[Cell], *, complete: bool = True) -> TangledFile:
+    """One file from its cells. Raises LiterateError with all that is wrong in it.
+
+    Where the cells are not `complete`, a class or name that they refer to and that is not there is no fault.
+    """
     problems = Problems()
-    for cell in cells:
+    for cell in list(cells):
+        before = len(problems)
         check_cell(cell, path, problems)
-    problems.raise_if_any()
+        if len(problems) > before:
+            cells, complete = [c for c in cells if c is not cell], False
+    if not cells:
+        raise problems.error
     head = TangledLine(_header(path, cells))
     if not path.endswith(".py"):
         lines = _native(cells, problems)
         problems.raise_if_any()
         return TangledFile(path, (head, *lines), tuple(cells))
-    assembly = Assembly(path, cells, problems)
+    assembly = Assembly(path, cells, problems, complete)
     assembly.take_in()
     lines, imports = assembly.render()
     problems.raise_if_any()

@@ -43,6 +43,7 @@ def digest(root: str | os.PathLike[str]) -> str:
         *source_files(os.path.join(root, "chapters"), (".py",)),
         *source_files(package, SUFFIXES, skip="literate"),
         *sorted(entry.path for entry in os.scandir(_TOOLS) if entry.name.endswith(".py")),
+        *source_files(os.path.join(_TOOLS, "data"), (".txt",)),
     ]
     for path in files:
         with open(path, "rb") as stream:
