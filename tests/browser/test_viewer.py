@@ -72,7 +72,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
     file = folder / "viewer_sample.py"
     file.write_text(PROGRAM, encoding="utf-8")
 
-    def run(times: int = 3, title: str = "Three layers <b>&", changed: str = "") -> Trace:
+    def run(times: int = 3, title: str = "Three layers <b>&", changed: str = "", layers: Any = None) -> Trace:
         source = PROGRAM.replace("scale = 2.0", changed or "scale = 2.0")
         file.write_text(source, encoding="utf-8")
         namespace: dict[str, Any] = {"__name__": "viewer_sample"}
@@ -80,7 +80,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
         import linecache
 
         linecache.checkcache(str(file))
-        with trace(values="summary", title=title, namespace=namespace) as t:
+        with trace(values="summary", title=title, namespace=namespace, layers=layers) as t:
             namespace["run"](times)
         return t
 
@@ -158,6 +158,26 @@ def page_file(record: Callable[..., Trace], tmp_path_factory: pytest.TempPathFac
     file = tmp_path_factory.mktemp("page") / "page.html"
     file.write_text(page_html(record().document, name="sample"), encoding="utf-8")
     return file
+
+
+def test_without_the_layer_of_lines_no_line_is_said_to_run(reader, record, tmp_path):
+    """Where a call begins is known; which line of it an operator or a return belongs to is not."""
+    file = tmp_path / "calls.html"
+    file.write_text(page_html(record(layers=("calls", "ops")).document), encoding="utf-8")
+    r = reader().open(file)
+    r.press("Home")
+    kinds = set()
+    for _ in range(12):
+        marked = r.page.locator("readtorch-trace .ln.now")
+        if "lines were not recorded" in r.text(".place"):
+            assert marked.count() == 0
+            kinds.add("unknown")
+        else:
+            assert re.match(r"\s*(def |@)", r.line), r.line
+            kinds.add("known")
+        r.press("ArrowRight")
+    assert {"known", "unknown"} <= kinds
+    assert r.errors == []
 
 
 def test_opens_from_a_file_without_errors_or_requests(reader, page_file):

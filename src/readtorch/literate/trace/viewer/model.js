@@ -22,6 +22,8 @@ class Model {
     this.lane = new Int32Array(this.count);
     this.frame = new Int32Array(this.count).fill(-1);
     this.line = new Int32Array(this.count);
+    /** Whether the lines that ran are in the document; without them `line` is where a frame's function begins. */
+    this.hasLines = doc.meta.layers.includes("lines");
     this.detail = new Int32Array(this.count).fill(-1);
     /** @type {Frame[]} */
     this.frames = [];

@@ -40,9 +40,11 @@ class Source {
       this.listing = null;
       return;
     }
-    const line = model.kinds[event] === "C" ? frame.first : model.line[event];
+    const known = model.kinds[event] === "C" || model.hasLines;
+    const line = known && model.kinds[event] !== "C" ? model.line[event] : frame.first;
     const { path } = model.doc.files[frame.file];
-    this.place.replaceChildren(make("b", {}, path.split("/").pop()), ` ${path.includes("/") ? path : ""}:${line}`);
+    const at = known ? `:${line}` : ", lines were not recorded";
+    this.place.replaceChildren(make("b", {}, path.split("/").pop()), ` ${path.includes("/") ? path : ""}${at}`);
     this.place.title = path;
     this.showChapter(frame.file, line);
     const listing = this.find(frame.file, line);
@@ -50,7 +52,7 @@ class Source {
       this.body.replaceChildren(listing.element);
       this.listing = listing;
     }
-    this.mark(listing, frame, event, line);
+    this.mark(listing, frame, event, line, known);
     this.showCallers(event);
   }
 
@@ -148,7 +150,8 @@ class Source {
     return { element, rows, marked: [] };
   }
 
-  mark(listing, frame, event, line) {
+  /** Without `known`, `line` is only where the function begins: it is brought into view, and no line stands out. */
+  mark(listing, frame, event, line, known) {
     for (const { row, ghost } of listing.marked) {
       row.className = "ln";
       row.removeAttribute("aria-current");
@@ -190,6 +193,7 @@ class Source {
     }
     if (this.filter && this.filter.file === frame.file) update(this.filter.line, ({ row }) => row.classList.add("picked"));
     update(line, ({ row }) => {
+      if (!known) return this.reveal(row);
       row.classList.add("now", `now-${model.kinds[event]}`);
       row.setAttribute("aria-current", "step");
       this.reveal(row);
