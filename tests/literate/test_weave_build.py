@@ -59,6 +59,20 @@ def test_a_book_becomes_pages_with_their_scripts_and_assets(tmp_path: Path) -> N
     assert "def double" not in index
 
 
+def test_a_page_of_the_site_links_to_chapters_by_name(tmp_path: Path) -> None:
+    folder = book_folder(tmp_path)
+    (folder / "docs/index.md").write_text("# Small\n\n[ground](chapter:00_tensor), [the shelf](chapter:02_module)\n")
+    done = build(folder, "--strict")
+    assert done.returncode == 0, done.stderr
+    page = (folder / "site/index.html").read_text()
+    assert '<a href="book/00_tensor/1_box/index.html">ground</a>' in page
+    assert '<a href="book/02_module/index.html">the shelf</a>' in page
+    (folder / "docs/index.md").write_text("# Small\n\n[none](chapter:09_none)\n")
+    done = build(folder)
+    assert done.returncode == 1
+    assert "index.md: no chapter '09_none'; there are 00_tensor, 02_module" in done.stderr
+
+
 @pytest.mark.parametrize("options", [(), ("--strict",)])
 @pytest.mark.parametrize(
     ("old", "new", "message"),

@@ -7,6 +7,7 @@ the site folder: a fault leaves the last good site as it is.
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api, here
+from readtorch.literate.weave.addresses import page_source
 from readtorch.literate.weave.pages import WovenPage
 from readtorch.literate.weave.rendered import KeptPage, KeptSearch, Rendered
 from readtorch.literate.weave.site import Site
@@ -123,6 +125,23 @@ class ReadtorchPlugin(BasePlugin[Options]):
             KeptPage(file, config, self.rendered, text)
         return files
 
+    def on_page_markdown(self, markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+        """`[text](chapter:NAME)` in the site's own pages leads to the first page of a chapter, however its parts are called."""
+        if isinstance(page, KeptPage):  # the book's own text has links of its own kind
+            return markdown
+        assert self.site is not None
+        first = {part.chapter: page_source(part.name) for part in reversed(self.site.book.parts)}
+        here = posixpath.dirname(page.file.src_uri)
+
+        def target(match: re.Match[str]) -> str:
+            if match[1] not in first:
+                raise PluginError(
+                    f"{page.file.src_uri}: no chapter {match[1]!r}; there are {', '.join(reversed(first))}"
+                )
+            return f"]({posixpath.relpath(first[match[1]], here or '.')})"
+
+        return _CHAPTER_LINK.sub(target, markdown)
+
     @event_priority(100)  # before the plugins that read a page's HTML, such as search
     def on_page_content(self, html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
         assert self.site is not None
@@ -178,6 +197,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         return server
 
 
+_CHAPTER_LINK = re.compile(r"\]\(chapter:([^)]*)\)")
 _SPACED = re.compile(r"(<pre\b.*?</pre>|<script\b.*?</script>|<textarea\b.*?</textarea>|<code\b.*?</code>)", re.DOTALL)
 _INDENT = re.compile(r"\s*\n\s*")
 
