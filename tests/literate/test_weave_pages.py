@@ -60,6 +60,14 @@ def test_the_upstream_link_has_its_lines_and_grade(tmp_path: Path) -> None:
     assert "<code>Module.register_buffer</code> in torch/nn/modules/module.py, lines " in html
 
 
+def test_a_cell_of_facts_alone_has_no_listing(tmp_path: Path) -> None:
+    text = GROUND + "\n# %%\n#| fact: torch/nn/modules/module.py#Module.register_buffer\n#| source: pytorch/pytorch#1\n"
+    html = html_of(woven(write_book(tmp_path, {"00_tensor/1_box": text}))[1]["00_tensor/1_box"])
+    cell = html[html.index('<div class="rt-cell rt-noted"') :]
+    assert cell[cell.index(">") + 1 :].startswith('<div class=rt-foot><span class="rt-fact">')
+    assert "rt-listing" not in cell.partition("</div></div>")[0]
+
+
 def test_the_path_of_the_mirrored_file_is_not_repeated(tmp_path: Path) -> None:
     text = GROUND.replace("c10/box.py", "nn/modules/module.py").replace("c10.box", "nn.modules.module")
     html = html_of(woven(write_book(tmp_path, {"00_tensor/1_box": text}))[1]["00_tensor/1_box"])

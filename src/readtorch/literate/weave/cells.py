@@ -59,6 +59,8 @@ class CellWriter:
             return self._cell(cell, "rt-exercise", head + self._listing(cell)[0])
         if is_setup(cell):
             return self._folded(cell, "rt-setup", "Notebook setup")
+        if not cell.code.strip():  # facts and sources alone
+            return self._cell(cell, "rt-noted", self._footer(cell))
         code, _ = self._listing(cell)
         return self._cell(cell, "rt-demo", code + self.outputs(cell) + self._footer(cell))
 

@@ -109,7 +109,7 @@
     }));
     span.append(" ", button);
   }
-  for (const cell of document.querySelectorAll(".rt-cell")) {
+  for (const cell of document.querySelectorAll(".rt-cell:not(.rt-noted)")) {
     tool(cell, "JupyterLab", "Open this cell in JupyterLab, to change and run it", (button) => {
       const tab = window.open("", "_blank"); // at once, or the browser takes it for an unwanted window
       busy(button, "starting …", async () => {

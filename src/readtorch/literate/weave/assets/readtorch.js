@@ -141,7 +141,7 @@
     for (const copy of copies) copy.querySelectorAll(".rt-dim").forEach((dim) => dim.remove());
     return copies.map((copy) => copy.textContent.replace(/^\n+|\n+$/g, "")).join("\n") + "\n";
   }
-  for (const cell of document.querySelectorAll(".rt-cell")) {
+  for (const cell of document.querySelectorAll(".rt-cell:not(.rt-noted)")) {
     readtorch.tool(cell, "copy", "Copy this cell's code", async (button) => {
       await navigator.clipboard.writeText(codeOf(cell));
       button.textContent = "copied";
