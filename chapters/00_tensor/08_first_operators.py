@@ -720,7 +720,6 @@ def _integer(value: Any, name: str, position: int) -> int:
         ) from None
 
 
-# %% [markdown]
 # %%
 #| claim: a 0-d tensor has one dimension for whoever names it; an empty list of dimensions means all
 #| upstream: c10/core/WrapDimMinimal.h#c10::maybe_wrap_dim

@@ -246,7 +246,6 @@ bind("grad_dtype", grad_dtype, set_grad_dtype)
 bind("retains_grad", retains_grad)
 
 
-# %% [markdown]
 # %%
 #| claim: the object assigned to .grad is the one that later gradients are added to
 def _(torch):
@@ -362,7 +361,6 @@ bind(
 )
 
 
-# %% [markdown]
 # %%
 #| claim: assigning to .data changes dtype and shape of the same leaf, for everybody who holds it; its version is as it was
 #| upstream: torch/csrc/autograd/variable.cpp#torch::autograd::VariableHooks::set_data
@@ -451,7 +449,6 @@ def size(self: Any, dim: int | None = None) -> Any:
     return sizes[maybe_wrap_dim(dim, len(sizes), wrap_scalar=False)]
 
 
-# %% [markdown]
 # %%
 #| claim: strides of dimensions of size 1 do not count; with one channel a tensor is contiguous and channels-last at once
 #| upstream: aten/src/ATen/core/TensorBase.h#at::TensorBase::suggest_memory_format
@@ -530,7 +527,6 @@ def number_of(self: Any, kind: type) -> Any:
     return kind(value)
 
 
-# %% [markdown]
 # %%
 #| claim: any tensor of one element can stand for a number, an integer one for an index; truth values of others are refused; nan is true
 #| upstream: aten/src/ATen/native/native_functions.yaml#_local_scalar_dense

@@ -167,6 +167,7 @@ def test_every_part_of_the_book_is_read_as_jupytext_reads_it() -> None:
         ('# %% tags=["a","b"]\n', 17, "malformed tags"),
         ('# %% tags=["active-py"]\nx = 1\n', 17, "makes jupytext hide"),
         ("# %% [markdown]\n# a\n\n# b\n", 19, "blank line inside a markdown cell"),
+        ("# %% [markdown]\n# %%\nx = 1\n", 17, "an empty markdown cell"),
         ("# %% [markdown]\nabc\n", 18, "without `#`"),
         ('# %% [markdown]\n"""\nabc\n"""\n', 18, "without `#`"),
         ("x = 1\n\n# %%\n", 17, "text above the first cell"),

@@ -183,7 +183,9 @@ def _raw_cell(lines: list[str], start: int, stop: int, rest: str, path: str, pro
         kind = match["kind"] or "code"
         tags = _tags(match["tags"], path, line, problems)
     body = lines[start + 1 : stop - _separating(lines, start, stop)]
-    if kind != "code":
+    if kind != "code" and not any(text.strip() for text in body):
+        problems.add(path, line, f"an empty {kind} cell, to which jupytext would add a line", "remove it")
+    elif kind != "code":
         for number, text in _stray_lines(body, line + 1):
             what = "a blank line" if not text.strip() else "a line without `#`"
             problems.add(path, number, f"{what} inside a {kind} cell", "start every line of it with `#`")
