@@ -243,7 +243,6 @@ def _handle(hooks: dict, hook: Any) -> Any:
     return handle
 
 
-# %% [markdown]
 # %%
 #| claim: a hook is kept alive by the graph and not by its handle; registered twice it runs twice; what it returns must have the shape it was given
 def _(torch):
