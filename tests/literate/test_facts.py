@@ -360,3 +360,16 @@ def test_a_line_that_torch_raises_from_is_among_the_anchors(torch: Path) -> None
     match = re.search(r"raised from (\w+) at .*?/(aten/src/ATen/native/\w+\.cpp):(\d+)", told)
     assert match is not None
     assert int(match[3]) in facts.anchors(match[2], match[1])
+
+
+def test_what_a_function_calls_is_checked_with_its_order():
+    (target,) = facts.resolve_fact(
+        "torch/csrc/Module.cpp#initModule>THPSize_init<THPVariable_initModule<initNNFunctions"
+    )
+    assert target.name == "initModule"
+    with pytest.raises(facts.Unresolved, match="calls THPSize_init before THPVariable_initModule"):
+        facts.resolve_fact("torch/csrc/Module.cpp#initModule>THPVariable_initModule<THPSize_init")
+    with pytest.raises(facts.Unresolved, match="not known to call 'THPSise_init'"):
+        facts.resolve_fact("torch/csrc/Module.cpp#initModule>THPSise_init")
+    assert facts.calls("torch/csrc/Module.cpp#THPModule_initExtension")[0] == "initializeLayouts"
+    assert facts.calls("torch/csrc/Module.cpp#nothing") == ()

@@ -1,6 +1,6 @@
 """The fact base: what stands where in the PyTorch release that the book speaks of.
 
-Names, paths, kinds and line ranges, never text. Five files below `data/`, four of them lists of sections: a path at the margin, then one
+Names, paths, kinds and line ranges, never text. Files below `data/`, four of them lists of sections: a path at the margin, then one
 line per symbol, indented by its nesting.
 
 | file | from | a symbol's grade |
@@ -10,8 +10,8 @@ line per symbol, indented by its nesting.
 | `operators.txt` | entries of native_functions.yaml and derivatives.yaml | `exact` |
 | `sources.txt` | lines that the built libraries name (checks, log calls), and reading | `anchor`: a line inside it, else `file` |
 
-`files.txt` lists further C++ files, `exports.txt` C++ names, both found in the built libraries: a name that has no line in `sources.txt`
-but is exported, or declared in a header, resolves with the grade `file`. `readtorch upstream sync` writes all but `sources.txt` anew from an installed torch.
+`calls.txt` says what a few functions call, in order. `files.txt` lists further C++ files, `exports.txt` C++ names, both found in the built libraries: a name that has no line in `sources.txt`
+but is exported, or declared in a header, resolves with the grade `file`. `readtorch upstream sync` writes all but `sources.txt` and `calls.txt` anew from an installed torch.
 """
 
 from __future__ import annotations
@@ -102,8 +102,13 @@ def resolve(target: str) -> Target:
 
 
 def resolve_fact(fact: str) -> list[Target]:
-    """The targets of a `fact:`. `path#a<b<c` states an order too: each stands above the next in the file. Raises Unresolved."""
+    """The targets of a `fact:`. Raises Unresolved.
+
+    `path#a<b<c` states an order too: each stands above the next in the file. `path#f>a<b` says that `f` calls `a`, and `b` later.
+    """
     path, _, names = fact.partition("#")
+    if ">" in names.replace(">>", ""):
+        return [_calls_in_order(path, *names.split(">", 1))]
     targets = [resolve(f"{path}#{name}") for name in re.split(r"<(?!<)", names)]
     for earlier, later in pairwise(targets):
         if "file" in (earlier.grade, later.grade):
@@ -115,6 +120,28 @@ def resolve_fact(fact: str) -> list[Target]:
                 f"{earlier.name} (line {earlier.start}) does not stand before {later.name} (line {later.start})", []
             )
     return targets
+
+
+def _calls_in_order(path: str, caller: str, names: str) -> Target:
+    """The caller, if it calls these in this order."""
+    known = calls(f"{path}#{caller}")
+    places = []
+    for name in names.split("<"):
+        if name not in known:
+            raise Unresolved(
+                f"{caller} in {path} is not known to call {name!r}", difflib.get_close_matches(name, known)
+            )
+        places.append(known.index(name))
+    for (earlier, first), (later, second) in pairwise(zip(names.split("<"), places, strict=True)):
+        if first >= second:
+            raise Unresolved(f"{caller} in {path} calls {later} before {earlier}", [])
+    return resolve(f"{path}#{caller}")
+
+
+def calls(target: str) -> tuple[str, ...]:
+    """What the function `path#name` calls, in order, as far as the fact base tells; empty where it does not."""
+    found = re.search(rf"^{re.escape(target)}\n((?: \S+\n)*)", _text("calls.txt"), re.MULTILINE)
+    return tuple(found[1].split()) if found else ()
 
 
 _RANK = {"exact": 0, "anchor": 1, "file": 2}
