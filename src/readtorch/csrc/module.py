@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/ — edit there, or here and run `readtorch sync`.
 """The making of `torch._C`, step by step (twin of `torch/csrc/Module.cpp`)."""
 
 from __future__ import annotations
@@ -225,3 +225,23 @@ def initialize_python_bindings(torch: Any) -> None:
     from readtorch.csrc.tensor import python_tensor
 
     torch.update(python_tensor.LEGACY)
+
+
+@step(before="THPSize_init")
+def THPException_init(module: Any) -> None:
+    """The classes of exceptions."""
+    from readtorch.aten.native.batch_linear_algebra import LinAlgError
+    from readtorch.csrc import exceptions
+
+    module._LinAlgError = LinAlgError
+    module.OutOfMemoryError = exceptions.OutOfMemoryError
+    module.AcceleratorError = exceptions.AcceleratorError
+
+
+@step(before="THPGenerator_initDefaultGenerator")
+def set_module_attr(module: Any) -> None:
+    """How this library was made: on NumPy, whose linear algebra is LAPACK's, and without anything else."""
+    module._has_cudnn = False
+    module.has_spectral = module.has_openmp = module.has_mkl = False
+    module.has_lapack = True
+    module._has_cuda = module._has_mps = module._has_xpu = module._has_mkldnn = False

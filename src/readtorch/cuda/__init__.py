@@ -4,6 +4,8 @@
 from typing import Any as _Any
 from typing import NoReturn as _NoReturn
 
+from readtorch.csrc.exceptions import AcceleratorError as AcceleratorError
+from readtorch.csrc.exceptions import OutOfMemoryError as OutOfMemoryError
 from readtorch.cuda import amp as amp
 
 _MISSING = "Torch not compiled with CUDA enabled"
