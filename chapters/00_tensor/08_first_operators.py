@@ -532,6 +532,7 @@ def to_channels_last(array: Array, wanted: memory_format, copy: bool = False) ->
 
 
 # %%
+#| needs: a1_operators
 #| claim: a conversion hands the gradient back in the input's dtype; what half precision cannot hold has become zero on the way
 #| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::_to_copy_backward
 def _(torch):

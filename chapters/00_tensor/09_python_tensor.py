@@ -450,6 +450,7 @@ def size(self: Any, dim: int | None = None) -> Any:
 
 
 # %%
+#| needs: a1_operators
 #| claim: strides of dimensions of size 1 do not count; with one channel a tensor is contiguous and channels-last at once
 #| upstream: aten/src/ATen/core/TensorBase.h#at::TensorBase::suggest_memory_format
 def _(torch):
@@ -843,6 +844,7 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| claim: from_numpy, as_tensor and asarray look into the array's memory, tensor copies; writes through NumPy are not counted
 def _(torch):
     import numpy as np

@@ -889,6 +889,7 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| claim: membership in a list asks for the truth of an elementwise comparison; sets and dictionaries go by identity
 def _(torch):
     a, b = torch.zeros(2), torch.ones(2)

@@ -357,6 +357,7 @@ def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
 
 
 # %%
+#| needs: a1_operators
 table = torch.zeros(4)
 first, second = table[:2], table[1:]
 
@@ -918,6 +919,7 @@ torch.arange(1, 1.3, 0.1), torch.linspace(1, 1.3, 4)
 
 
 # %%
+#| needs: a1_operators
 #| claim: arange(1, 1.3, 0.1) has four elements, the last of them 1.3; the same call in NumPy agrees, and linspace ends exactly where it is told to
 #| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
 def _(torch):

@@ -17,13 +17,42 @@
 # %% [markdown]
 # # How a tensor is printed
 #
-# `print(t)` is the most used debugger of all, and its output is parsed by eyes that know it: four digits, one exponent for all or for none, `...` in the middle of what is large. All of it is Python upstream too, in one file.
+# `print(t)` is the most used debugger of all, and its output is parsed by eyes that know it: four digits, one exponent for all or for none, `...` in the middle of what is large. All of it is Python upstream too, in one file. What to know about a
+# debugger is when it lies.
 
 # %%
 import readtorch as torch
 from readtorch.literate import live
 
 live()
+
+# %% [markdown]
+# ## Two tensors print alike and are not equal
+#
+# Four digits are shown, float32 has seven. An assertion fails, both sides are printed, and they are the same:
+
+# %%
+#| needs: a1_operators
+a = torch.tensor([0.1, 0.2, 0.3])
+b = a + torch.tensor([0.0, 1e-8, 2e-6])
+print(a, b, (a == b).tolist(), a.tolist(), sep="\n")
+
+
+# %%
+#| claim: equal text does not mean equal numbers; a list shows them exactly
+def _(torch):
+    a, b = torch.tensor([0.1]), torch.tensor([0.10000001])
+    assert repr(a) == repr(b) and a.tolist() != b.tolist()
+    torch.set_printoptions(precision=8)
+    shown = repr(a)
+    torch.set_printoptions(profile="default")
+    assert shown == "tensor([0.10000000])"
+
+
+# %% [markdown]
+# `tolist()` gives Python floats, and these print as many digits as are needed to come back to the same number. Nothing that a tensor prints can be read back in: for that there are `torch.save` and `pickle`.
+#
+# The settings are one object for the process, read at each print.
 
 # %%
 #| into: _tensor_str.py
@@ -108,10 +137,27 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 # %% [markdown]
-# ## One format for all elements
+# ## Why does everything have an exponent now?
 #
-# A column of numbers is readable when the points stand below each other, so one width and one notation are chosen for the whole tensor from its finite, non-zero values. Floats that are all whole numbers are printed as `1.`; exponents are
-# used where the largest value is more than a thousand times the smallest, is above 10⁸, or the smallest is below 10⁻⁴. One tiny value in a tensor therefore turns all the others into exponents.
+# A column of numbers is readable when the points stand below each other, so one width and one notation are chosen for the whole tensor from its finite, non-zero values:
+#
+# ```mermaid
+# flowchart TD
+#   accTitle: How the notation of a float tensor is chosen
+#   accDescr: From the finite non-zero values, if there are none plain digits, if the largest is more than 1000 times the smallest or above 1e8 or the smallest below 1e-4 exponents, else if all are whole a point without digits, else four digits
+#   V["finite, non-zero values"] --> N{"any?"}
+#   N -- no --> P["0."]
+#   N -- yes --> R{"max / min &gt; 1000,<br/>max &gt; 10⁸ or min &lt; 10⁻⁴"}
+#   R -- yes --> S["1.0000e-03"]
+#   R -- no --> W{"all whole?"}
+#   W -- yes --> I["1."]
+#   W -- no --> F["1.0000"]
+# ```
+#
+# One small value in a tensor therefore turns all the others into exponents. A vector of losses does so on the day the training begins to work. `torch.set_printoptions(sci_mode=False)` shows fixed digits always, and a learning
+# rate of 10⁻⁵ as `0.0000`.
+#
+# Infinities and NaN have no say, neither in the notation nor in the width: they stick out where the numbers are short.
 
 
 # %%
@@ -168,7 +214,10 @@ class _ComplexFormatter:
 
 
 # %% [markdown]
-# ## Lines and blocks
+# ## What is printed of a large tensor?
+#
+# Above a thousand elements, three at each end of every dimension. The format is chosen from *these*: what is in the middle has no influence and is not even read. A tensor that is NaN everywhere but at its edges prints as a healthy one.
+# `x.isfinite().all()` and `x.aminmax()` ask all of it.
 
 
 # %%
@@ -222,9 +271,12 @@ def _contents(array: np.ndarray, indent: int) -> str:
 
 
 # %% [markdown]
-# ## What is said after the numbers
+# ## What is said after the numbers?
 #
-# Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the default give away, the shape of something empty, and whether gradients are recorded.
+# Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the default give away, the shape of something empty, and whether gradients are recorded. So two tensors
+# with the same text may have been made under different defaults, and the text of the *same* tensor changes with `set_default_dtype`.
+#
+# The last word is the most useful one: `requires_grad=True` is a leaf, `grad_fn=<…>` is the node that made the value. After a write through a view it says `CopySlices` (part 5), whatever the write was.
 
 
 # %%
@@ -272,18 +324,41 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     return _add_facts(prefix + tensor_contents, _facts(self), len(prefix))
 
 
-# %%
-torch.tensor([[1.0, 1000.5], [-2.25, 1e-3]])
+# %% [markdown]
+# Both halves at once. In the trace, `_Formatter` is made first, with one look at all values; then the text is put together from the inside.
 
 # %%
-torch.arange(2000.0).reshape(40, 50)
+x = torch.tensor([[1.0, 1000.5], [-2.25, 1e-3]], requires_grad=True)
+
+# %%
+#| trace: torch._tensor_str layers=calls values=summary title="repr: one format, then blocks, then facts"
+text = repr(x)
+
+# %%
+print(text)
+print(torch.arange(2000.0).reshape(40, 50))
+print(torch.tensor([1.0, 2.0, float("nan")]), torch.tensor([[1e9, float("inf")]]))
 
 
 # %%
-#| claim: one small value turns every element of a tensor into exponents
+#| claim: one small value turns every element of a tensor into exponents; infinities and NaN do not
 def _(torch):
     assert repr(torch.tensor([1.5, 2.5])) == "tensor([1.5000, 2.5000])"
     assert repr(torch.tensor([1.5, 2.5, 0.001])) == "tensor([1.5000e+00, 2.5000e+00, 1.0000e-03])"
+    assert repr(torch.tensor([1.5, float("inf"), float("nan")])) == "tensor([1.5000,    inf,    nan])"
+    assert repr(torch.tensor([1.0, float("nan")])) == "tensor([1., nan])"
+
+
+# %%
+#| needs: a1_operators
+#| claim: what a summary leaves out does not change its format, not even a NaN
+def _(torch):
+    healthy, sick = torch.ones(2000), torch.ones(2000)
+    sick[3:-3].fill_(float("nan"))
+    sick[500:501].fill_(1e-9)
+    assert repr(healthy) == repr(sick) == "tensor([1., 1., 1.,  ..., 1., 1., 1.])"
+    sick[:1].fill_(1e-9)
+    assert "e+00" in repr(sick)
 
 
 # %%
@@ -297,3 +372,66 @@ def _(torch):
 def _(torch):
     assert repr(torch.empty(0)) == "tensor([])"
     assert repr(torch.empty(2, 0, dtype=torch.int64)) == "tensor([], size=(2, 0), dtype=torch.int64)"
+
+
+# %%
+#| needs: a1_operators
+#| claim: the text names the node that made the value, CopySlices after a write through a view, requires_grad for a leaf; a default dtype is not named
+#| upstream: torch/_tensor_str.py#_str_intern
+def _(torch):
+    leaf = torch.ones(2, requires_grad=True)
+    assert repr(leaf) == "tensor([1., 1.], requires_grad=True)"
+    value = leaf * 2
+    assert repr(value) == "tensor([2., 2.], grad_fn=<MulBackward0>)"
+    value[0].mul_(2)
+    assert repr(value) == "tensor([4., 2.], grad_fn=<CopySlices>)"
+    double = torch.ones(1, dtype=torch.float64)
+    named = repr(double)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert named == "tensor([1.], dtype=torch.float64)" and repr(double) == "tensor([1.])"
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+# %% [markdown]
+# ## Inside an f-string
+#
+# `f"{loss}"` prints a 0-d tensor as the number it holds, and `f"{loss:.3f}"` formats it, through `__format__`, which calls `item()`. Every other tensor refuses a format: a loss of shape `(1,)` raises a `TypeError` in the line that was to report it. A
+# dtype, device or `grad_fn` is not shown either way.
+
+
+# %%
+#| claim: a format in an f-string works for a tensor without dimensions and is refused for one of shape (1,)
+#| upstream: torch/_tensor.py#Tensor.__format__
+def _(torch):
+    assert f"{torch.tensor(1.23456):.2f} {torch.tensor(3)}" == "1.23 3"
+    assert f"{torch.tensor([1.5])}" == "tensor([1.5000])"
+    try:
+        f"{torch.tensor([1.23456]):.2f}"
+    except TypeError as error:
+        assert "unsupported format string passed to Tensor.__format__" in str(error)
+    else:
+        raise AssertionError("formatted")
+
+
+# %% [markdown]
+# ## What does a print cost?
+#
+# Upstream formats with tensor operators on the tensor's own device: a selection, a minimum, a maximum, and then a *loop over the values*, which compares each with its rounded self to find out whether all are whole. On a GPU each of these
+# comparisons is a launch and a wait for its answer, as is each number that is printed. A thousand elements cost some thousands of both. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation, are copied
+# first; CUDA is not.)
+#
+# It all happens under `no_grad` and with the active modes switched off, so that a print in a forward pass records nothing and shows up in no trace of operators. It is not free of effects, though: it waits for the device, and so a race
+# between streams disappears when one looks.
+#
+# ### What upstream does more
+#
+# * Sparse tensors print their indices and values, nested ones their parts, quantised ones scale and zero point, fake ones (`FakeTensor(..., size=(2, 3))`) no numbers at all.
+# * Inside `torch.func` transformations a tensor prints its wrappers: `GradTrackingTensor(lvl=1, value=…)`, `BatchedTensor(lvl=1, bdim=0, value=…)`. To see the value is the reason why a print works there and `item()` does not.
+# * A `Parameter` says `Parameter containing:` above its tensor, since its `repr` is its own.
+
+# %%
+#| fact: torch/_tensor_str.py#_functorch_wrapper_str_intern
+#| fact: torch/_tensor_str.py#get_summarized_data
+#| fact: torch/nn/parameter.py#Parameter.__repr__
