@@ -188,6 +188,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
+    if dim > 3 and input.itemsize == 2:
+        name = {"float16": "Half", "bfloat16": "BFloat16"}.get(str(input.dtype).rpartition(".")[2], "Short")
+        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     n, c = input.shape[:2]
     squares = input.mul(input).reshape(n, 1, c, -1)
     squares = torch._C._nn.pad(squares, (0, 0, size // 2, (size - 1) // 2))

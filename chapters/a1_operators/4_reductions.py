@@ -660,13 +660,18 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 # %%
 #| into: aten/native/linear_algebra.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#linalg_vector_norm
+def _check_floating(name: str, kind: Any) -> None:
+    found = kind if isinstance(kind, scalar_type.dtype) else scalar_type.from_numpy_dtype(kind)
+    if not (found.is_floating_point or found.is_complex):
+        shown = scalar_type.to_string(found)
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {shown}")
+
+
 @register("_vector_norm", key="CPU CUDA", variants="", node="LinalgVectorNorm", autocast="float32")
 def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Array:
     from readtorch.aten.native.reduce_ops import sum_of_squares
 
-    if self.dtype.kind not in "fcV":
-        name = scalar_type.to_string(self.dtype)
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}")
+    _check_floating("linalg.vector_norm", self.dtype)
     wide = self.astype(np.float32) if self.itemsize == 2 else self
     if ord == 2:
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))
@@ -719,6 +724,7 @@ def linalg_vector_norm(
 
     if dtype is not None:
         x = at._to_copy(x, dtype)
+    _check_floating("linalg.vector_norm", x.dtype)
     return at._vector_norm(x, ord, reduced_dims(dim, x.ndim), keepdim)
 
 

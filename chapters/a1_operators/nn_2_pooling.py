@@ -45,6 +45,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
+
 
 # %% [markdown]
 # ## Geometry
@@ -241,7 +243,8 @@ def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: i
     """Add each `dy` to the place that its index names, in zeros of shape `input_shape`."""
     planes = math.prod(input_shape[:-dims])
     out = np.zeros((planes, math.prod(input_shape[-dims:])), dy.dtype)
-    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(planes, -1)), dy.reshape(planes, -1))
+    each = (planes, math.prod(dy.shape[dy.ndim - dims :]))
+    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(each)), dy.reshape(each))
     return out.reshape(tuple(input_shape))
 
 
@@ -249,7 +252,8 @@ def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: i
 def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
     """The values of `x` at `indices`."""
     planes = math.prod(x.shape[:-dims])
-    flat = np.take_along_axis(x.reshape(planes, -1), indices.reshape(planes, -1), 1)
+    values, places = (array.reshape(planes, math.prod(array.shape[array.ndim - dims :])) for array in (x, indices))
+    flat = np.take_along_axis(values, places, 1)
     return flat.reshape(indices.shape)
 
 
@@ -363,7 +367,10 @@ def max_pool1d(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    return at._max_pool(self, *checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode))
+    window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    if (name := to_string(self.dtype)) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
+        raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{name}'")
+    return at._max_pool(self, *window)
 
 
 @composite("max_pool2d")
@@ -477,7 +484,8 @@ def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
             f"Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
         )
     out = np.zeros((planes, places), x.dtype)
-    np.put_along_axis(out, indices.reshape(planes, -1), x.reshape(planes, -1), 1)
+    each = (planes, math.prod(x.shape[len(leading) :]))
+    np.put_along_axis(out, indices.reshape(each), x.reshape(each), 1)
     return out.reshape(*leading, *size)
 
 
@@ -520,6 +528,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -543,7 +552,7 @@ def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: i
 
 def _divided(array: Array, divisor: Any) -> Array:
     if array.dtype.kind in "iu":
-        return (array // divisor).astype(array.dtype)
+        return np.trunc(array / divisor).astype(array.dtype)  # towards zero, as in C
     if isinstance(divisor, int):
         return array / divisor
     return array / divisor.astype(array.dtype)
@@ -635,7 +644,11 @@ derivative("_avg_pool_backward", dy=_mean_again)
 #| upstream: aten/src/ATen/native/AveragePool3d.cpp#at::native::avg_pool3d_out_frame
 def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Any:
     ceil_mode, count_include_pad, divisor_override = rest
+    if not self.shape and dims == 2:
+        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
+    if dims == 3 and (name := to_string(self.dtype)) in ("Half", "BFloat16"):
+        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     return at._avg_pool(self, *window, bool(count_include_pad), divisor_override)
@@ -703,6 +716,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -742,6 +756,9 @@ def _back_along(dy: Array, axis: int, n: int) -> Array:
 @register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
 def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     """Means over windows that divide each of the last dimensions into `output_size` parts."""
+    if self.dtype.kind in "iub":
+        kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
     x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
     for axis, out in enumerate(output_size, self.ndim - len(output_size)):
         x = _along(x, axis, out)
@@ -773,6 +790,8 @@ derivative(
 #| upstream: aten/src/ATen/native/AdaptiveAveragePooling.cpp#at::native::adaptive_avg_pool2d_symint
 def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The output size that a call asks for. RuntimeError for what upstream refuses."""
+    if not x.shape and dims == 2 and output_size in (1, (1, 1)) and to_string(x.dtype) != "Long":
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
     size = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
     if len(size) == 1:
         size *= dims
@@ -818,6 +837,7 @@ def adaptive_avg_pool3d(at: Any, self: Array, output_size: Any) -> Any:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -842,7 +862,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     for place in itertools.product(*map(range, out)):
         spans = [bounds[axis][i] for axis, i in enumerate(place)]
         part = self[(..., *(slice(*span) for span in spans))]
-        flat = part.reshape(*leading, -1)
+        flat = part.reshape(*leading, math.prod(part.shape[len(leading) :]))
         winner = flat.argmax(-1)
         result[(..., *place)] = np.take_along_axis(flat, winner[..., None], -1)[..., 0]
         where = np.unravel_index(winner, part.shape[len(leading) :])

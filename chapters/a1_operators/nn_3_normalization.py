@@ -47,6 +47,8 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import is_channels_last
+from readtorch.c10.core.scalar_type import to_string
+
 
 # %% [markdown]
 # ## Batch normalization
@@ -62,6 +64,14 @@ _BLOCK = 1 << 20
 def in_working_precision(x: Array) -> Array:
     """Two-byte floats as float32; everything else as it is."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+
+
+def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
+    """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
+    if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    if input.dtype.kind in "iub":
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
 
 
 def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
@@ -363,9 +373,9 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
-    if len(input.shape) < 2:
+    if len(input.shape) < 2 and training:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
-    features = input.shape[1]
+    features = input.shape[1] if len(input.shape) > 1 else 0
     for name, value in (("running_mean", running_mean), ("running_var", running_var)):
         if value is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
@@ -373,7 +383,9 @@ def batch_norm(
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
     if 0 in input.shape:
-        return at.clone(input) if weight is None else input * at.reshape(weight, (-1, *(1,) * (len(input.shape) - 2)))
+        over = (-1, *(1,) * (len(input.shape) - 2))
+        y = at.clone(input) if weight is None else input * at.reshape(weight, over)
+        return y if bias is None else y + at.reshape(bias, over)
     rest = (running_mean, running_var, training, momentum, eps)
     return at.native_batch_norm(input, weight, bias, *rest)[0]
 
@@ -411,6 +423,8 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c, *size = input.shape
+    if not n and any(value is not None for value in (weight, bias, running_mean, running_var)):
+        raise IndexError("select(): index 0 out of range for tensor of size [0] at dimension 0")
     repeated = [None if v is None else at.repeat(v, (n,)) for v in (weight, bias, running_mean, running_var)]
     folded = at.reshape(input, (1, n * c, *size))
     y = at.batch_norm(folded, *repeated, use_input_stats, momentum, eps, cudnn_enabled)
@@ -441,8 +455,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import _pieces, in_working_precision
-from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype
+from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, to_string
 
 
 # %%
@@ -517,6 +531,7 @@ def native_layer_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
+    check_floats("LayerNormKernelImpl", input, weight)
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
@@ -625,10 +640,16 @@ def layer_norm(
 def rms_norm(
     at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Any:
-    _check_normalized_shape(input, normalized_shape, weight=weight)
+    if weight is not None:
+        _check_normalized_shape(weight, normalized_shape, weight=weight)
+    if not input.shape:
+        raise ValueError("Input tensor must have at least 1 dimensions, but got 0")
+    _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{to_string(kind)}'")
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:
@@ -658,7 +679,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.native.normalization import check_floats, in_working_precision
 
 
 # %%
@@ -676,7 +697,8 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    check_floats("GroupNormKernelImpl", input, weight)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     y, mean, rstd = _normalize_rows(x, None, None, eps)
     y = y.reshape(N, C, HxW)
     if weight is not None:
@@ -699,15 +721,15 @@ def native_group_norm_backward(
     group: int,
 ) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias."""
-    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(N, C, HxW)
     db = np.einsum("ncp->c", dy)
     # Σ g (x - μ) / σ over places, group by group: from two sums per example and channel
-    dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, -1)
-    sums = np.einsum("ncp->nc", dy).reshape(N, group, -1)
+    dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, C // group)
+    sums = np.einsum("ncp->nc", dy).reshape(N, group, C // group)
     dw = ((dots - sums * mean[:, :, None]) * rstd[:, :, None]).sum(0).reshape(C)
     g = dy if weight is None else dy * weight[:, None]
-    dx, _, _ = _row_gradients(g.reshape(N * group, -1), x, None, mean.reshape(-1), rstd.reshape(-1))
+    dx, _, _ = _row_gradients(g.reshape(x.shape), x, None, mean.reshape(-1), rstd.reshape(-1))
     kind = input.dtype if weight is None else weight.dtype
     dx = dx.reshape(input.shape).astype(input.dtype, copy=False)
     return dx, dw.astype(kind, copy=False), db.astype(kind, copy=False)
@@ -732,13 +754,13 @@ def _group_norm_gradients(
     dy = grads[0]
     if at is not autograd:
         return at.native_group_norm_backward(dy, input, mean, rstd, weight, N, C, HxW, group)
-    x = at.reshape(input, (N, group, -1))
+    x = at.reshape(input, (N, group, C // group * HxW))
     centred = x - at.mean(x, (2,), True)
     scale = at.rsqrt(at.mean(centred * centred, (2,), True) + eps)
     normal = centred * scale
     by_channel = at.reshape(dy, (N, C, HxW))
     g = by_channel if weight is None else by_channel * at.reshape(weight, (1, C, 1))
-    g = at.reshape(g, (N, group, -1))
+    g = at.reshape(g, tuple(x.shape))
     dx = (g - at.mean(g, (2,), True) - normal * at.mean(g * normal, (2,), True)) * scale
     dw = at.sum(by_channel * at.reshape(normal, (N, C, HxW)), (0, 2)) if mask[1] else None
     return at.reshape(dx, tuple(input.shape)), dw, at.sum(by_channel, (0, 2)) if mask[2] else None

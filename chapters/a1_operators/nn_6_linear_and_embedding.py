@@ -51,7 +51,8 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
     if len(shape) == 2:
         return at.addmm(bias, input, at.t(weight))
     if len(shape) == 3:
-        return at.reshape(at.addmm(bias, at.reshape(input, (-1, shape[-1])), at.t(weight)), (*shape[:-1], -1))
+        rows = at.reshape(input, (shape[0] * shape[1], shape[-1]))
+        return at.reshape(at.addmm(bias, rows, at.t(weight)), (*shape[:-1], weight.shape[0]))
     return at.matmul(input, at.t(weight)) + bias
 
 
@@ -61,6 +62,9 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
 @composite("bilinear")
 def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
     """`y[k] = x1ᵀ W[k] x2 + b[k]` over the last dimensions."""
+    if len(weight.shape) < 3:
+        rank = max(len(weight.shape), 1)
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
     out, in1, in2 = weight.shape
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
@@ -130,8 +134,12 @@ def embedding(
     sparse: bool = False,
 ) -> Array:
     """Rows of `weight` by number."""
+    if not weight.ndim and weight.dtype.kind != "i":
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
+    if not len(weight) and indices.size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     _check_indices(indices, len(weight), "embedding")
     return weight[indices]
 
@@ -209,6 +217,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -263,6 +272,32 @@ derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_
 # %%
 #| into: aten/native/embedding_bag.py
 #| upstream: aten/src/ATen/native/EmbeddingBag.cpp#at::native::embedding_bag
+def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
+    name = to_string(weight.dtype)
+    if name not in ("Half", "BFloat16", "Float", "Double"):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
+            f"Half, BFloat16, Float, Double; but got {name}"
+        )
+    count, rows = indices.shape[0], weight.shape[0]
+    if offsets.shape[0]:
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first:
+            raise RuntimeError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+            )
+        if last > count:
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
+            )
+    if count:
+        for found in (int(at.amin(indices)), int(at.amax(indices))):
+            if not 0 <= found < rows:
+                raise RuntimeError(
+                    f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {found}"
+                )
+
+
 @composite("_embedding_bag_reduced", module="nn")
 def _embedding_bag_reduced(
     at: Any,
@@ -276,6 +311,7 @@ def _embedding_bag_reduced(
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
+    _check_bags(at, weight, indices, offsets)
     rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
     bag = at._bag_of_rows(offsets, count)
     if padding_idx >= 0:
@@ -331,7 +367,11 @@ def _kept(self: Array, p: float, per_channel: bool) -> Array:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     shape = (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape
     draws = uniform01(engine(None), math.prod(shape), np.dtype(np.float64))
-    return (draws < 1 - p).astype(self.dtype).reshape(shape)
+    # drawn in the order of memory, which for a transposed tensor is not that of the elements
+    in_order = per_channel or 0 in self.strides
+    kept = np.empty(shape, self.dtype) if in_order else np.empty_like(self)
+    kept.ravel(order="K")[...] = draws < 1 - p
+    return kept
 
 
 def _check(p: float) -> None:
@@ -443,6 +483,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -457,6 +498,9 @@ def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 
 @composite("cosine_similarity")
 def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
     """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    kind = to_string(x1.dtype)
+    if not kind.startswith(("Half", "BFloat", "Float", "Double", "Complex")):
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind}")
     n1 = at.clamp(at.linalg_vector_norm(x1, 2, dim, True), eps, None)
     n2 = at.clamp(at.linalg_vector_norm(x2, 2, dim, True), eps, None)
     return at.sum((x1 / n1) * (x2 / n2), dim)

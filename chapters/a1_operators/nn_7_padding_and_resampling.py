@@ -148,6 +148,11 @@ def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
     rank, dims = len(shape), len(pad) // 2
     if not (dims in (1, 2, 3) and rank in (dims + 1, dims + 2)):
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+    if mode != "circular" and 0 in shape[rank - dims - 1 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+            f"for input, but got: {list(shape)}"
+        )
     for axis, before, after in _axes(pad, rank):
         n = shape[axis]
         if mode == "reflect" and (before >= n or after >= n):
@@ -263,6 +268,8 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 @composite("channel_shuffle")
 def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
     """Channels `(g, C / g)` reordered as `(C / g, g)` (Zhang et al. 2018)."""
+    if len(self.shape) < 3:
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
     n, c, *size = self.shape
     if groups <= 0:
         raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
@@ -296,6 +303,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -380,6 +388,9 @@ def _resample(
     antialias: bool,
 ) -> Array:
     """The last `len(output_size)` dimensions resized."""
+    if self.dtype.kind in "ib" or (antialias and self.itemsize == 2):
+        kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
     x = in_working_precision(self)
     first = self.ndim - len(output_size)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
@@ -462,6 +473,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -476,17 +488,25 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
     return Geometry(tuple(stride), tuple(padding), tuple(dilation))
 
 
+def _no_integers(name: str, x: Array) -> None:
+    if x.dtype.kind in "iub":
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
+
+
 @register("im2col", module="nn", node="Im2Col")
 def im2col(
     self: Array, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Array:
     """`(N, C, H, W)` to `(N, C · kernel, places)`."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
     geometry = _geometry(kernel_size, dilation, padding, stride)
     if self.ndim not in (3, 4):
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
             f"but got: {list(self.shape)}"
         )
+    _no_integers("im2col", self)
     x = self if self.ndim == 4 else self[None]
     out = geometry.output_size(x.shape[2:], kernel_size)
     if min(out) < 1:
@@ -514,6 +534,12 @@ def col2im(
     """`(N, C · kernel, places)` added up to `(N, C, *output_size)`."""
     geometry = _geometry(kernel_size, dilation, padding, stride)
     taps = math.prod(kernel_size)
+    if self.ndim not in (2, 3) or 0 in self.shape[-2:]:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, "
+            f"but got: {list(self.shape)}"
+        )
+    _no_integers("col2im", self)
     columns = self if self.ndim == 3 else self[None]
     if columns.shape[1] % taps:
         raise RuntimeError(

@@ -43,6 +43,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
+
 
 # %%
 #| into: aten/native/grid_sampler.py
@@ -144,6 +146,8 @@ def grid_sampler(
     at: Any, input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
     """`(N, C, *size)` at `grid (N, *out, dims)`, whose last entry runs along the first axis of `size`."""
+    if not input.shape or not grid.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dims = len(input.shape) - 2
     if dims not in (2, 3) or len(input.shape) != len(grid.shape):
         raise RuntimeError(
@@ -161,6 +165,9 @@ def grid_sampler(
         )
     if interpolation_mode == BICUBIC and dims != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if (name := to_string(input.dtype)) not in ("Half", "BFloat16", "Float", "Double"):
+        kernel = "grid_sampler_2d_cpu_kernel_impl" if dims == 2 else "grid_sampler3d_cpu"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{name}'")
     n, c, *size = input.shape
     out = tuple(grid.shape[1:-1])
     flat = at.reshape(grid, (n, math.prod(out), dims))
@@ -230,12 +237,14 @@ def affine_grid_generator(at: Any, theta: Array, size: Sequence[int], align_corn
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -258,13 +267,20 @@ def _fractional_max_pool(
 ) -> tuple[Array, Array]:
     """Maxima over the windows and where they were; `random_samples` is `(N, C, dims)`."""
     dims = len(kernel_size)
+    if self.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"fractional_max_pool{dims}d(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(self.shape)}"
+        )
+    if self.dtype.kind in "iub":
+        name = to_string(self.dtype)
+        raise NotImplementedError(f"\"fractional_max_pool{dims}d_out_frame\" not implemented for '{name}'")
     size = self.shape[-dims:]
     for n, out, kernel in zip(size, output_size, kernel_size, strict=True):
         if out + kernel - 1 > n:
             raise RuntimeError(
                 f"fractional_max_pool{dims}d(): pool size ({kernel}) plus output size ({out}) too large for input ({n})"
             )
-    planes = self.reshape(-1, *size)
+    planes = self.reshape(math.prod(self.shape[:-dims]), *size)
     samples = random_samples.reshape(len(planes), dims)
     # upstream's two-dimensional kernel takes the first sample for the last axis
     order = range(dims) if dims == 3 else range(dims - 1, -1, -1)
@@ -277,7 +293,7 @@ def _fractional_max_pool(
     rows = np.arange(len(planes)).reshape(-1, *(1,) * dims)
     for offset in itertools.product(*map(range, kernel_size)):
         places = [
-            (start + k).reshape(len(planes), *(-1 if d == axis else 1 for d in range(dims)))
+            (start + k).reshape(len(planes), *(start.shape[1] if d == axis else 1 for d in range(dims)))
             for axis, (start, k) in enumerate(zip(starts, offset, strict=True))
         ]
         found = planes[(rows, *places)]

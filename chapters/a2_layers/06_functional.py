@@ -343,6 +343,8 @@ def _fractional_pool(
     input: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any, samples: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     dims = len(kernel)
+    if not input.dim() and dims == 3:
+        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     if output_size is None and output_ratio is None:
         raise ValueError(f"fractional_max_pool{dims}d requires specifying either an output_size or an output_ratio")
     if output_size is None:

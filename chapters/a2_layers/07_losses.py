@@ -209,7 +209,7 @@ def mse_loss(
     """`(input - target)²`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
     number = _reduction_number(size_average, reduce, reduction)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted(_nn.mse_loss(x, y, 0), weight, reduction)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, reduction)
 
 
 def l1_loss(

@@ -392,8 +392,9 @@ def _resize_target(
         return sizes, [None] * dims
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    scales = list(scale_factor) if isinstance(scale_factor, Sequence) else [scale_factor] * dims
-    if len(scales) != dims:
+    several = isinstance(scale_factor, Sequence)
+    scales = list(scale_factor) if several else [scale_factor] * dims
+    if several and len(scales) != dims:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions "
             f"of {list(input.shape[2:])} and scale_factor of shape {scale_factor}."

@@ -200,7 +200,7 @@ def multi_head_attention_forward(
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
         q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
     k, v, attn_mask, key_padding_mask = _with_bias(k, v, bias_k, bias_v, n, attn_mask, key_padding_mask)
-    q, k, v = (_by_head(x, n * num_heads) for x in (q, k, v))
+    q, k, v = (_by_head(x, num_heads) for x in (q, k, v))
     k, v = (own if given is None else given for own, given in ((k, static_k), (v, static_v)))
     if add_zero_attn:
         k, v = (torch.cat([x, torch.zeros_like(x[:, :1])], dim=1) for x in (k, v))
@@ -212,7 +212,7 @@ def multi_head_attention_forward(
     output = linear(heads.transpose(0, 1).reshape(length * n, size), out_proj_weight, out_proj_bias)
     output = output.view(length, n, output.size(1))
     if weights is not None:
-        weights = weights.view(n, num_heads, length, -1)
+        weights = weights.view(n, num_heads, length, weights.size(2))
         weights = weights.mean(dim=1) if average_attn_weights else weights
     if batched:
         return output, weights
@@ -266,9 +266,10 @@ def _with_bias(
     return k, v, attn_mask, padding_mask
 
 
-def _by_head(x: Tensor, heads: int) -> Tensor:
+def _by_head(x: Tensor, num_heads: int) -> Tensor:
     """`(T, N, E)` as `(N · heads, T, E / heads)`."""
-    return x.reshape(x.shape[0], heads, -1).transpose(0, 1)
+    length, n, size = x.shape
+    return x.reshape(length, n * num_heads, size // num_heads).transpose(0, 1)
 
 
 def _with_padding(mask: Tensor | None, padding: Tensor | None, n: int, num_heads: int, length: int) -> Tensor | None:

@@ -1,8 +1,8 @@
 """What is run of each line of the parity tables, and what is not, with the reason.
 
 `python tests/parity/cells.py` prints the cells as JSON, from which the site's pages "What is here" are made: tests and pages
-speak of the same table. `left_out.txt` lists the cells in which the libraries differ, id and reason; they run too, and a cell
-that has come to agree must be taken off.
+speak of the same table. `left_out.txt` and `left_out_layers.txt` list the cells in which the libraries differ, id and reason; they
+run too, and a cell that has come to agree must be taken off.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from parity_table import Case, op
 
 FLOATS = ("float64", "float32")
 NARROW = ("float16", "bfloat16")
 COUNTS = ("int64", "uint8", "bool")
+LISTS = ("left_out.txt", "left_out_layers.txt")
 LAYOUTS = ("contiguous", "strided", "broadcast", "scalar", "empty")
 
 
@@ -27,7 +29,7 @@ LAYOUTS = ("contiguous", "strided", "broadcast", "scalar", "empty")
 class Cell:
     """One run of one line. `reason` is empty unless the libraries are known to differ."""
 
-    case: Case
+    case: Any
     dtype: str
     layout: str
     id: str
@@ -37,8 +39,8 @@ class Cell:
 @cache
 def left_out() -> dict[str, str]:
     """Cell id to reason."""
-    rows = (Path(__file__).parent / "left_out.txt").read_text(encoding="utf-8").splitlines()
-    return dict(row.split("\t") for row in rows if row and not row.startswith("#"))
+    texts = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in LISTS]
+    return dict(row.split("\t") for text in texts for row in text.splitlines() if row and not row.startswith("#"))
 
 
 def _kinds(case: Case) -> Iterator[tuple[str, str]]:
@@ -65,6 +67,45 @@ def operator_cells() -> tuple[Cell, ...]:
             seen.add(name)
             cells.append(Cell(case, dtype, layout, name, left_out().get(name, "")))
     return tuple(cells)
+
+
+@cache
+def layer_cells(table: str) -> tuple[Cell, ...]:
+    """Of nn.functional ("functional") or of the modules ("layers"): no layout changes what half precision or integers do."""
+    from beside import LAYOUTS as LAID
+    from functional_table import CASES
+    from layers_table import CASES as MODULES
+
+    found = []
+    for case in CASES if table == "functional" else MODULES:
+        kinds = [(dtype, layout) for dtype in FLOATS for layout in LAID]
+        kinds += [(dtype, layout) for dtype in (*NARROW, "int64") for layout in ("contiguous", "scalar")]
+        for dtype, layout in kinds:
+            name = f"{case.name}-{dtype}-{layout}"
+            found.append(Cell(case, dtype, layout, name, left_out().get(name, "")))
+    return tuple(found)
+
+
+def _layer_rows(table: str) -> list[dict[str, object]]:
+    rows: dict[str, dict[str, object]] = {}
+    for cell in layer_cells(table):
+        text = cell.case.name
+        row = rows.setdefault(
+            text,
+            {
+                "name": re.split(r"[ ,(]", text)[0],
+                "line": text,
+                "cells": [],
+                "left_out": [],
+                "backward": cell.case.grad,
+                "twice": cell.case.grad,
+            },
+        )
+        if cell.reason:
+            row["left_out"].append([cell.dtype, cell.layout, cell.reason])  # type: ignore[attr-defined]
+        else:
+            row["cells"].append([cell.dtype, cell.layout])  # type: ignore[attr-defined]
+    return list(rows.values())
 
 
 _CALLED = re.compile(r"(?:\bt|[abc)])\.((?:linalg\.)?[a-zA-Z_]\w*)")
@@ -107,9 +148,6 @@ def operator_of(expression: str) -> str:
 
 def rows() -> dict[str, list[dict[str, object]]]:
     """By table, a row for every line: its operator, what it runs, and what is left out."""
-    from functional_table import CASES
-    from layers_table import MODULES
-
     operators: dict[int, dict[str, object]] = {}
     for cell in operator_cells():
         row = operators.setdefault(
@@ -125,41 +163,11 @@ def rows() -> dict[str, list[dict[str, object]]]:
         )
         kind = "left_out" if cell.reason else "cells"
         row[kind].append([cell.dtype, cell.layout, cell.reason] if cell.reason else [cell.dtype, cell.layout])  # type: ignore[attr-defined]
-    functional = []
-    for entry in CASES:
-        cells = [["float64", "contiguous"]]
-        left: list[list[str]] = []
-        for wanted, dtype, layout, reason in (
-            (entry.strided, "float32", "strided", entry.why),
-            (entry.half, "float16", "contiguous", entry.why),
-            (entry.half, "bfloat16", "contiguous", entry.why),
-        ):
-            if wanted:
-                cells.append([dtype, layout])
-            else:
-                left.append([dtype, layout, reason])
-        functional.append(
-            {
-                "name": re.split(r"[ ,]", entry.name)[0],
-                "line": entry.name,
-                "cells": cells,
-                "left_out": left,
-                "backward": entry.grad,
-                "twice": entry.second and entry.grad,
-            }
-        )
-    layers = [
-        {
-            "name": text.partition("(")[0],
-            "line": text,
-            "cells": [["float64", "contiguous"]],
-            "left_out": [],
-            "backward": True,
-            "twice": False,
-        }
-        for text in MODULES
-    ]
-    return {"operators": list(operators.values()), "functional": functional, "layers": layers}
+    return {
+        "operators": list(operators.values()),
+        "functional": _layer_rows("functional"),
+        "layers": _layer_rows("layers"),
+    }
 
 
 if __name__ == "__main__":

@@ -68,22 +68,21 @@ POOLS = [
     case("avg_pool2d ceil, without padding", lambda t, x: F(t).avg_pool2d(x, 3, 2, 1, True, False), (2, 3, 6, 8)),
     case("avg_pool2d ceil", lambda t, x: F(t).avg_pool2d(x, 3, 2, 1, True), (2, 3, 6, 8)),
     case("avg_pool2d divisor", lambda t, x: F(t).avg_pool2d(x, 2, divisor_override=3), (2, 3, 6, 8)),
-    case("avg_pool3d", lambda t, x: F(t).avg_pool3d(x, 2), (1, 2, 4, 5, 6), half=False),
+    case("avg_pool3d", lambda t, x: F(t).avg_pool3d(x, 2), (1, 2, 4, 5, 6)),
     case("adaptive_avg_pool1d", lambda t, x: F(t).adaptive_avg_pool1d(x, 3), (2, 3, 7)),
     case("adaptive_avg_pool2d global", lambda t, x: F(t).adaptive_avg_pool2d(x, 1), (2, 3, 7, 5)),
     case("adaptive_avg_pool2d", lambda t, x: F(t).adaptive_avg_pool2d(x, (3, None)), (2, 3, 7, 5)),
     case("adaptive_avg_pool2d even", lambda t, x: F(t).adaptive_avg_pool2d(x, 2), (2, 3, 6, 4)),
-    case("adaptive_avg_pool3d", lambda t, x: F(t).adaptive_avg_pool3d(x, (2, 3, 1)), (1, 2, 4, 5, 6), half=False),
+    case("adaptive_avg_pool3d", lambda t, x: F(t).adaptive_avg_pool3d(x, (2, 3, 1)), (1, 2, 4, 5, 6)),
     case("adaptive_max_pool1d", lambda t, x: F(t).adaptive_max_pool1d(x, 3), Apart((2, 3, 7))),
     case("adaptive_max_pool2d", lambda t, x: F(t).adaptive_max_pool2d(x, (3, 2), True), Apart((2, 3, 7, 5))),
-    case("adaptive_max_pool3d", lambda t, x: F(t).adaptive_max_pool3d(x, 2), Apart((1, 2, 4, 5, 6)), half=False),
+    case("adaptive_max_pool3d", lambda t, x: F(t).adaptive_max_pool3d(x, 2), Apart((1, 2, 4, 5, 6))),
     case(
         "max_unpool2d",
         lambda t, x: F(t).max_unpool2d(*F(t).max_pool2d(x, 2, return_indices=True), 2),
         Apart((2, 3, 4, 6)),
-        half=False,
     ),
-    case("lp_pool2d", lambda t, x: F(t).lp_pool2d(x, 2, 2), Floats((2, 3, 6, 8), 0.1), half=False),
+    case("lp_pool2d", lambda t, x: F(t).lp_pool2d(x, 2, 2), Floats((2, 3, 6, 8), 0.1)),
 ]
 
 ACTIVATIONS = [
@@ -94,7 +93,7 @@ ACTIVATIONS = [
         (5, 4),
     ),
     # upstream multiplies by a sixth in single precision
-    *each("hardsigmoid hardswish", lambda f, x: f(x), (5, 4), tolerance=20, second=False),
+    *each("hardsigmoid hardswish", lambda f, x: f(x), (5, 4), tolerance=20),
     case("relu of a scalar", lambda t, x: F(t).relu(x), ()),
     case("gelu tanh", lambda t, x: F(t).gelu(x, approximate="tanh"), (5, 4)),
     case("threshold", lambda t, x: F(t).threshold(x, 0.2, -1.0), (5, 4)),
@@ -111,7 +110,7 @@ ACTIVATIONS = [
     case("softmax to float64", lambda t, x: F(t).softmax(x, 0, dtype=t.float64), (5, 4)),
     case("log_softmax", lambda t, x: F(t).log_softmax(x, 1), (5, 4, 3)),
     case("log_softmax of a scalar", lambda t, x: F(t).log_softmax(x, 0), ()),
-    case("softmax of large numbers", lambda t, x: F(t).softmax(x * 1000, 1), (5, 4), half=False, tolerance=1e3),
+    case("softmax of large numbers", lambda t, x: F(t).softmax(x * 1000, 1), (5, 4), tolerance=1e3),
 ]
 
 NORMS = [
@@ -140,7 +139,7 @@ NORMS = [
     case("group_norm", lambda t, *x: F(t).group_norm(x[0], 2, *x[1:]), (3, 4, 5), (4,), (4,)),
     case("group_norm plain", lambda t, x: F(t).group_norm(x, 4), (3, 4, 5, 2)),
     case("instance_norm", lambda t, *x: F(t).instance_norm(x[0], weight=x[1], bias=x[2]), (3, 4, 5, 2), (4,), (4,)),
-    case("local_response_norm", lambda t, x: F(t).local_response_norm(x, 3), (3, 4, 5, 2), half=False),
+    case("local_response_norm", lambda t, x: F(t).local_response_norm(x, 3), (3, 4, 5, 2)),
     case("normalize", lambda t, x: F(t).normalize(x, dim=1), (3, 4)),
 ]
 
@@ -161,7 +160,7 @@ LOSSES = [
         Ints(4, (5,)),
     ),
     case("nll_loss none", lambda t, x, y: F(t).nll_loss(x, y, reduction="none"), (5, 4), Ints(4, (5,))),
-    case("nll_loss 2d", lambda t, x, y: F(t).nll_loss(x, y), (2, 4, 3, 3), Ints(4, (2, 3, 3)), strided=False),
+    case("nll_loss 2d", lambda t, x, y: F(t).nll_loss(x, y), (2, 4, 3, 3), Ints(4, (2, 3, 3))),
     case("nll_loss ignoring", lambda t, x, y: F(t).nll_loss(x, y, ignore_index=1), (5, 4), Fixed([0, 1, 2, 1, 3])),
     case("nll_loss of one", lambda t, x, y: F(t).nll_loss(x, y), (4,), Fixed(2)),
     case("cross_entropy", lambda t, x, y: F(t).cross_entropy(x, y), (5, 4), Ints(4, (5,))),
@@ -236,8 +235,6 @@ LOSSES = [
         lambda t, x, y: F(t).multi_margin_loss(x, y),
         (5, 4),
         Ints(4, (5,)),
-        second=False,
-        half=False,
     ),
     case(
         "multi_margin_loss squared",
@@ -245,16 +242,12 @@ LOSSES = [
         (5, 4),
         Floats((4,), 0.1),
         Ints(4, (5,)),
-        second=False,
-        half=False,
     ),
     case(
         "multilabel_margin_loss",
         lambda t, x, y: F(t).multilabel_margin_loss(x, y),
         (2, 4),
         Fixed([[3, 0, -1, 1], [2, -1, 0, 0]]),
-        second=False,
-        half=False,
     ),
     case(
         "multilabel_soft_margin_loss", lambda t, *x: F(t).multilabel_soft_margin_loss(*x), (5, 4), Floats((5, 4), 0.0)
@@ -269,7 +262,6 @@ REST = [
         lambda t, w, i: F(t).embedding(i, w, scale_grad_by_freq=True),
         (5, 3),
         Fixed([1, 0, 1, 4]),
-        second=False,
     ),
     *[
         case(
@@ -278,8 +270,6 @@ REST = [
             (5, 3),
             Fixed([1, 0, 1, 4, 2]),
             Fixed([0, 2, 2]),
-            second=False,
-            half=False,
         )
         for mode in ("sum", "mean", "max")
     ],
@@ -289,18 +279,14 @@ REST = [
         (5, 3),
         (2, 4),
         Ints(5, (2, 4)),
-        second=False,
-        half=False,
     ),
     case("pad", lambda t, x: F(t).pad(x, (1, 2, 0, 3), value=0.5), (2, 3, 4)),
     case("pad crop", lambda t, x: F(t).pad(x, (-1, 2, 1, -2)), (2, 3, 4)),
-    case("pad reflect", lambda t, x: F(t).pad(x, (2, 1, 1, 0), mode="reflect"), (2, 3, 4, 5), half=False),
-    case("pad replicate", lambda t, x: F(t).pad(x, (2, 1, 4, 0), mode="replicate"), (2, 3, 4, 5), half=False),
+    case("pad reflect", lambda t, x: F(t).pad(x, (2, 1, 1, 0), mode="reflect"), (2, 3, 4, 5)),
+    case("pad replicate", lambda t, x: F(t).pad(x, (2, 1, 4, 0), mode="replicate"), (2, 3, 4, 5)),
     case("pad circular", lambda t, x: F(t).pad(x, (2, 1, 3, 0), mode="circular"), (2, 3, 4, 5)),
-    case("pad reflect 1d", lambda t, x: F(t).pad(x, (2, 3), mode="reflect"), (3, 5), half=False),
-    case(
-        "pad replicate 3d", lambda t, x: F(t).pad(x, (2, 3, 1, 0, 0, 4), mode="replicate"), (1, 2, 3, 3, 4), half=False
-    ),
+    case("pad reflect 1d", lambda t, x: F(t).pad(x, (2, 3), mode="reflect"), (3, 5)),
+    case("pad replicate 3d", lambda t, x: F(t).pad(x, (2, 3, 1, 0, 0, 4), mode="replicate"), (1, 2, 3, 3, 4)),
     case("pixel_shuffle", lambda t, x: F(t).pixel_shuffle(x, 2), (2, 8, 3, 2)),
     case("pixel_unshuffle", lambda t, x: F(t).pixel_unshuffle(x, 2), (2, 2, 4, 6)),
     case("channel_shuffle", lambda t, x: F(t).channel_shuffle(x, 2), (2, 6, 3, 2)),
@@ -315,32 +301,23 @@ REST = [
     case(
         "interpolate nearest-exact", lambda t, x: F(t).interpolate(x, size=(7, 3), mode="nearest-exact"), (2, 3, 4, 5)
     ),
-    case(
-        "interpolate linear", lambda t, x: F(t).interpolate(x, scale_factor=1.7, mode="linear"), (2, 3, 5), half=False
-    ),
-    case(
-        "interpolate bilinear", lambda t, x: F(t).interpolate(x, size=(7, 3), mode="bilinear"), (2, 3, 4, 5), half=False
-    ),
+    case("interpolate linear", lambda t, x: F(t).interpolate(x, scale_factor=1.7, mode="linear"), (2, 3, 5)),
+    case("interpolate bilinear", lambda t, x: F(t).interpolate(x, size=(7, 3), mode="bilinear"), (2, 3, 4, 5)),
     case(
         "interpolate bilinear, corners",
         lambda t, x: F(t).interpolate(x, size=(7, 3), mode="bilinear", align_corners=True),
         (2, 3, 4, 5),
-        half=False,
     ),
     case(
         "interpolate bilinear, antialias",
         lambda t, x: F(t).interpolate(x, size=(3, 4), mode="bilinear", antialias=True),
         (2, 3, 9, 8),
-        half=False,
     ),
-    case(
-        "interpolate bicubic", lambda t, x: F(t).interpolate(x, size=(7, 3), mode="bicubic"), (2, 3, 4, 5), half=False
-    ),
+    case("interpolate bicubic", lambda t, x: F(t).interpolate(x, size=(7, 3), mode="bicubic"), (2, 3, 4, 5)),
     case(
         "interpolate trilinear",
         lambda t, x: F(t).interpolate(x, scale_factor=2, mode="trilinear"),
         (1, 2, 2, 3, 2),
-        half=False,
     ),
     case("interpolate area", lambda t, x: F(t).interpolate(x, size=(2, 3), mode="area"), (2, 3, 4, 5)),
     case(
@@ -349,7 +326,6 @@ REST = [
         (2, 3, 4, 8),
         (2, 3, 5, 8),
         (2, 3, 5, 6),
-        half=False,
     ),
     case(
         "attention causal",
@@ -357,7 +333,6 @@ REST = [
         (2, 4, 8),
         (2, 4, 8),
         (2, 4, 6),
-        half=False,
     ),
     case(
         "attention masked, scaled",
@@ -366,7 +341,6 @@ REST = [
         (2, 5, 8),
         (2, 5, 6),
         Fixed([[1, 0, 1, 1, 0]] * 4),
-        half=False,
     ),
 ]
 
@@ -380,8 +354,6 @@ SAMPLING = [
             ),
             (2, 3, 5, 4),
             Floats((2, 3, 4, 2), -1.3, 1.3),
-            half=False,
-            second=mode == "bilinear" and padding == "zeros",
         )
         for mode in ("bilinear", "nearest", "bicubic")
         for padding in ("zeros", "border", "reflection")
@@ -392,28 +364,20 @@ SAMPLING = [
         lambda t, *x: F(t).grid_sample(*x, align_corners=False),
         (1, 2, 3, 4, 3),
         Floats((1, 2, 3, 2, 3), -1.2, 1.2),
-        half=False,
-        second=False,
     ),
-    case("affine_grid", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4], align_corners=False), (2, 2, 3), half=False),
-    case(
-        "affine_grid 3d", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4, 2], align_corners=True), (2, 3, 4), half=False
-    ),
+    case("affine_grid", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4], align_corners=False), (2, 2, 3)),
+    case("affine_grid 3d", lambda t, x: F(t).affine_grid(x, [2, 1, 3, 4, 2], align_corners=True), (2, 3, 4)),
     case(
         "fractional_max_pool2d",
         lambda t, x, r: F(t).fractional_max_pool2d(x, 2, (3, 4), None, True, r.detach()),
         Apart((2, 3, 7, 8)),
         Floats((2, 3, 2), 0.0),
-        half=False,
-        second=False,
     ),
     case(
         "fractional_max_pool3d",
         lambda t, x, r: F(t).fractional_max_pool3d(x, 2, None, 0.5, False, r.detach()),
         Apart((1, 2, 5, 6, 7)),
         Floats((1, 2, 3), 0.0),
-        half=False,
-        second=False,
     ),
     *[
         case(
@@ -421,8 +385,6 @@ SAMPLING = [
             lambda t, x, y, r=reduction: F(t).ctc_loss(x.log_softmax(2), y, (7, 5, 6), (3, 2, 0), reduction=r),
             (7, 3, 5),
             Ints(5, (3, 3), 1),
-            half=False,
-            second=False,
         )
         for reduction in ("none", "mean", "sum")
     ],
@@ -431,17 +393,12 @@ SAMPLING = [
         lambda t, x, y: F(t).ctc_loss(x.log_softmax(2), y, t.tensor([7, 7]), t.tensor([3, 2])),
         (7, 2, 5),
         Fixed([2, 2, 1, 3, 3]),
-        half=False,
-        second=False,
-        strided=False,  # upstream reads past the gaps
     ),
     case(
         "ctc_loss of the impossible",
         lambda t, x, y: F(t).ctc_loss(x.log_softmax(2), y, (2, 7), (3, 2), zero_infinity=True),
         (7, 2, 5),
         Fixed([[2, 2, 1], [3, 3, 1]]),
-        half=False,
-        second=False,
     ),
 ]
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from beside import Case, Floats
+
 CONV = {
     "Conv1d(3, 4, 3)": (2, 3, 8),
     "Conv1d(3, 4, 4, padding='same')": (2, 3, 8),
@@ -117,3 +121,17 @@ REST = {
     "TransformerEncoderLayer(8, 2, 16, activation='gelu', batch_first=True, norm_first=True, dropout=0.0)": (2, 5, 8),
 }
 MODULES = {**CONV, **NORMS, **ACTIVATIONS, **POOLS, **REST}
+
+
+def _builder(text: str) -> Any:
+    return lambda torch: eval(f"nn.{text}", {"nn": torch.nn})
+
+
+SIXTH = {"Hardsigmoid()": 20.0, "Hardswish()": 20.0}
+"""Upstream multiplies by a sixth in single precision."""
+
+CASES = [
+    Case(text, lambda *_: None, (Floats(shape),), build=_builder(text), tolerance=SIXTH.get(text, 1.0))
+    for text, shape in MODULES.items()
+]
+"""Each in training mode, with upstream's weights."""

@@ -85,6 +85,18 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("half", "_linalg_svd", None, "linalg_svd_cpu"),
     ("bool whole half", "linalg_eigh", None, "linalg_eigh_cpu"),
     ("bool whole half", "linalg_matrix_rank", RuntimeError, "This function doesn't handle types other than float and double"),
+    ("bool whole", "_windowed_max", None, "adaptive_max_pool2d"),
+    ("bool whole", "max_unpool2d max_unpool3d", None, "{name}"),
+    ("bool whole", "_prelu_kernel", None, "prelu_cpu"),
+    ("bool whole", "glu", None, "{name}_cpu"),
+    ("bool whole", "_kept", RuntimeError, "result type Float can't be cast to the desired output type {dtype}"),
+    ("bool whole", "native_batch_norm", None, "batch_norm"),
+    ("bool whole", "nll_loss_forward", None, "nll_loss_out_frame"),
+    ("bool whole", "binary_cross_entropy_with_logits", None, "log_sigmoid_cpu"),
+    ("bool whole", "kl_div", RuntimeError, "kl_div: Integral inputs not supported."),
+    ("bool whole", "soft_margin_loss", RuntimeError, "result type Float can't be cast to the desired output type {dtype}"),
+    ("bool whole half", "multi_margin_loss", None, "{name}_cpu_kernel"),
+    ("half", "_ctc_loss", None, "ctc_loss_cpu"),
     ("bool whole half", "_linalg_pinv", RuntimeError, "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"),
 )  # fmt: skip
 

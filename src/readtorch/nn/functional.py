@@ -103,6 +103,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
+    if dim > 3 and input.itemsize == 2:
+        name = {"float16": "Half", "bfloat16": "BFloat16"}.get(str(input.dtype).rpartition(".")[2], "Short")
+        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     n, c = input.shape[:2]
     squares = input.mul(input).reshape(n, 1, c, -1)
     squares = torch._C._nn.pad(squares, (0, 0, size // 2, (size - 1) // 2))
@@ -368,6 +371,8 @@ def _fractional_pool(
     input: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any, samples: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     dims = len(kernel)
+    if not input.dim() and dims == 3:
+        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     if output_size is None and output_ratio is None:
         raise ValueError(f"fractional_max_pool{dims}d requires specifying either an output_size or an output_ratio")
     if output_size is None:
@@ -873,7 +878,7 @@ def mse_loss(
     """`(input - target)²`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
     number = _reduction_number(size_average, reduce, reduction)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted(_nn.mse_loss(x, y, 0), weight, reduction)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, reduction)
 
 
 def l1_loss(
@@ -1239,8 +1244,9 @@ def _resize_target(
         return sizes, [None] * dims
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    scales = list(scale_factor) if isinstance(scale_factor, Sequence) else [scale_factor] * dims
-    if len(scales) != dims:
+    several = isinstance(scale_factor, Sequence)
+    scales = list(scale_factor) if several else [scale_factor] * dims
+    if several and len(scales) != dims:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions "
             f"of {list(input.shape[2:])} and scale_factor of shape {scale_factor}."
@@ -1491,7 +1497,7 @@ def multi_head_attention_forward(
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
         q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
     k, v, attn_mask, key_padding_mask = _with_bias(k, v, bias_k, bias_v, n, attn_mask, key_padding_mask)
-    q, k, v = (_by_head(x, n * num_heads) for x in (q, k, v))
+    q, k, v = (_by_head(x, num_heads) for x in (q, k, v))
     k, v = (own if given is None else given for own, given in ((k, static_k), (v, static_v)))
     if add_zero_attn:
         k, v = (torch.cat([x, torch.zeros_like(x[:, :1])], dim=1) for x in (k, v))
@@ -1503,7 +1509,7 @@ def multi_head_attention_forward(
     output = linear(heads.transpose(0, 1).reshape(length * n, size), out_proj_weight, out_proj_bias)
     output = output.view(length, n, output.size(1))
     if weights is not None:
-        weights = weights.view(n, num_heads, length, -1)
+        weights = weights.view(n, num_heads, length, weights.size(2))
         weights = weights.mean(dim=1) if average_attn_weights else weights
     if batched:
         return output, weights
@@ -1551,9 +1557,10 @@ def _with_bias(
     return k, v, attn_mask, padding_mask
 
 
-def _by_head(x: Tensor, heads: int) -> Tensor:
+def _by_head(x: Tensor, num_heads: int) -> Tensor:
     """`(T, N, E)` as `(N · heads, T, E / heads)`."""
-    return x.reshape(x.shape[0], heads, -1).transpose(0, 1)
+    length, n, size = x.shape
+    return x.reshape(length, n * num_heads, size // num_heads).transpose(0, 1)
 
 
 def _with_padding(mask: Tensor | None, padding: Tensor | None, n: int, num_heads: int, length: int) -> Tensor | None:

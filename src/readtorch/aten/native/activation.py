@@ -147,6 +147,9 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
 
 @register("_rrelu_slopes", variants="")
 def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Array:
+    if self.dtype.kind in "iub" or self.dtype == np.float16:
+        name = to_string(self.dtype)
+        raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{name}'")
     slopes = np.ones(self.shape, self.dtype)
     bent = ~(self > 0)
     draws = uniform01(engine(generator), int(bent.sum()), np.dtype(np.float64))

@@ -9,6 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 def adaptive_bounds(n: int, out: int) -> list[tuple[int, int]]:
@@ -45,6 +46,9 @@ def _back_along(dy: Array, axis: int, n: int) -> Array:
 @register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
 def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     """Means over windows that divide each of the last dimensions into `output_size` parts."""
+    if self.dtype.kind in "iub":
+        kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
     x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
     for axis, out in enumerate(output_size, self.ndim - len(output_size)):
         x = _along(x, axis, out)
@@ -73,6 +77,8 @@ derivative(
 
 def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The output size that a call asks for. RuntimeError for what upstream refuses."""
+    if not x.shape and dims == 2 and output_size in (1, (1, 1)) and to_string(x.dtype) != "Long":
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
     size = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
     if len(size) == 1:
         size *= dims

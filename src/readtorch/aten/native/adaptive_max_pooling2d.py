@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     for place in itertools.product(*map(range, out)):
         spans = [bounds[axis][i] for axis, i in enumerate(place)]
         part = self[(..., *(slice(*span) for span in spans))]
-        flat = part.reshape(*leading, -1)
+        flat = part.reshape(*leading, math.prod(part.shape[len(leading) :]))
         winner = flat.argmax(-1)
         result[(..., *place)] = np.take_along_axis(flat, winner[..., None], -1)[..., 0]
         where = np.unravel_index(winner, part.shape[len(leading) :])

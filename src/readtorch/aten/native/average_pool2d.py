@@ -12,6 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
+from readtorch.c10.core.scalar_type import to_string
 
 
 def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: int | None) -> Any:
@@ -32,7 +33,7 @@ def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: i
 
 def _divided(array: Array, divisor: Any) -> Array:
     if array.dtype.kind in "iu":
-        return (array // divisor).astype(array.dtype)
+        return np.trunc(array / divisor).astype(array.dtype)  # towards zero, as in C
     if isinstance(divisor, int):
         return array / divisor
     return array / divisor.astype(array.dtype)
@@ -119,7 +120,11 @@ derivative("_avg_pool_backward", dy=_mean_again)
 
 def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Any:
     ceil_mode, count_include_pad, divisor_override = rest
+    if not self.shape and dims == 2:
+        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
+    if dims == 3 and (name := to_string(self.dtype)) in ("Half", "BFloat16"):
+        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     return at._avg_pool(self, *window, bool(count_include_pad), divisor_override)

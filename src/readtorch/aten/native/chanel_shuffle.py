@@ -11,6 +11,8 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 @composite("channel_shuffle")
 def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
     """Channels `(g, C / g)` reordered as `(C / g, g)` (Zhang et al. 2018)."""
+    if len(self.shape) < 3:
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
     n, c, *size = self.shape
     if groups <= 0:
         raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")

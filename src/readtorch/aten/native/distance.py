@@ -6,6 +6,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 @composite("pairwise_distance")
@@ -17,6 +18,9 @@ def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 
 @composite("cosine_similarity")
 def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
     """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    kind = to_string(x1.dtype)
+    if not kind.startswith(("Half", "BFloat", "Float", "Double", "Complex")):
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind}")
     n1 = at.clamp(at.linalg_vector_norm(x1, 2, dim, True), eps, None)
     n2 = at.clamp(at.linalg_vector_norm(x2, 2, dim, True), eps, None)
     return at.sum((x1 / n1) * (x2 / n2), dim)

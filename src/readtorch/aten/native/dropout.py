@@ -20,7 +20,11 @@ def _kept(self: Array, p: float, per_channel: bool) -> Array:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     shape = (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape
     draws = uniform01(engine(None), math.prod(shape), np.dtype(np.float64))
-    return (draws < 1 - p).astype(self.dtype).reshape(shape)
+    # drawn in the order of memory, which for a transposed tensor is not that of the elements
+    in_order = per_channel or 0 in self.strides
+    kept = np.empty(shape, self.dtype) if in_order else np.empty_like(self)
+    kept.ravel(order="K")[...] = draws < 1 - p
+    return kept
 
 
 def _check(p: float) -> None:

@@ -31,8 +31,12 @@ def embedding(
     sparse: bool = False,
 ) -> Array:
     """Rows of `weight` by number."""
+    if not weight.ndim and weight.dtype.kind != "i":
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
+    if not len(weight) and indices.size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     _check_indices(indices, len(weight), "embedding")
     return weight[indices]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 @register("_bag_of_rows", variants="")
@@ -54,6 +55,32 @@ def _segment_max_backward(dy: Array, winners: Array, bag: Array) -> Array:
 derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_backward(grads[0], winners, bag))
 
 
+def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
+    name = to_string(weight.dtype)
+    if name not in ("Half", "BFloat16", "Float", "Double"):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
+            f"Half, BFloat16, Float, Double; but got {name}"
+        )
+    count, rows = indices.shape[0], weight.shape[0]
+    if offsets.shape[0]:
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first:
+            raise RuntimeError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+            )
+        if last > count:
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
+            )
+    if count:
+        for found in (int(at.amin(indices)), int(at.amax(indices))):
+            if not 0 <= found < rows:
+                raise RuntimeError(
+                    f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {found}"
+                )
+
+
 @composite("_embedding_bag_reduced", module="nn")
 def _embedding_bag_reduced(
     at: Any,
@@ -67,6 +94,7 @@ def _embedding_bag_reduced(
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
+    _check_bags(at, weight, indices, offsets)
     rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
     bag = at._bag_of_rows(offsets, count)
     if padding_idx >= 0:

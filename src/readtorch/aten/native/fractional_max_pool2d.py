@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 def _starts(u: Array, n: int, out: int, kernel: int) -> Array:
@@ -28,13 +30,20 @@ def _fractional_max_pool(
 ) -> tuple[Array, Array]:
     """Maxima over the windows and where they were; `random_samples` is `(N, C, dims)`."""
     dims = len(kernel_size)
+    if self.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"fractional_max_pool{dims}d(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(self.shape)}"
+        )
+    if self.dtype.kind in "iub":
+        name = to_string(self.dtype)
+        raise NotImplementedError(f"\"fractional_max_pool{dims}d_out_frame\" not implemented for '{name}'")
     size = self.shape[-dims:]
     for n, out, kernel in zip(size, output_size, kernel_size, strict=True):
         if out + kernel - 1 > n:
             raise RuntimeError(
                 f"fractional_max_pool{dims}d(): pool size ({kernel}) plus output size ({out}) too large for input ({n})"
             )
-    planes = self.reshape(-1, *size)
+    planes = self.reshape(math.prod(self.shape[:-dims]), *size)
     samples = random_samples.reshape(len(planes), dims)
     # upstream's two-dimensional kernel takes the first sample for the last axis
     order = range(dims) if dims == 3 else range(dims - 1, -1, -1)
@@ -47,7 +56,7 @@ def _fractional_max_pool(
     rows = np.arange(len(planes)).reshape(-1, *(1,) * dims)
     for offset in itertools.product(*map(range, kernel_size)):
         places = [
-            (start + k).reshape(len(planes), *(-1 if d == axis else 1 for d in range(dims)))
+            (start + k).reshape(len(planes), *(start.shape[1] if d == axis else 1 for d in range(dims)))
             for axis, (start, k) in enumerate(zip(starts, offset, strict=True))
         ]
         found = planes[(rows, *places)]

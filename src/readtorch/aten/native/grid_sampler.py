@@ -10,6 +10,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -106,6 +107,8 @@ def grid_sampler(
     at: Any, input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
     """`(N, C, *size)` at `grid (N, *out, dims)`, whose last entry runs along the first axis of `size`."""
+    if not input.shape or not grid.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dims = len(input.shape) - 2
     if dims not in (2, 3) or len(input.shape) != len(grid.shape):
         raise RuntimeError(
@@ -123,6 +126,9 @@ def grid_sampler(
         )
     if interpolation_mode == BICUBIC and dims != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if (name := to_string(input.dtype)) not in ("Half", "BFloat16", "Float", "Double"):
+        kernel = "grid_sampler_2d_cpu_kernel_impl" if dims == 2 else "grid_sampler3d_cpu"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{name}'")
     n, c, *size = input.shape
     out = tuple(grid.shape[1:-1])
     flat = at.reshape(grid, (n, math.prod(out), dims))

@@ -10,7 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.native.normalization import check_floats, in_working_precision
 
 
 @register("native_group_norm", outputs="output mean rstd", differentiable_outputs=(0,))
@@ -25,7 +25,8 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    check_floats("GroupNormKernelImpl", input, weight)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     y, mean, rstd = _normalize_rows(x, None, None, eps)
     y = y.reshape(N, C, HxW)
     if weight is not None:
@@ -48,15 +49,15 @@ def native_group_norm_backward(
     group: int,
 ) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias."""
-    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, -1)
+    x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(N, C, HxW)
     db = np.einsum("ncp->c", dy)
     # Σ g (x - μ) / σ over places, group by group: from two sums per example and channel
-    dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, -1)
-    sums = np.einsum("ncp->nc", dy).reshape(N, group, -1)
+    dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, C // group)
+    sums = np.einsum("ncp->nc", dy).reshape(N, group, C // group)
     dw = ((dots - sums * mean[:, :, None]) * rstd[:, :, None]).sum(0).reshape(C)
     g = dy if weight is None else dy * weight[:, None]
-    dx, _, _ = _row_gradients(g.reshape(N * group, -1), x, None, mean.reshape(-1), rstd.reshape(-1))
+    dx, _, _ = _row_gradients(g.reshape(x.shape), x, None, mean.reshape(-1), rstd.reshape(-1))
     kind = input.dtype if weight is None else weight.dtype
     dx = dx.reshape(input.shape).astype(input.dtype, copy=False)
     return dx, dw.astype(kind, copy=False), db.astype(kind, copy=False)
@@ -79,13 +80,13 @@ def _group_norm_gradients(
     dy = grads[0]
     if at is not autograd:
         return at.native_group_norm_backward(dy, input, mean, rstd, weight, N, C, HxW, group)
-    x = at.reshape(input, (N, group, -1))
+    x = at.reshape(input, (N, group, C // group * HxW))
     centred = x - at.mean(x, (2,), True)
     scale = at.rsqrt(at.mean(centred * centred, (2,), True) + eps)
     normal = centred * scale
     by_channel = at.reshape(dy, (N, C, HxW))
     g = by_channel if weight is None else by_channel * at.reshape(weight, (1, C, 1))
-    g = at.reshape(g, (N, group, -1))
+    g = at.reshape(g, tuple(x.shape))
     dx = (g - at.mean(g, (2,), True) - normal * at.mean(g * normal, (2,), True)) * scale
     dw = at.sum(by_channel * at.reshape(normal, (N, C, HxW)), (0, 2)) if mask[1] else None
     return at.reshape(dx, tuple(input.shape)), dw, at.sum(by_channel, (0, 2)) if mask[2] else None

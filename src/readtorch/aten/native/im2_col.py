@@ -12,6 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
+from readtorch.c10.core.scalar_type import to_string
 
 
 def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Geometry:
@@ -23,17 +24,25 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
     return Geometry(tuple(stride), tuple(padding), tuple(dilation))
 
 
+def _no_integers(name: str, x: Array) -> None:
+    if x.dtype.kind in "iub":
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
+
+
 @register("im2col", module="nn", node="Im2Col")
 def im2col(
     self: Array, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Array:
     """`(N, C, H, W)` to `(N, C · kernel, places)`."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
     geometry = _geometry(kernel_size, dilation, padding, stride)
     if self.ndim not in (3, 4):
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
             f"but got: {list(self.shape)}"
         )
+    _no_integers("im2col", self)
     x = self if self.ndim == 4 else self[None]
     out = geometry.output_size(x.shape[2:], kernel_size)
     if min(out) < 1:
@@ -58,6 +67,12 @@ def col2im(
     """`(N, C · kernel, places)` added up to `(N, C, *output_size)`."""
     geometry = _geometry(kernel_size, dilation, padding, stride)
     taps = math.prod(kernel_size)
+    if self.ndim not in (2, 3) or 0 in self.shape[-2:]:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, "
+            f"but got: {list(self.shape)}"
+        )
+    _no_integers("col2im", self)
     columns = self if self.ndim == 3 else self[None]
     if columns.shape[1] % taps:
         raise RuntimeError(

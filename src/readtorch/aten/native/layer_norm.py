@@ -10,8 +10,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import _pieces, in_working_precision
-from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype
+from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, to_string
 
 
 def _spread(values: Array | None, rows: int, dtype: Any) -> Array | None:
@@ -81,6 +81,7 @@ def native_layer_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
+    check_floats("LayerNormKernelImpl", input, weight)
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
@@ -177,10 +178,16 @@ def layer_norm(
 def rms_norm(
     at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Any:
-    _check_normalized_shape(input, normalized_shape, weight=weight)
+    if weight is not None:
+        _check_normalized_shape(weight, normalized_shape, weight=weight)
+    if not input.shape:
+        raise ValueError("Input tensor must have at least 1 dimensions, but got 0")
+    _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{to_string(kind)}'")
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:

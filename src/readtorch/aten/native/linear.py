@@ -173,13 +173,17 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
     if len(shape) == 2:
         return at.addmm(bias, input, at.t(weight))
     if len(shape) == 3:
-        return at.reshape(at.addmm(bias, at.reshape(input, (-1, shape[-1])), at.t(weight)), (*shape[:-1], -1))
+        rows = at.reshape(input, (shape[0] * shape[1], shape[-1]))
+        return at.reshape(at.addmm(bias, rows, at.t(weight)), (*shape[:-1], weight.shape[0]))
     return at.matmul(input, at.t(weight)) + bias
 
 
 @composite("bilinear")
 def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
     """`y[k] = x1ᵀ W[k] x2 + b[k]` over the last dimensions."""
+    if len(weight.shape) < 3:
+        rank = max(len(weight.shape), 1)
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
     out, in1, in2 = weight.shape
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))

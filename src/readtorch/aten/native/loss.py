@@ -208,6 +208,8 @@ def margin_ranking_loss(
 def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = MEAN) -> Any:
     """`input` where target is 1, `max(0, margin - input)` where it is -1."""
     nothing = self * 0
+    if to_string(self.dtype) in ("Byte", "Char", "Short", "Int", "Long"):
+        margin = int(margin)  # the loss has the dtype of the input
     far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
     return reduce(at, far + at.where(target != -1, self, nothing), reduction)
 

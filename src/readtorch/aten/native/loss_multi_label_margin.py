@@ -10,6 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
+from readtorch.c10.core.scalar_type import to_string
 
 
 @register("_listed_classes", variants="", outputs="listed is_target")
@@ -25,8 +26,12 @@ def _listed_classes(target: Array) -> tuple[Array, Array]:
 @composite("multilabel_margin_loss", module="nn")
 def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
     """`Σ max(0, 1 - (x[listed] - x[other])) / C` over all pairs of a listed class and one that is not."""
+    if not len(self.shape):
+        raise RuntimeError("argument #2 'target' is out of range")
     if tuple(self.shape) != tuple(target.shape):
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
+    if (name := to_string(self.dtype)) not in ("Float", "Double"):
+        raise NotImplementedError(f"\"multilabel_margin_loss_forward_out_frame\" not implemented for '{name}'")
     batched = len(self.shape) > 1
     classes = self.shape[-1]
     x, t = at.reshape(self, (-1, classes)), at.reshape(target, (-1, classes))

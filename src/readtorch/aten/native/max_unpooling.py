@@ -27,7 +27,8 @@ def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
             f"Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
         )
     out = np.zeros((planes, places), x.dtype)
-    np.put_along_axis(out, indices.reshape(planes, -1), x.reshape(planes, -1), 1)
+    each = (planes, math.prod(x.shape[len(leading) :]))
+    np.put_along_axis(out, indices.reshape(each), x.reshape(each), 1)
     return out.reshape(*leading, *size)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import is_channels_last
+from readtorch.c10.core.scalar_type import to_string
 
 _BLOCK = 1 << 20
 
@@ -18,6 +19,14 @@ _BLOCK = 1 << 20
 def in_working_precision(x: Array) -> Array:
     """Two-byte floats as float32; everything else as it is."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+
+
+def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
+    """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
+    if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    if input.dtype.kind in "iub":
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
 
 
 def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
@@ -271,9 +280,9 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
-    if len(input.shape) < 2:
+    if len(input.shape) < 2 and training:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
-    features = input.shape[1]
+    features = input.shape[1] if len(input.shape) > 1 else 0
     for name, value in (("running_mean", running_mean), ("running_var", running_var)):
         if value is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
@@ -281,7 +290,9 @@ def batch_norm(
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
     if 0 in input.shape:
-        return at.clone(input) if weight is None else input * at.reshape(weight, (-1, *(1,) * (len(input.shape) - 2)))
+        over = (-1, *(1,) * (len(input.shape) - 2))
+        y = at.clone(input) if weight is None else input * at.reshape(weight, over)
+        return y if bias is None else y + at.reshape(bias, over)
     rest = (running_mean, running_var, training, momentum, eps)
     return at.native_batch_norm(input, weight, bias, *rest)[0]
 
@@ -309,6 +320,8 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c, *size = input.shape
+    if not n and any(value is not None for value in (weight, bias, running_mean, running_var)):
+        raise IndexError("select(): index 0 out of range for tensor of size [0] at dimension 0")
     repeated = [None if v is None else at.repeat(v, (n,)) for v in (weight, bias, running_mean, running_var)]
     folded = at.reshape(input, (1, n * c, *size))
     y = at.batch_norm(folded, *repeated, use_input_stats, momentum, eps, cudnn_enabled)

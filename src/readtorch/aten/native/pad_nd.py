@@ -61,6 +61,11 @@ def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
     rank, dims = len(shape), len(pad) // 2
     if not (dims in (1, 2, 3) and rank in (dims + 1, dims + 2)):
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+    if mode != "circular" and 0 in shape[rank - dims - 1 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+            f"for input, but got: {list(shape)}"
+        )
     for axis, before, after in _axes(pad, rank):
         n = shape[axis]
         if mode == "reflect" and (before >= n or after >= n):

@@ -12,6 +12,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 class Window(NamedTuple):
@@ -181,7 +182,8 @@ def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: i
     """Add each `dy` to the place that its index names, in zeros of shape `input_shape`."""
     planes = math.prod(input_shape[:-dims])
     out = np.zeros((planes, math.prod(input_shape[-dims:])), dy.dtype)
-    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(planes, -1)), dy.reshape(planes, -1))
+    each = (planes, math.prod(dy.shape[dy.ndim - dims :]))
+    np.add.at(out, (np.arange(planes)[:, None], indices.reshape(each)), dy.reshape(each))
     return out.reshape(tuple(input_shape))
 
 
@@ -189,7 +191,8 @@ def _pool_scatter(dy: Array, indices: Array, input_shape: Sequence[int], dims: i
 def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
     """The values of `x` at `indices`."""
     planes = math.prod(x.shape[:-dims])
-    flat = np.take_along_axis(x.reshape(planes, -1), indices.reshape(planes, -1), 1)
+    values, places = (array.reshape(planes, math.prod(array.shape[array.ndim - dims :])) for array in (x, indices))
+    flat = np.take_along_axis(values, places, 1)
     return flat.reshape(indices.shape)
 
 
@@ -290,7 +293,10 @@ def max_pool1d(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    return at._max_pool(self, *checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode))
+    window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    if (name := to_string(self.dtype)) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
+        raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{name}'")
+    return at._max_pool(self, *window)
 
 
 @composite("max_pool2d")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,57 @@ def _input_gates(data: Array, w_ih: Array, b_ih: Array | None, b_hh: Array | Non
     return gates
 
 
-def _no_second_derivative(at: Any) -> None:
-    if at is autograd:
-        raise RuntimeError(
-            "the gradient of a fused recurrent layer cannot be differentiated again: "
-            "unroll it with RNNCell, LSTMCell or GRUCell"
-        )
+Step = Callable[[Any, Any, tuple[Any, ...]], tuple[tuple[Any, ...], tuple[Any, ...]]]
+Back = Callable[[Any, tuple[Any, ...], tuple[Any, ...]], tuple[Any, Any, tuple[Any, ...]]]
+
+
+def _unrolled_gradients(
+    at: Any,
+    step: Step,
+    back: Back,
+    d_output: Any,
+    d_last: Sequence[Any],
+    data: Any,
+    states: Sequence[Any],
+    weights: Sequence[Any],
+    batch_sizes: Sequence[int],
+    reverse: bool,
+) -> tuple[Any, ...]:
+    """The gradients with respect to data, states, both weights and both biases, by operators."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    n, steps = states[0].shape[0], _steps(batch_sizes, reverse)
+    gates, now, kept = at.linear(data, w_ih, b_ih), tuple(states), []
+    for running, rows in steps:
+        before = tuple(at.narrow(state, 0, 0, running) for state in now)
+        own = (at.narrow(gates, 0, rows.start, running), at.linear(before[0], w_hh, b_hh))
+        after, needed = step(at, own, before)
+        kept.append((before[0], needed))
+        now = tuple(_first_rows(at, new, old, running, n) for new, old in zip(after, now, strict=True))
+    back_now = tuple(at.zeros_like(state) if grad is None else grad for grad, state in zip(d_last, states, strict=True))
+    found = []
+    for (running, rows), (hidden, needed) in zip(reversed(steps), reversed(kept), strict=True):
+        arriving = [at.narrow(grad, 0, 0, running) for grad in back_now]
+        if d_output is not None:
+            arriving[0] = arriving[0] + at.narrow(d_output, 0, rows.start, running)
+        d_gate, d_share, before = back(at, tuple(arriving), needed)
+        through = at.matmul(d_share, w_hh)
+        before = (through if before[0] is None else before[0] + through, *before[1:])
+        back_now = tuple(_first_rows(at, new, old, running, n) for new, old in zip(before, back_now, strict=True))
+        found.append((rows.start, d_gate, d_share, hidden))
+    found.sort(key=lambda entry: entry[0])
+    d_gates, d_shares, hiddens = (at.cat([entry[k] for entry in found], 0) for k in (1, 2, 3))
+    d_weights = at.matmul(at.t(d_gates), data), at.matmul(at.t(d_shares), hiddens)
+    return at.matmul(d_gates, w_ih), *back_now, *d_weights, at.sum(d_gates, 0), at.sum(d_shares, 0)
+
+
+def _first_rows(at: Any, new: Any, old: Any, running: int, n: int) -> Any:
+    """`old` with its first `running` rows replaced."""
+    return new if running == n else at.cat([new, at.narrow(old, 0, running, n - running)], 0)
+
+
+def _parts(at: Any, gates: Any, count: int) -> list[Any]:
+    size = gates.shape[1] // count
+    return [at.narrow(gates, 1, k * size, size) for k in range(count)]
 
 
 @register(
@@ -143,19 +188,44 @@ def _weight_gradients(
     return tuple(array.astype(kind, copy=False) for array in found)
 
 
+def _lstm_forth(at: Any, gates: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    i, f, g, o = _parts(at, gates[0] + gates[1], 4)
+    i, f, g, o = at.sigmoid(i), at.sigmoid(f), at.tanh(g), at.sigmoid(o)
+    cell = f * states[1] + i * g
+    bent = at.tanh(cell)
+    return (o * bent, cell), (i, f, g, o, bent, states[1])
+
+
+def _lstm_back(at: Any, grads: tuple[Any, ...], kept: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+    i, f, g, o, bent, previous = kept
+    h, c = grads
+    c = c + h * o * (1 - bent * bent)
+    parts = [c * g * i * (1 - i), c * previous * f * (1 - f), c * i * (1 - g * g), h * bent * o * (1 - o)]
+    d_gate = at.cat(parts, 1)
+    return d_gate, d_gate, (None, c * f)
+
+
 def _lstm_gradients(
     at: Any,
     grads: Sequence[Any],
     data: Any,
+    h0: Any,
+    c0: Any,
     w_ih: Any,
     w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
     gates: Any,
     cells: Any,
     states: Any,
     batch_sizes: Sequence[int],
     reverse: bool,
 ) -> Any:
-    _no_second_derivative(at)
+    if at is autograd:
+        weights = (w_ih, w_hh, b_ih, b_hh)
+        return _unrolled_gradients(
+            at, _lstm_forth, _lstm_back, grads[0], grads[1:3], data, (h0, c0), weights, batch_sizes, reverse
+        )
     return at._lstm_layer_backward(*grads[:3], data, w_ih, w_hh, gates, cells, states, batch_sizes, reverse)
 
 
@@ -243,19 +313,41 @@ def _gru_layer_backward(
     return _weight_gradients(d_gates, d_hidden, data, w_ih, states, kind, dh)
 
 
+def _gru_forth(at: Any, gates: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    (xr, xz, xn), (hr, hz, hn) = (_parts(at, value, 3) for value in gates)
+    r, z = at.sigmoid(xr + hr), at.sigmoid(xz + hz)
+    n = at.tanh(xn + r * hn)
+    return ((states[0] - n) * z + n,), (r, z, n, hn, states[0])
+
+
+def _gru_back(at: Any, grads: tuple[Any, ...], kept: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+    r, z, n, hn, previous = kept
+    (h,) = grads
+    dn = h * (1 - z) * (1 - n * n)
+    dr, dz = dn * hn * r * (1 - r), h * (previous - n) * z * (1 - z)
+    return at.cat([dr, dz, dn], 1), at.cat([dr, dz, dn * r], 1), (h * z,)
+
+
 def _gru_gradients(
     at: Any,
     grads: Sequence[Any],
     data: Any,
+    h0: Any,
     w_ih: Any,
     w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
     gates: Any,
     candidates: Any,
     states: Any,
     batch_sizes: Sequence[int],
     reverse: bool,
 ) -> Any:
-    _no_second_derivative(at)
+    if at is autograd:
+        weights = (w_ih, w_hh, b_ih, b_hh)
+        return _unrolled_gradients(
+            at, _gru_forth, _gru_back, grads[0], grads[1:2], data, (h0,), weights, batch_sizes, reverse
+        )
     return at._gru_layer_backward(*grads[:2], data, w_ih, w_hh, gates, candidates, states, batch_sizes, reverse)
 
 
@@ -317,19 +409,38 @@ def _rnn_layer_backward(
     return _weight_gradients(d_gates, d_gates, data, w_ih, states, kind, dh)
 
 
+def _rnn_halves(relu: bool) -> tuple[Step, Back]:
+    def step(at: Any, gates: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        total = gates[0] + gates[1]
+        y = at.relu(total) if relu else at.tanh(total)
+        return (y,), (y,)
+
+    def back(at: Any, grads: tuple[Any, ...], kept: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
+        (y,) = kept
+        d_gate = grads[0] * ((y > 0) if relu else 1 - y * y)
+        return d_gate, d_gate, (None,)
+
+    return step, back
+
+
 def _rnn_gradients(
     at: Any,
     grads: Sequence[Any],
     data: Any,
+    h0: Any,
     w_ih: Any,
     w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
     output: Any,
     states: Any,
     batch_sizes: Sequence[int],
     reverse: bool,
     relu: bool,
 ) -> Any:
-    _no_second_derivative(at)
+    if at is autograd:
+        weights, step, back = (w_ih, w_hh, b_ih, b_hh), *_rnn_halves(relu)
+        return _unrolled_gradients(at, step, back, grads[0], grads[1:2], data, (h0,), weights, batch_sizes, reverse)
     return at._rnn_layer_backward(*grads[:2], data, w_ih, w_hh, output, states, batch_sizes, reverse, relu)
 
 
@@ -420,10 +531,12 @@ def _recurrent(
         return (output, *last)
     x = at.transpose(input, 0, 1) if batch_first else input
     steps, n, features = x.shape
+    if not steps:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     output, last = run_layers(
         at, mode, at.reshape(x, (steps * n, features)), states, params, *rest, [n] * steps, projected
     )
-    output = at.reshape(output, (steps, n, -1))
+    output = at.reshape(output, (steps, n, output.shape[1]))
     return (at.transpose(output, 0, 1) if batch_first else output, *last)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.scalar_type import to_string
 
 
 def _step(n: int, m: int, align_corners: bool, scale: float | None) -> float:
@@ -86,6 +87,9 @@ def _resample(
     antialias: bool,
 ) -> Array:
     """The last `len(output_size)` dimensions resized."""
+    if self.dtype.kind in "ib" or (antialias and self.itemsize == 2):
+        kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
     x = in_working_precision(self)
     first = self.ndim - len(output_size)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
