@@ -253,6 +253,12 @@ from readtorch.c10.core.dispatch_key import DispatchKey
 Array = Any
 """A raw array of whatever backend: NumPy's, CuPy's. The annotation that marks a kernel's tensor parameters."""
 
+Number = Any
+"""A Python number of any kind."""
+
+Dims = Any
+"""One dimension or several."""
+
 TENSOR, OPTIONAL_TENSOR, TENSOR_LIST, OPTION = "tensor", "tensor?", "tensor[]", "option"
 _KINDS = {
     "Array": TENSOR,
@@ -266,7 +272,10 @@ REQUIRED = inspect.Parameter.empty
 class Schema:
     """A kernel's signature: names, kinds and defaults of the parameters, and where the tensors stand."""
 
-    __slots__ = ("defaults", "keyword_only", "kinds", "leading", "names", "positional", "var_positional")
+    __slots__ = (
+        *("annotations", "defaults", "keyword_only", "kinds", "leading", "names", "positional"),
+        *("var_keyword", "var_positional"),
+    )
 
     def __init__(self, kernel: Callable[..., Any], skip: int = 0) -> None:
         code, notes = kernel.__code__, kernel.__annotations__
@@ -279,7 +288,9 @@ class Schema:
         defaults = kernel.__defaults__ or ()
         self.defaults = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
         self.defaults.update(kernel.__kwdefaults__ or {})
-        self.kinds = tuple(_KINDS.get(notes.get(name, ""), OPTION) for name in self.names)
+        self.var_keyword = bool(code.co_flags & 0x08)
+        self.annotations = tuple(notes.get(name, "") for name in self.names)
+        self.kinds = tuple(_KINDS.get(note, OPTION) for note in self.annotations)
         #: how many tensors stand first, if all tensors do; else None
         count = next((i for i, kind in enumerate(self.kinds) if kind is not TENSOR), len(self.kinds))
         self.leading = count if all(kind is OPTION for kind in self.kinds[count:]) else None
@@ -299,7 +310,8 @@ class Schema:
     def _bind(self, op: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         names = self.names
         if len(args) > self.positional:
-            raise TypeError(f"{op}() takes {self.positional} positional arguments but {len(args)} were given")
+            plural = "" if self.positional == 1 else "s"
+            raise TypeError(f"{op}() takes {self.positional} positional argument{plural} but {len(args)} were given")
         if not kwargs and len(args) == len(names):
             return list(args)
         values = list(args)
@@ -473,6 +485,8 @@ class OperatorEntry:
         self.module = ""
         self.method_names: tuple[str, ...] = ()
         self.inplace = False
+        #: which operands of a pointwise operator may be Python numbers: "first second"
+        self.numbers = ""
         self.out = False
         self.view = ""
         self.pointwise: Any = None
@@ -572,6 +586,7 @@ def describe(
     autocast: str | None = None,
     node: str = "",
     differentiable_outputs: tuple[int, ...] | None = None,
+    numbers: str = "",
 ) -> None:
     """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
     entry.variants = tuple(variants.split())
@@ -579,6 +594,7 @@ def describe(
     entry.outputs = tuple(outputs.split())
     entry.named = named
     entry.inplace = inplace
+    entry.numbers = numbers
     entry.out = out
     entry.view = view
     entry.autocast = autocast
@@ -598,6 +614,7 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `module`: `"nn"`, `"linalg"`, …: the function goes to `torch._C._nn` and so on instead of `torch`;
     * `inplace`: also make `NAME_`, which writes the result into its first argument; `out`: accept `out=`;
     * `outputs`: names of the outputs; `named`: the name of the tuple they are returned in;
+    * `numbers`: "second" or "first second": which operands of a pointwise operator may be Python numbers;
     * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);

@@ -61,7 +61,7 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup
-from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
@@ -79,6 +79,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
+from readtorch.csrc.utils.python_arg_parser import complain, option_check, wrong_kind
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%
@@ -89,6 +90,14 @@ Call = Callable[..., Any]
 
 #: what Python calls a number, and NumPy's scalars, which stand for one
 NUMBERS = frozenset((float, int, bool, complex))
+
+#: stands for a tensor that the call names by keyword, or forgot
+MISSING = object()
+
+
+def given(*values: Any) -> tuple:
+    """The values that are there."""
+    return tuple(value for value in values if value is not MISSING)
 
 
 # %%
@@ -103,6 +112,7 @@ def leading(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     count = entry.schema.leading
     takes_out = entry.out
+    check = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -119,6 +129,8 @@ def leading(entry: OperatorEntry) -> Call:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         out = kwargs.pop("out", None) if kwargs and takes_out else None
+        if check is not None and (options or kwargs):
+            check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -127,6 +139,9 @@ def leading(entry: OperatorEntry) -> Call:
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
+        except Exception:
+            complain(entry, (*tensors, *options), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -173,21 +188,27 @@ def leading_one(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
+    check = option_check(entry, 1)
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
-            return slow(input, *args, **kwargs)
+            return slow(*given(input), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            return slow(*given(input), *args, **kwargs)
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(array, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -257,21 +278,27 @@ def leading_two(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
+    check = option_check(entry, 2)
 
-    def call(input: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(input: Any = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
-            return slow(input, other, *args, **kwargs)
+            return slow(*given(input, other), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             first, second = input._array, other._array
         except AttributeError:
-            return slow(input, other, *args, **kwargs)
+            return slow(*given(input, other), *args, **kwargs)
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(first, second, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, other, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -329,10 +356,11 @@ def leading_list(entry: OperatorEntry) -> Call:
     slow = general(entry)
     node_type = record.node_class if simple else None
     name = f"aten::{entry.name}"
+    check = option_check(entry, 1)
 
-    def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(tensors: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
-            return slow(tensors, *args, **kwargs)
+            return slow(*given(tensors), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
@@ -343,9 +371,14 @@ def leading_list(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 return slow(tensors, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(arrays, *args, **kwargs)
+        except Exception:
+            complain(entry, (tensors, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -379,34 +412,17 @@ def leading_list(entry: OperatorEntry) -> Call:
 #| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::FunctionSignature::parse
 def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple, dict[str, Any]]:
     """Split a call into tensors, options and keywords. TypeError names the argument that is no tensor."""
+    complain(entry, args, kwargs)
     kwargs = dict(kwargs)
     names = entry.schema.names[: entry.schema.leading or 0]
     values = list(args[: len(names)])
-    for position in range(len(values), len(names)):
-        name = names[position]
-        if name in kwargs:
-            values.append(kwargs.pop(name))
-        elif position == 0 and "input" in kwargs:
-            values.append(kwargs.pop("input"))
-        else:
-            raise TypeError(f'{entry.name}() missing 1 required positional arguments: "{shown(name)}"')
-    for position, value in enumerate(values):
-        if not isinstance(value, TensorImpl):
-            raise not_a_tensor(entry, position, value)
+    values.extend(kwargs.pop(name if name in kwargs else "input") for name in names[len(values) :])
     return tuple(values), args[len(names) :], kwargs
-
-
-def shown(name: str) -> str:
-    """A parameter's name as functions show it."""
-    return "input" if name == "self" else name
 
 
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
-    name = shown(entry.schema.names[position])
-    return TypeError(
-        f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
-    )
+    return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
 
 
 def common_backend(arrays: list[Any]) -> DispatchKey:

@@ -45,15 +45,17 @@ def unary(entry: OperatorEntry) -> Call:
     slow = leading(entry)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special:
-            return slow(input, **kwargs)
+    def call(input: Any = MISSING, *rest: Any, **kwargs: Any) -> Any:
+        if kwargs or rest or counts.special:
+            if rest:
+                complain(entry, (input, *rest), kwargs)
+            return slow(*given(input), **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            return slow(*given(input))
         if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
@@ -109,25 +111,27 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
-    keep_first = rule is not None and "self" in rule.saved
-    keep_second = rule is not None and "other" in rule.saved
-    first_for = rule.wanted_by.get("self", ()) if rule is not None else ()
-    second_for = rule.wanted_by.get("other", ()) if rule is not None else ()
-    crosswise = first_for in ((), ("other",)) and second_for in ((), ("self",))
+    left, right = entry.schema.names[:2]
+    keep_first = rule is not None and left in rule.saved
+    keep_second = rule is not None and right in rule.saved
+    first_for = rule.wanted_by.get(left, ()) if rule is not None else ()
+    second_for = rule.wanted_by.get(right, ()) if rule is not None else ()
+    crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
+    numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     node_type = record.node_class if differentiable else None
     slow = binary_slow(entry, record, reject)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, other: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special:
-            return slow(input, other, **kwargs)
+    def call(input: Any = MISSING, other: Any = MISSING, *rest: Any, **kwargs: Any) -> Any:
+        if kwargs or rest or counts.special:
+            return slow(input, other, *rest, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             a = input._array
             if other.__class__ in NUMBERS:
-                if refused and other.__class__ is bool:
+                if not numbers or (refused and other.__class__ is bool):
                     return slow(input, other)
                 b = other
                 second = None
@@ -196,16 +200,22 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
 def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
-    shown_name = entry.name
+    right = entry.schema.names[1]
 
-    def call(input: Any, other: Any, *, out: Any = None, **kwargs: Any) -> Any:
+    def call(input: Any, other: Any, *rest: Any, out: Any = None, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if rest or input is MISSING or other is MISSING:
+            complain(entry, (*given(input, other), *rest), kwargs)
+            input = kwargs.pop("self") if input is MISSING else input
+            other = kwargs.pop(right) if other is MISSING else other
         operands = [input, other]
         for position, operand in enumerate(operands):
-            if isinstance(operand, TensorImpl) or operand.__class__ in NUMBERS:
+            if isinstance(operand, TensorImpl):
                 continue
             if isinstance(operand, np.generic | bool | int | float | complex):
+                if ("first", "second")[position] not in entry.numbers and reject is not_a_tensor:
+                    raise not_a_tensor(entry, position, operand)
                 operands[position] = operand.item() if isinstance(operand, np.generic) else operand
                 continue
             error = reject(entry, position, operand)
@@ -215,7 +225,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if entry.schema.keyword_only and kwargs:
             return _with_alpha(call, entry, operands, out, kwargs)
         if kwargs:
-            raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+            complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
         raw = run_pointwise(
@@ -293,6 +303,7 @@ def general(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+    check = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -300,7 +311,9 @@ def general(entry: OperatorEntry) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
-        values = schema.bind(entry.name, args, kwargs)
+        values = bind(entry, schema, entry.name, args, kwargs)
+        if check is not None:
+            check(tuple(values), {})
         raw_values, arrays, wants = unwrap(entry, positions, values)
         kernel = cpu_kernel
         for array in arrays:
@@ -310,6 +323,9 @@ def general(entry: OperatorEntry) -> Call:
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -322,6 +338,15 @@ def general(entry: OperatorEntry) -> Call:
         return result
 
     return call
+
+
+def bind(entry: OperatorEntry, schema: Schema, name: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """The value of every parameter. TypeError says what is wrong with the call."""
+    try:
+        return schema.bind(name, args, kwargs)
+    except TypeError:
+        complain(entry, args, kwargs)
+        raise
 
 
 def _without_tensors(positions: list[int], values: list[Any]) -> list[Any]:
@@ -357,11 +382,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
-            name = shown(entry.schema.names[position])
-            kind = type(value).__name__
-            raise TypeError(
-                f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}"
-            )
+            raise wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants
@@ -389,15 +410,26 @@ def view(entry: OperatorEntry) -> Call:
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    check = option_check(entry, 1)
+
+    def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if input is MISSING and kwargs:
+            input = kwargs.pop("input", kwargs.pop("self", MISSING))
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            complain(entry, (*given(input), *args), kwargs)
+            raise
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
-        raw = kernel(array, *args, **kwargs)
+        try:
+            raw = kernel(array, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, *args), kwargs)
+            raise
         if raw.__class__ is list:
             return view_list(input, raw, args, kwargs, begin, observer)
         aliases = True
@@ -555,15 +587,19 @@ def inplace(entry: OperatorEntry) -> Call:
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
+    check = option_check(entry, 1)
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
         if entry.pointwise is not None and kwargs:
-            kwargs, args = _scale_second(kwargs, args)
-        values = schema.bind(method, (input, *args), kwargs)
+            kwargs, args = _scale_second(entry, kwargs, args)
+        values = bind(entry, schema, method, args, kwargs)
+        input = values[0]
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
+        if check is not None:
+            check(args[1:], kwargs)
         array = input._array
         refuse_inference(input)
         wants = False
@@ -577,7 +613,11 @@ def inplace(entry: OperatorEntry) -> Call:
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
-        raw = _write(entry, method, array, values, positions, mutating)
+        try:
+            raw = _write(entry, method, array, values, positions, mutating)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         counter = version_counter(input)
         counter.value += 1
         if wants:
@@ -588,7 +628,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 node._expected = counter.value
             rebase_history(input, node)
         if observer is not None:
-            observer.operator(f"aten::{method}", (input, *args), input, begin, now())
+            observer.operator(f"aten::{method}", args, input, begin, now())
         return input
 
     return call
@@ -608,11 +648,14 @@ def _view_of_recorded(tensor: Any) -> bool:
     return view is not None and view[2] != DEFAULT and view[0]._edge is not None
 
 
-def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
-    alpha = kwargs.pop("alpha", 1)
+def _scale_second(entry: OperatorEntry, kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
+    if "alpha" not in kwargs or "alpha" not in entry.schema.names:
+        return kwargs, args
+    complain(entry, args, kwargs)
+    alpha = kwargs.pop("alpha")
     if "other" in kwargs:
-        args = (kwargs.pop("other"),)
-    return kwargs, args if alpha == 1 else (args[0] * alpha,)
+        args = (*args, kwargs.pop("other"))
+    return kwargs, args if alpha == 1 else (args[0], args[1] * alpha)
 
 
 def _write(
@@ -625,7 +668,9 @@ def _write(
             v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
         ]
         for position, operand in enumerate(operands):
-            if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
+            if hasattr(operand, "dtype"):
+                continue
+            if operand.__class__ not in NUMBERS or "second" not in entry.numbers:
                 raise not_a_tensor(entry, position, operand)
         if _straight(entry, array, operands):
             token = ignore_floating_errors()
@@ -711,6 +756,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     function = entry.composite
     assert function is not None
     name = f"aten::{entry.name}"
+    check = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -718,7 +764,13 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
-        result = function(at, *args, **kwargs)
+        if check is not None:
+            check(args, kwargs)
+        try:
+            result = function(at, *args, **kwargs)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         if out is not None:
             result = give_out(entry, result._array, out, result._edge)
         if observer is not None:
@@ -732,9 +784,12 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
+    check = option_check(entry, 1)
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
+        if check is not None:
+            check(args, kwargs)
         refuse_inference(input)
         check_memory(entry, input._array, args)
         if state.grad_mode and (
@@ -742,7 +797,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         ):
             check_inplace(input)
             source = tensor_impl.wrap(input._array.copy(), input._edge)
-        result = function(at, source, *args, **kwargs)
+        try:
+            result = function(at, source, *args, **kwargs)
+        except Exception:
+            complain(entry, (source, *args), kwargs)
+            raise
         check_cast(result._array.dtype, input._array.dtype)
         if result._array.shape != input._array.shape:
             shape = list(result._array.shape)

@@ -82,7 +82,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, pointwise
+from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core.scalar_type import dtype
@@ -108,11 +108,13 @@ def binary(
     second: Rule | None = None,
     signature: Callable[..., Any] = _operands,
     kernel: type[Pointwise] = Pointwise,
+    numbers: str = "second",
     **description: Any,
 ) -> None:
     """Register a pointwise operator of two operands; `first` and `second` are the derivatives by them."""
-    pointwise(name, kernel(name, ufunc, promote, refuse), signature, **description)
-    formulas = {key: rule for key, rule in (("self", first), ("other", second)) if rule is not None}
+    pointwise(name, kernel(name, ufunc, promote, refuse), signature, numbers=numbers, **description)
+    names = operators[name].schema.names
+    formulas = {key: rule for key, rule in zip(names, (first, second), strict=False) if rule is not None}
     if formulas:
         derivative(name, formulas)
 

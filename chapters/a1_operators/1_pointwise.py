@@ -123,6 +123,7 @@ binary(
     _remainder,
     first=lambda at, grad: grad,
     second=lambda at, grad, self, other: -grad * at.floor(self / other),
+    numbers="first second",
 )
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
 
@@ -162,18 +163,18 @@ def _is_zero(value: Any) -> bool:
     return not hasattr(value, "dtype") and value == 0
 
 
-def _power_first(at: Any, grad: Any, self: Any, other: Any) -> Any:
-    if not hasattr(other, "dtype"):
-        if other == 0:
+def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
+    if not hasattr(exponent, "dtype"):
+        if exponent == 0:
             return at.zeros_like(grad)
-        return grad * at.conj(other * at.pow(self, other - 1))
-    return at.where(other == 0, at.zeros_like(grad), grad * at.conj(other * at.pow(self, other - 1)))
+        return grad * at.conj(exponent * at.pow(self, exponent - 1))
+    return at.where(exponent == 0, at.zeros_like(grad), grad * at.conj(exponent * at.pow(self, exponent - 1)))
 
 
-def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any:
+def _power_second(at: Any, grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if not hasattr(self, "dtype"):
         if self == 0:
-            return grad * at.where(other >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+            return grad * at.where(exponent >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
         import cmath
 
         logarithm = (
@@ -184,7 +185,7 @@ def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any
             else float("nan")
         )
         return grad * at.conj(result * logarithm)
-    zero = (self == 0) & (other >= 0) if not is_complex_pair(self, other) else self == 0
+    zero = (self == 0) & (exponent >= 0) if not is_complex_pair(self, exponent) else self == 0
     return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
 
 
@@ -195,7 +196,18 @@ def is_complex_pair(a: Any, b: Any) -> bool:
     return is_complex(a) or is_complex(b)
 
 
-binary("pow", _power, first=_power_first, second=_power_second, autocast="float32")
+def _base_and_exponent(self: Array, exponent: Array) -> Array: ...
+
+
+binary(
+    "pow",
+    _power,
+    first=_power_first,
+    second=_power_second,
+    signature=_base_and_exponent,
+    numbers="first second",
+    autocast="float32",
+)
 
 
 # %%
@@ -216,6 +228,7 @@ binary(
     first=lambda at, grad, self, other: _larger(at, grad, self, other),
     second=lambda at, grad, self, other: _larger(at, grad, other, self),
     inplace=False,
+    numbers="",
 )
 binary(
     "minimum",
@@ -223,6 +236,7 @@ binary(
     first=lambda at, grad, self, other: _larger(at, grad, other, self),
     second=lambda at, grad, self, other: _larger(at, grad, self, other),
     inplace=False,
+    numbers="",
 )
 binary(
     "fmax",
@@ -230,6 +244,7 @@ binary(
     first=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), grad, 0),
     second=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), 0, grad),
     inplace=False,
+    numbers="",
 )
 binary(
     "fmin",
@@ -237,6 +252,7 @@ binary(
     first=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), grad, 0),
     second=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), 0, grad),
     inplace=False,
+    numbers="",
 )
 
 # %%
@@ -248,12 +264,14 @@ binary(
     "float",
     first=lambda at, grad, self, other: grad * other / (self * self + other * other),
     second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+    numbers="",
 )
 binary(
     "hypot",
     np.hypot,
     first=lambda at, grad, self, result: grad * self / result,
     second=lambda at, grad, other, result: grad * other / result,
+    numbers="",
 )
 binary(
     "logaddexp",
@@ -261,6 +279,7 @@ binary(
     first=lambda at, grad, self, result: grad * at.exp(self - result),
     second=lambda at, grad, other, result: grad * at.exp(other - result),
     inplace=False,
+    numbers="",
 )
 binary(
     "logaddexp2",
@@ -268,6 +287,7 @@ binary(
     first=lambda at, grad, self, result: grad * at.exp2(self - result),
     second=lambda at, grad, other, result: grad * at.exp2(other - result),
     inplace=False,
+    numbers="",
 )
 binary(
     "copysign",
@@ -276,10 +296,20 @@ binary(
     first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
     second=lambda at, grad: at.zeros_like(grad),
 )
-binary("nextafter", np.nextafter)
-binary("heaviside", lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False))
-binary("gcd", np.gcd)
-binary("lcm", np.lcm)
+binary("nextafter", np.nextafter, numbers="")
+
+
+def _values(self: Array, values: Array) -> Array: ...
+
+
+binary(
+    "heaviside",
+    lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False),
+    signature=_values,
+    numbers="",
+)
+binary("gcd", np.gcd, numbers="")
+binary("lcm", np.lcm, numbers="")
 
 
 def _xlogy(a: Any, b: Any) -> Any:
@@ -292,6 +322,7 @@ binary(
     "float",
     first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
     second=lambda at, grad, self, other: grad * self / other,
+    numbers="first second",
 )
 
 # %% [markdown]
@@ -311,6 +342,12 @@ for _name, _ufunc in (("eq", np.equal), ("ne", np.not_equal)):
     binary(_name, _ufunc, "bool")
 for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):
     binary(_name, _ufunc, "bool", refuse=_order_refused)
+
+
+def _second_name(name: str) -> Rule:
+    return lambda at, self, other: getattr(at, name)(self, other)
+
+
 for _alias, _name in (
     ("less", "lt"),
     ("less_equal", "le"),
@@ -318,11 +355,9 @@ for _alias, _name in (
     ("greater_equal", "ge"),
     ("not_equal", "ne"),
 ):
-    composite(_alias, variants="function method", out=True)(
-        lambda at, self, other, _name=_name: getattr(at, _name)(self, other)
-    )
+    composite(_alias, variants="function method", out=True)(_second_name(_name))
 for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
-    binary(_name, _ufunc, "bool")
+    binary(_name, _ufunc, "bool", numbers="")
 composite("subtract", variants="function method", inplace=True, out=True)(
     lambda at, self, other, *, alpha=1: at.sub(self, other, alpha=alpha)
 )
@@ -332,7 +367,7 @@ composite("multiply", variants="function method", inplace=True, out=True)(lambda
 @composite("rsub", variants="function")
 def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
     """`other - alpha * self`."""
-    return at.sub(other, self if alpha == 1 else self * alpha)
+    return other - (self if alpha == 1 else self * alpha)
 
 
 # %%
@@ -351,7 +386,7 @@ for _name, _ufunc in (
     ("bitwise_left_shift", np.left_shift),
     ("bitwise_right_shift", np.right_shift),
 ):
-    binary(_name, _ufunc, refuse=_whole_numbers)
+    binary(_name, _ufunc, refuse=_whole_numbers, numbers="first second")
 
 # %% [markdown]
 # ## One operand
@@ -422,6 +457,12 @@ unary("tanh", np.tanh, formula=lambda at, grad, result: grad * at.conj(1 - resul
 unary("asinh", np.arcsinh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self + 1)))
 unary("acosh", np.arccosh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self - 1)))
 unary("atanh", np.arctanh, formula=lambda at, grad, self: grad / (1 - at.conj(self * self)))
+
+
+def _other_name(name: str) -> Callable[..., Any]:
+    return lambda at, self: getattr(at, name)(self)
+
+
 for _alias, _name in (
     ("arcsin", "asin"),
     ("arccos", "acos"),
@@ -430,9 +471,7 @@ for _alias, _name in (
     ("arccosh", "acosh"),
     ("arctanh", "atanh"),
 ):
-    composite(_alias, variants="function method", inplace=True, out=True)(
-        lambda at, self, _name=_name: getattr(at, _name)(self)
-    )
+    composite(_alias, variants="function method", inplace=True, out=True)(_other_name(_name))
 
 
 def _sigmoid(x: Any) -> Any:

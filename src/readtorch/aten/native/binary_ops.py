@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, pointwise
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
@@ -33,11 +33,13 @@ def binary(
     second: Rule | None = None,
     signature: Callable[..., Any] = _operands,
     kernel: type[Pointwise] = Pointwise,
+    numbers: str = "second",
     **description: Any,
 ) -> None:
     """Register a pointwise operator of two operands; `first` and `second` are the derivatives by them."""
-    pointwise(name, kernel(name, ufunc, promote, refuse), signature, **description)
-    formulas = {key: rule for key, rule in (("self", first), ("other", second)) if rule is not None}
+    pointwise(name, kernel(name, ufunc, promote, refuse), signature, numbers=numbers, **description)
+    names = operators[name].schema.names
+    formulas = {key: rule for key, rule in zip(names, (first, second), strict=False) if rule is not None}
     if formulas:
         derivative(name, formulas)
 
@@ -170,6 +172,7 @@ binary(
     _remainder,
     first=lambda at, grad: grad,
     second=lambda at, grad, self, other: -grad * at.floor(self / other),
+    numbers="first second",
 )
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
 
@@ -201,18 +204,18 @@ def _is_zero(value: Any) -> bool:
     return not hasattr(value, "dtype") and value == 0
 
 
-def _power_first(at: Any, grad: Any, self: Any, other: Any) -> Any:
-    if not hasattr(other, "dtype"):
-        if other == 0:
+def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
+    if not hasattr(exponent, "dtype"):
+        if exponent == 0:
             return at.zeros_like(grad)
-        return grad * at.conj(other * at.pow(self, other - 1))
-    return at.where(other == 0, at.zeros_like(grad), grad * at.conj(other * at.pow(self, other - 1)))
+        return grad * at.conj(exponent * at.pow(self, exponent - 1))
+    return at.where(exponent == 0, at.zeros_like(grad), grad * at.conj(exponent * at.pow(self, exponent - 1)))
 
 
-def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any:
+def _power_second(at: Any, grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if not hasattr(self, "dtype"):
         if self == 0:
-            return grad * at.where(other >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+            return grad * at.where(exponent >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
         import cmath
 
         logarithm = (
@@ -223,7 +226,7 @@ def _power_second(at: Any, grad: Any, self: Any, other: Any, result: Any) -> Any
             else float("nan")
         )
         return grad * at.conj(result * logarithm)
-    zero = (self == 0) & (other >= 0) if not is_complex_pair(self, other) else self == 0
+    zero = (self == 0) & (exponent >= 0) if not is_complex_pair(self, exponent) else self == 0
     return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
 
 
@@ -234,7 +237,18 @@ def is_complex_pair(a: Any, b: Any) -> bool:
     return is_complex(a) or is_complex(b)
 
 
-binary("pow", _power, first=_power_first, second=_power_second, autocast="float32")
+def _base_and_exponent(self: Array, exponent: Array) -> Array: ...
+
+
+binary(
+    "pow",
+    _power,
+    first=_power_first,
+    second=_power_second,
+    signature=_base_and_exponent,
+    numbers="first second",
+    autocast="float32",
+)
 
 
 def _no_complex(what: str) -> Callable[[dtype], str | None]:
@@ -252,6 +266,7 @@ binary(
     first=lambda at, grad, self, other: _larger(at, grad, self, other),
     second=lambda at, grad, self, other: _larger(at, grad, other, self),
     inplace=False,
+    numbers="",
 )
 binary(
     "minimum",
@@ -259,6 +274,7 @@ binary(
     first=lambda at, grad, self, other: _larger(at, grad, other, self),
     second=lambda at, grad, self, other: _larger(at, grad, self, other),
     inplace=False,
+    numbers="",
 )
 binary(
     "fmax",
@@ -266,6 +282,7 @@ binary(
     first=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), grad, 0),
     second=lambda at, grad, self, other: at.where((self >= other) | at.isnan(other), 0, grad),
     inplace=False,
+    numbers="",
 )
 binary(
     "fmin",
@@ -273,6 +290,7 @@ binary(
     first=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), grad, 0),
     second=lambda at, grad, self, other: at.where((self <= other) | at.isnan(other), 0, grad),
     inplace=False,
+    numbers="",
 )
 
 binary(
@@ -281,12 +299,14 @@ binary(
     "float",
     first=lambda at, grad, self, other: grad * other / (self * self + other * other),
     second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+    numbers="",
 )
 binary(
     "hypot",
     np.hypot,
     first=lambda at, grad, self, result: grad * self / result,
     second=lambda at, grad, other, result: grad * other / result,
+    numbers="",
 )
 binary(
     "logaddexp",
@@ -294,6 +314,7 @@ binary(
     first=lambda at, grad, self, result: grad * at.exp(self - result),
     second=lambda at, grad, other, result: grad * at.exp(other - result),
     inplace=False,
+    numbers="",
 )
 binary(
     "logaddexp2",
@@ -301,6 +322,7 @@ binary(
     first=lambda at, grad, self, result: grad * at.exp2(self - result),
     second=lambda at, grad, other, result: grad * at.exp2(other - result),
     inplace=False,
+    numbers="",
 )
 binary(
     "copysign",
@@ -309,10 +331,20 @@ binary(
     first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
     second=lambda at, grad: at.zeros_like(grad),
 )
-binary("nextafter", np.nextafter)
-binary("heaviside", lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False))
-binary("gcd", np.gcd)
-binary("lcm", np.lcm)
+binary("nextafter", np.nextafter, numbers="")
+
+
+def _values(self: Array, values: Array) -> Array: ...
+
+
+binary(
+    "heaviside",
+    lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False),
+    signature=_values,
+    numbers="",
+)
+binary("gcd", np.gcd, numbers="")
+binary("lcm", np.lcm, numbers="")
 
 
 def _xlogy(a: Any, b: Any) -> Any:
@@ -325,6 +357,7 @@ binary(
     "float",
     first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
     second=lambda at, grad, self, other: grad * self / other,
+    numbers="first second",
 )
 
 
@@ -337,6 +370,12 @@ for _name, _ufunc in (("eq", np.equal), ("ne", np.not_equal)):
     binary(_name, _ufunc, "bool")
 for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):
     binary(_name, _ufunc, "bool", refuse=_order_refused)
+
+
+def _second_name(name: str) -> Rule:
+    return lambda at, self, other: getattr(at, name)(self, other)
+
+
 for _alias, _name in (
     ("less", "lt"),
     ("less_equal", "le"),
@@ -344,11 +383,9 @@ for _alias, _name in (
     ("greater_equal", "ge"),
     ("not_equal", "ne"),
 ):
-    composite(_alias, variants="function method", out=True)(
-        lambda at, self, other, _name=_name: getattr(at, _name)(self, other)
-    )
+    composite(_alias, variants="function method", out=True)(_second_name(_name))
 for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
-    binary(_name, _ufunc, "bool")
+    binary(_name, _ufunc, "bool", numbers="")
 composite("subtract", variants="function method", inplace=True, out=True)(
     lambda at, self, other, *, alpha=1: at.sub(self, other, alpha=alpha)
 )
@@ -358,7 +395,7 @@ composite("multiply", variants="function method", inplace=True, out=True)(lambda
 @composite("rsub", variants="function")
 def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
     """`other - alpha * self`."""
-    return at.sub(other, self if alpha == 1 else self * alpha)
+    return other - (self if alpha == 1 else self * alpha)
 
 
 def _whole_numbers(common: dtype) -> str | None:
@@ -374,7 +411,7 @@ for _name, _ufunc in (
     ("bitwise_left_shift", np.left_shift),
     ("bitwise_right_shift", np.right_shift),
 ):
-    binary(_name, _ufunc, refuse=_whole_numbers)
+    binary(_name, _ufunc, refuse=_whole_numbers, numbers="first second")
 
 
 @composite("ldexp", variants="function method", inplace=True, out=True)

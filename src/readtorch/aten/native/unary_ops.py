@@ -110,6 +110,12 @@ unary("tanh", np.tanh, formula=lambda at, grad, result: grad * at.conj(1 - resul
 unary("asinh", np.arcsinh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self + 1)))
 unary("acosh", np.arccosh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self - 1)))
 unary("atanh", np.arctanh, formula=lambda at, grad, self: grad / (1 - at.conj(self * self)))
+
+
+def _other_name(name: str) -> Callable[..., Any]:
+    return lambda at, self: getattr(at, name)(self)
+
+
 for _alias, _name in (
     ("arcsin", "asin"),
     ("arccos", "acos"),
@@ -118,9 +124,7 @@ for _alias, _name in (
     ("arccosh", "acosh"),
     ("arctanh", "atanh"),
 ):
-    composite(_alias, variants="function method", inplace=True, out=True)(
-        lambda at, self, _name=_name: getattr(at, _name)(self)
-    )
+    composite(_alias, variants="function method", inplace=True, out=True)(_other_name(_name))
 
 
 def _sigmoid(x: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup
-from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
@@ -30,6 +30,7 @@ from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.utils.python_arg_parser import complain, option_check, wrong_kind
 
 ndarray = np.ndarray
 now = time.perf_counter_ns
@@ -37,6 +38,14 @@ Call = Callable[..., Any]
 
 #: what Python calls a number, and NumPy's scalars, which stand for one
 NUMBERS = frozenset((float, int, bool, complex))
+
+#: stands for a tensor that the call names by keyword, or forgot
+MISSING = object()
+
+
+def given(*values: Any) -> tuple:
+    """The values that are there."""
+    return tuple(value for value in values if value is not MISSING)
 
 
 def leading(entry: OperatorEntry) -> Call:
@@ -48,6 +57,7 @@ def leading(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     count = entry.schema.leading
     takes_out = entry.out
+    check = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -64,6 +74,8 @@ def leading(entry: OperatorEntry) -> Call:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         out = kwargs.pop("out", None) if kwargs and takes_out else None
+        if check is not None and (options or kwargs):
+            check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -72,6 +84,9 @@ def leading(entry: OperatorEntry) -> Call:
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
+        except Exception:
+            complain(entry, (*tensors, *options), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -112,21 +127,27 @@ def leading_one(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
+    check = option_check(entry, 1)
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
-            return slow(input, *args, **kwargs)
+            return slow(*given(input), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            return slow(*given(input), *args, **kwargs)
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(array, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -194,21 +215,27 @@ def leading_two(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
+    check = option_check(entry, 2)
 
-    def call(input: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(input: Any = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
-            return slow(input, other, *args, **kwargs)
+            return slow(*given(input, other), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             first, second = input._array, other._array
         except AttributeError:
-            return slow(input, other, *args, **kwargs)
+            return slow(*given(input, other), *args, **kwargs)
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(first, second, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, other, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -248,10 +275,11 @@ def leading_list(entry: OperatorEntry) -> Call:
     slow = general(entry)
     node_type = record.node_class if simple else None
     name = f"aten::{entry.name}"
+    check = option_check(entry, 1)
 
-    def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(tensors: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
-            return slow(tensors, *args, **kwargs)
+            return slow(*given(tensors), *args, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
@@ -262,9 +290,14 @@ def leading_list(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 return slow(tensors, *args, **kwargs)
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(arrays, *args, **kwargs)
+        except Exception:
+            complain(entry, (tensors, *args), kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -290,34 +323,17 @@ def leading_list(entry: OperatorEntry) -> Call:
 
 def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple, dict[str, Any]]:
     """Split a call into tensors, options and keywords. TypeError names the argument that is no tensor."""
+    complain(entry, args, kwargs)
     kwargs = dict(kwargs)
     names = entry.schema.names[: entry.schema.leading or 0]
     values = list(args[: len(names)])
-    for position in range(len(values), len(names)):
-        name = names[position]
-        if name in kwargs:
-            values.append(kwargs.pop(name))
-        elif position == 0 and "input" in kwargs:
-            values.append(kwargs.pop("input"))
-        else:
-            raise TypeError(f'{entry.name}() missing 1 required positional arguments: "{shown(name)}"')
-    for position, value in enumerate(values):
-        if not isinstance(value, TensorImpl):
-            raise not_a_tensor(entry, position, value)
+    values.extend(kwargs.pop(name if name in kwargs else "input") for name in names[len(values) :])
     return tuple(values), args[len(names) :], kwargs
-
-
-def shown(name: str) -> str:
-    """A parameter's name as functions show it."""
-    return "input" if name == "self" else name
 
 
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
-    name = shown(entry.schema.names[position])
-    return TypeError(
-        f"{entry.name}(): argument '{name}' (position {position + 1}) must be Tensor, not {type(value).__name__}"
-    )
+    return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
 
 
 def common_backend(arrays: list[Any]) -> DispatchKey:
@@ -566,15 +582,17 @@ def unary(entry: OperatorEntry) -> Call:
     slow = leading(entry)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special:
-            return slow(input, **kwargs)
+    def call(input: Any = MISSING, *rest: Any, **kwargs: Any) -> Any:
+        if kwargs or rest or counts.special:
+            if rest:
+                complain(entry, (input, *rest), kwargs)
+            return slow(*given(input), **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            return slow(*given(input))
         if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
@@ -628,25 +646,27 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
-    keep_first = rule is not None and "self" in rule.saved
-    keep_second = rule is not None and "other" in rule.saved
-    first_for = rule.wanted_by.get("self", ()) if rule is not None else ()
-    second_for = rule.wanted_by.get("other", ()) if rule is not None else ()
-    crosswise = first_for in ((), ("other",)) and second_for in ((), ("self",))
+    left, right = entry.schema.names[:2]
+    keep_first = rule is not None and left in rule.saved
+    keep_second = rule is not None and right in rule.saved
+    first_for = rule.wanted_by.get(left, ()) if rule is not None else ()
+    second_for = rule.wanted_by.get(right, ()) if rule is not None else ()
+    crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
+    numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     node_type = record.node_class if differentiable else None
     slow = binary_slow(entry, record, reject)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, other: Any, **kwargs: Any) -> Any:
-        if kwargs or counts.special:
-            return slow(input, other, **kwargs)
+    def call(input: Any = MISSING, other: Any = MISSING, *rest: Any, **kwargs: Any) -> Any:
+        if kwargs or rest or counts.special:
+            return slow(input, other, *rest, **kwargs)
         observer = record_function.observer
         begin = now() if observer is not None else 0
         try:
             a = input._array
             if other.__class__ in NUMBERS:
-                if refused and other.__class__ is bool:
+                if not numbers or (refused and other.__class__ is bool):
                     return slow(input, other)
                 b = other
                 second = None
@@ -713,16 +733,22 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
 def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
-    shown_name = entry.name
+    right = entry.schema.names[1]
 
-    def call(input: Any, other: Any, *, out: Any = None, **kwargs: Any) -> Any:
+    def call(input: Any, other: Any, *rest: Any, out: Any = None, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if rest or input is MISSING or other is MISSING:
+            complain(entry, (*given(input, other), *rest), kwargs)
+            input = kwargs.pop("self") if input is MISSING else input
+            other = kwargs.pop(right) if other is MISSING else other
         operands = [input, other]
         for position, operand in enumerate(operands):
-            if isinstance(operand, TensorImpl) or operand.__class__ in NUMBERS:
+            if isinstance(operand, TensorImpl):
                 continue
             if isinstance(operand, np.generic | bool | int | float | complex):
+                if ("first", "second")[position] not in entry.numbers and reject is not_a_tensor:
+                    raise not_a_tensor(entry, position, operand)
                 operands[position] = operand.item() if isinstance(operand, np.generic) else operand
                 continue
             error = reject(entry, position, operand)
@@ -732,7 +758,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if entry.schema.keyword_only and kwargs:
             return _with_alpha(call, entry, operands, out, kwargs)
         if kwargs:
-            raise TypeError(f"{shown_name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+            complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
         raw = run_pointwise(
@@ -792,6 +818,7 @@ def general(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+    check = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -799,7 +826,9 @@ def general(entry: OperatorEntry) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
-        values = schema.bind(entry.name, args, kwargs)
+        values = bind(entry, schema, entry.name, args, kwargs)
+        if check is not None:
+            check(tuple(values), {})
         raw_values, arrays, wants = unwrap(entry, positions, values)
         kernel = cpu_kernel
         for array in arrays:
@@ -809,6 +838,9 @@ def general(entry: OperatorEntry) -> Call:
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         finally:
             restore_floating_errors(token)
         node = None
@@ -821,6 +853,15 @@ def general(entry: OperatorEntry) -> Call:
         return result
 
     return call
+
+
+def bind(entry: OperatorEntry, schema: Schema, name: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """The value of every parameter. TypeError says what is wrong with the call."""
+    try:
+        return schema.bind(name, args, kwargs)
+    except TypeError:
+        complain(entry, args, kwargs)
+        raise
 
 
 def _without_tensors(positions: list[int], values: list[Any]) -> list[Any]:
@@ -856,11 +897,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
-            name = shown(entry.schema.names[position])
-            kind = type(value).__name__
-            raise TypeError(
-                f"{entry.name}(): argument '{name}' (position {position + 1}) must be tuple of Tensors, not {kind}"
-            )
+            raise wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants
@@ -879,15 +916,26 @@ def view(entry: OperatorEntry) -> Call:
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    check = option_check(entry, 1)
+
+    def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if input is MISSING and kwargs:
+            input = kwargs.pop("input", kwargs.pop("self", MISSING))
         try:
             array = input._array
         except AttributeError:
-            raise not_a_tensor(entry, 0, input) from None
+            complain(entry, (*given(input), *args), kwargs)
+            raise
+        if check is not None and (args or kwargs):
+            check(args, kwargs)
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
-        raw = kernel(array, *args, **kwargs)
+        try:
+            raw = kernel(array, *args, **kwargs)
+        except Exception:
+            complain(entry, (input, *args), kwargs)
+            raise
         if raw.__class__ is list:
             return view_list(input, raw, args, kwargs, begin, observer)
         aliases = True
@@ -1006,15 +1054,19 @@ def inplace(entry: OperatorEntry) -> Call:
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
+    check = option_check(entry, 1)
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
         if entry.pointwise is not None and kwargs:
-            kwargs, args = _scale_second(kwargs, args)
-        values = schema.bind(method, (input, *args), kwargs)
+            kwargs, args = _scale_second(entry, kwargs, args)
+        values = bind(entry, schema, method, args, kwargs)
+        input = values[0]
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
+        if check is not None:
+            check(args[1:], kwargs)
         array = input._array
         refuse_inference(input)
         wants = False
@@ -1028,7 +1080,11 @@ def inplace(entry: OperatorEntry) -> Call:
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(array.copy(), input._edge)
             values = [original, *values[1:]]
-        raw = _write(entry, method, array, values, positions, mutating)
+        try:
+            raw = _write(entry, method, array, values, positions, mutating)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         counter = version_counter(input)
         counter.value += 1
         if wants:
@@ -1039,7 +1095,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 node._expected = counter.value
             rebase_history(input, node)
         if observer is not None:
-            observer.operator(f"aten::{method}", (input, *args), input, begin, now())
+            observer.operator(f"aten::{method}", args, input, begin, now())
         return input
 
     return call
@@ -1059,11 +1115,14 @@ def _view_of_recorded(tensor: Any) -> bool:
     return view is not None and view[2] != DEFAULT and view[0]._edge is not None
 
 
-def _scale_second(kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
-    alpha = kwargs.pop("alpha", 1)
+def _scale_second(entry: OperatorEntry, kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
+    if "alpha" not in kwargs or "alpha" not in entry.schema.names:
+        return kwargs, args
+    complain(entry, args, kwargs)
+    alpha = kwargs.pop("alpha")
     if "other" in kwargs:
-        args = (kwargs.pop("other"),)
-    return kwargs, args if alpha == 1 else (args[0] * alpha,)
+        args = (*args, kwargs.pop("other"))
+    return kwargs, args if alpha == 1 else (args[0], args[1] * alpha)
 
 
 def _write(
@@ -1076,7 +1135,9 @@ def _write(
             v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
         ]
         for position, operand in enumerate(operands):
-            if operand.__class__ not in NUMBERS and not hasattr(operand, "dtype"):
+            if hasattr(operand, "dtype"):
+                continue
+            if operand.__class__ not in NUMBERS or "second" not in entry.numbers:
                 raise not_a_tensor(entry, position, operand)
         if _straight(entry, array, operands):
             token = ignore_floating_errors()
@@ -1135,6 +1196,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     function = entry.composite
     assert function is not None
     name = f"aten::{entry.name}"
+    check = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1142,7 +1204,13 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
-        result = function(at, *args, **kwargs)
+        if check is not None:
+            check(args, kwargs)
+        try:
+            result = function(at, *args, **kwargs)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
         if out is not None:
             result = give_out(entry, result._array, out, result._edge)
         if observer is not None:
@@ -1156,9 +1224,12 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
+    check = option_check(entry, 1)
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
+        if check is not None:
+            check(args, kwargs)
         refuse_inference(input)
         check_memory(entry, input._array, args)
         if state.grad_mode and (
@@ -1166,7 +1237,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         ):
             check_inplace(input)
             source = tensor_impl.wrap(input._array.copy(), input._edge)
-        result = function(at, source, *args, **kwargs)
+        try:
+            result = function(at, source, *args, **kwargs)
+        except Exception:
+            complain(entry, (source, *args), kwargs)
+            raise
         check_cast(result._array.dtype, input._array.dtype)
         if result._array.shape != input._array.shape:
             shape = list(result._array.shape)

@@ -53,6 +53,7 @@ def describe(
     autocast: str | None = None,
     node: str = "",
     differentiable_outputs: tuple[int, ...] | None = None,
+    numbers: str = "",
 ) -> None:
     """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
     entry.variants = tuple(variants.split())
@@ -60,6 +61,7 @@ def describe(
     entry.outputs = tuple(outputs.split())
     entry.named = named
     entry.inplace = inplace
+    entry.numbers = numbers
     entry.out = out
     entry.view = view
     entry.autocast = autocast
@@ -76,6 +78,7 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `module`: `"nn"`, `"linalg"`, …: the function goes to `torch._C._nn` and so on instead of `torch`;
     * `inplace`: also make `NAME_`, which writes the result into its first argument; `out`: accept `out=`;
     * `outputs`: names of the outputs; `named`: the name of the tuple they are returned in;
+    * `numbers`: "second" or "first second": which operands of a pointwise operator may be Python numbers;
     * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);

@@ -11,6 +11,12 @@ from readtorch.c10.core.dispatch_key import DispatchKey
 Array = Any
 """A raw array of whatever backend: NumPy's, CuPy's. The annotation that marks a kernel's tensor parameters."""
 
+Number = Any
+"""A Python number of any kind."""
+
+Dims = Any
+"""One dimension or several."""
+
 TENSOR, OPTIONAL_TENSOR, TENSOR_LIST, OPTION = "tensor", "tensor?", "tensor[]", "option"
 _KINDS = {
     "Array": TENSOR,
@@ -24,7 +30,10 @@ REQUIRED = inspect.Parameter.empty
 class Schema:
     """A kernel's signature: names, kinds and defaults of the parameters, and where the tensors stand."""
 
-    __slots__ = ("defaults", "keyword_only", "kinds", "leading", "names", "positional", "var_positional")
+    __slots__ = (
+        *("annotations", "defaults", "keyword_only", "kinds", "leading", "names", "positional"),
+        *("var_keyword", "var_positional"),
+    )
 
     def __init__(self, kernel: Callable[..., Any], skip: int = 0) -> None:
         code, notes = kernel.__code__, kernel.__annotations__
@@ -37,7 +46,9 @@ class Schema:
         defaults = kernel.__defaults__ or ()
         self.defaults = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
         self.defaults.update(kernel.__kwdefaults__ or {})
-        self.kinds = tuple(_KINDS.get(notes.get(name, ""), OPTION) for name in self.names)
+        self.var_keyword = bool(code.co_flags & 0x08)
+        self.annotations = tuple(notes.get(name, "") for name in self.names)
+        self.kinds = tuple(_KINDS.get(note, OPTION) for note in self.annotations)
         #: how many tensors stand first, if all tensors do; else None
         count = next((i for i, kind in enumerate(self.kinds) if kind is not TENSOR), len(self.kinds))
         self.leading = count if all(kind is OPTION for kind in self.kinds[count:]) else None
@@ -57,7 +68,8 @@ class Schema:
     def _bind(self, op: str, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         names = self.names
         if len(args) > self.positional:
-            raise TypeError(f"{op}() takes {self.positional} positional arguments but {len(args)} were given")
+            plural = "" if self.positional == 1 else "s"
+            raise TypeError(f"{op}() takes {self.positional} positional argument{plural} but {len(args)} were given")
         if not kwargs and len(args) == len(names):
             return list(args)
         values = list(args)
@@ -148,6 +160,8 @@ class OperatorEntry:
         self.module = ""
         self.method_names: tuple[str, ...] = ()
         self.inplace = False
+        #: which operands of a pointwise operator may be Python numbers: "first second"
+        self.numbers = ""
         self.out = False
         self.view = ""
         self.pointwise: Any = None

@@ -1,0 +1,280 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What may stand in a call
+#
+# NumPy takes `keepdim=2` for True, `True` for the dimension 1, and of a string in place of a dimension it says that the string has no `__index__`. A kernel that is handed such values gives a result nobody asked for, or an
+# error that names something the caller has never heard of. Upstream every call passes a parser, made from the operator's schema, that knows what may stand where and says which argument is wrong.
+#
+# The parser costs upstream about as much as the rest of the way to the kernel, and it must run first: it decides which overload is meant. Here Python's own call has bound the arguments already. So the question
+# "is everything what the schema says?" is asked in full only when a call has failed, in order to say why; before the kernel runs, each option is compared with the classes that were found good before.
+
+# %%
+import readtorch as torch
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import OPTIONAL_TENSOR, TENSOR, TENSOR_LIST, OperatorEntry, Schema
+from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.tensor_impl import TensorImpl
+
+# %% [markdown]
+# ## What counts as an int?
+#
+# More than Python's ints: whatever has `__index__`, a NumPy integer, a tensor that holds one. And less: a bool is an int in Python, and `x.sum(True)` is far more likely a misplaced `keepdim` than the dimension 1.
+
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+#| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::FunctionParameter::check
+def _holds_one(value: Any, kinds: str) -> bool:
+    return isinstance(value, TensorImpl) and value._array.dtype.kind in kinds and value._array.ndim == 0
+
+
+def is_int(value: Any) -> bool:
+    """May it stand for an integer?"""
+    if isinstance(value, bool | np.bool_):
+        return False
+    if isinstance(value, TensorImpl):
+        return _holds_one(value, "iu")
+    return isinstance(value, int) or hasattr(type(value), "__index__")
+
+
+def is_float(value: Any) -> bool:
+    """May it stand for a real number?"""
+    return isinstance(value, float | int | np.number) or _holds_one(value, "fiubV") or is_int(value)
+
+
+def is_number(value: Any) -> bool:
+    """May it stand for a number, complex ones among them?"""
+    return is_float(value) or isinstance(value, complex) or _holds_one(value, "c")
+
+
+def is_sequence_of_ints(value: Any) -> bool:
+    """A list or tuple of ints. One int alone may stand for all of them."""
+    return all(is_int(item) for item in value) if isinstance(value, list | tuple) else is_int(value)
+
+
+def is_sequence_of_numbers(value: Any) -> bool:
+    """A list or tuple of numbers, some of which may be left open with None."""
+    return isinstance(value, list | tuple) and all(item is None or is_float(item) for item in value)
+
+
+Test = Callable[[Any], bool]
+
+#: for each annotation: what passes, and what a message calls it
+KINDS: dict[str, tuple[Test, str]] = {
+    "int": (is_int, "int"),
+    "bool": (lambda value: isinstance(value, bool | np.bool_), "bool"),
+    "float": (is_float, "float"),
+    "Number": (is_number, "Number"),
+    "str": (lambda value: isinstance(value, str), "str"),
+    "dtype": (lambda value: isinstance(value, dtype) or value in (float, int, bool, complex), "torch.dtype"),
+    "Dims": (is_sequence_of_ints, "tuple of ints"),
+    "Sequence[int]": (is_sequence_of_ints, "tuple of ints"),
+    "Sequence[float | None]": (is_sequence_of_numbers, "tuple of floats"),
+}
+
+
+def kind_of(annotation: str) -> tuple[Test, str] | None:
+    """What may stand for a parameter with that annotation; None if it says nothing that can be tested."""
+    test, optional = KINDS.get(annotation.removesuffix(" | None")), annotation.endswith(" | None")
+    if test is None or not optional:
+        return test
+    plain = test[0]
+    return (lambda value: value is None or plain(value)), test[1]
+
+
+# %% [markdown]
+# ## Before the kernel
+#
+# The classes that have passed are remembered, per option. An ordinary call pays one look into a set for each option that it names. Only classes whose every instance passes go in there: one tensor may stand for an int, another not.
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+_DECIDED = (int, float, bool, complex, str, type(None), dtype)
+
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+#| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::FunctionSignature::parse
+def option_check(entry: OperatorEntry, skip: int) -> Callable[[tuple, dict[str, Any]], None] | None:
+    """A function that looks at a call's options, given without the first `skip` parameters. TypeError names the wrong one; None if no option can be tested."""
+    schema = entry.schema
+    plan: list[tuple[int, str, set[type], Test]] = []
+    for position, (name, annotation) in enumerate(zip(schema.names, schema.annotations, strict=True)):
+        kind = kind_of(annotation)
+        if position >= skip and kind is not None:
+            place = position - skip if position < schema.positional else 1 << 30
+            plan.append((place, name, set(), kind[0]))
+    if not plan:
+        return None
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> None:
+        count = len(args)
+        for position, name, good, test in plan:
+            if position < count:
+                value = args[position]
+            elif kwargs and name in kwargs:
+                value = kwargs[name]
+            else:
+                continue
+            if value.__class__ not in good:
+                if not test(value):
+                    raise wrong_kind(entry.name, schema, name, value)
+                if value.__class__ in _DECIDED:
+                    good.add(value.__class__)
+
+    return check
+
+
+def shown(name: str) -> str:
+    """A parameter's name as functions show it."""
+    return "input" if name == "self" else name
+
+
+def wrong_kind(op: str, schema: Schema, name: str, value: Any) -> TypeError:
+    """The error for an argument of the wrong kind."""
+    position = schema.names.index(name)
+    place = f" (position {position + 1})" if position < schema.positional else ""
+    wanted = _wanted(schema, position)
+    return TypeError(f"{op}(): argument '{shown(name)}'{place} must be {wanted}, not {type(value).__name__}")
+
+
+def _wanted(schema: Schema, position: int) -> str:
+    kind = schema.kinds[position]
+    if kind in (TENSOR, OPTIONAL_TENSOR):
+        return "Tensor"
+    if kind is TENSOR_LIST:
+        return "tuple of Tensors"
+    found = kind_of(schema.annotations[position])
+    return "something else" if found is None else found[1]
+
+
+# %% [markdown]
+# ## After a failure
+#
+# If a call fails, somebody wants to know why, and time no longer matters. `complain` goes through the call as the parser would: too many arguments, a name that does not exist, one argument twice, one missing, one of the
+# wrong kind. If the arguments are not at fault, the kernel's own error stands.
+
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+#| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::PythonArgParser::print_error
+def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
+    """TypeError if the call does not fit the operator's signature."""
+    op, schema = entry.name, entry.schema
+    for name, value in _bound(op, schema, args, kwargs):
+        position = schema.names.index(name)
+        kind = schema.kinds[position]
+        if kind is TENSOR:
+            good = isinstance(value, TensorImpl)
+            if not good and entry.pointwise is not None:
+                good = ("first", "second", "third")[position] in entry.numbers and is_number(value)
+        elif kind is OPTIONAL_TENSOR:
+            good = value is None or isinstance(value, TensorImpl)
+        elif kind is TENSOR_LIST:
+            good = isinstance(value, Sequence) and not isinstance(value, str)
+            good = good and all(item is None or isinstance(item, TensorImpl) for item in value)
+        else:
+            found = kind_of(schema.annotations[position])
+            good = found is None or found[0](value)
+        if not good:
+            raise wrong_kind(op, schema, name, value)
+
+
+def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    names = schema.names[: schema.positional]
+    if len(args) > len(names) and schema.var_positional is None:
+        least = sum(name not in schema.defaults for name in names)
+        count = f"from {least} to {len(names)}" if least < len(names) else str(len(names))
+        plural = "" if count == "1" else "s"
+        given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+        raise TypeError(f"{op}() takes {count} positional argument{plural} but {given}")
+    given = dict(kwargs)
+    if "input" in given and "input" not in schema.names and names[:1] == ("self",):
+        given["self"] = given.pop("input")
+    for name in given:
+        if name not in schema.names and name not in ("out", schema.var_positional) and not schema.var_keyword:
+            raise TypeError(f"{op}() got an unexpected keyword argument '{name}'")
+        if name in names[: len(args)]:
+            raise TypeError(f"{op}() got multiple values for argument '{shown(name)}'")
+    values = dict(zip(names, args, strict=False))
+    values.update((name, value) for name, value in given.items() if name in schema.names)
+    missing = [shown(name) for name in schema.names if name not in values and name not in schema.defaults]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise TypeError(f"{op}() missing {len(missing)} required positional arguments: {listed}")
+    yield from values.items()
+
+
+# %%
+#| needs: a1_operators
+x = torch.ones(2, 3)
+for call in (
+    lambda: x.sum("rows"),
+    lambda: x.sum(True),
+    lambda: x.sum(0, keepdim=2),
+    lambda: torch.mm(x),
+    lambda: torch.mm(x, x.t(), x),
+    lambda: torch.softmax(x, dimension=1),
+):
+    try:
+        call()
+    except TypeError as error:
+        print(error)
+
+
+# %%
+#| claim: a bool is no dimension, a number no flag, a string neither; a NumPy integer and a 0-d integer tensor are dimensions
+#| needs: a1_operators
+def _(torch):
+    import numpy
+
+    x = torch.ones(2, 3)
+    for call in (lambda: x.sum("0"), lambda: x.sum(0, 1), lambda: x.cumsum(True), lambda: torch.mm(x)):
+        try:
+            call()
+        except TypeError:
+            continue
+        raise AssertionError("no error")
+    assert x.sum(numpy.int64(1)).shape == x.sum(torch.tensor(1)).shape == (2,)
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * An operator may have several signatures, and the parser tries one after the other: `max(x)`, `max(x, 1)` and `max(x, y)` are three operators. If none fits, the message lists all of them, with what was wrong with each
+#   ("received an invalid combination of arguments"). Our functions tell these cases apart themselves.
+# * Objects that define `__torch_function__` are looked for first, among all arguments; if there is one, it takes the call.
+# * Deprecated signatures are understood with a warning.
+
+# %%
+#| fact: torch/csrc/utils/python_arg_parser.h#torch::PythonArgParser
+#| fact: torch/csrc/utils/python_arg_parser.cpp#torch::handle_torch_function

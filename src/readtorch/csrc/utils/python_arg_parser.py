@@ -1,0 +1,173 @@
+# Tangled from chapters/00_tensor/05b_arguments.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import OPTIONAL_TENSOR, TENSOR, TENSOR_LIST, OperatorEntry, Schema
+from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.tensor_impl import TensorImpl
+
+
+def _holds_one(value: Any, kinds: str) -> bool:
+    return isinstance(value, TensorImpl) and value._array.dtype.kind in kinds and value._array.ndim == 0
+
+
+def is_int(value: Any) -> bool:
+    """May it stand for an integer?"""
+    if isinstance(value, bool | np.bool_):
+        return False
+    if isinstance(value, TensorImpl):
+        return _holds_one(value, "iu")
+    return isinstance(value, int) or hasattr(type(value), "__index__")
+
+
+def is_float(value: Any) -> bool:
+    """May it stand for a real number?"""
+    return isinstance(value, float | int | np.number) or _holds_one(value, "fiubV") or is_int(value)
+
+
+def is_number(value: Any) -> bool:
+    """May it stand for a number, complex ones among them?"""
+    return is_float(value) or isinstance(value, complex) or _holds_one(value, "c")
+
+
+def is_sequence_of_ints(value: Any) -> bool:
+    """A list or tuple of ints. One int alone may stand for all of them."""
+    return all(is_int(item) for item in value) if isinstance(value, list | tuple) else is_int(value)
+
+
+def is_sequence_of_numbers(value: Any) -> bool:
+    """A list or tuple of numbers, some of which may be left open with None."""
+    return isinstance(value, list | tuple) and all(item is None or is_float(item) for item in value)
+
+
+Test = Callable[[Any], bool]
+
+#: for each annotation: what passes, and what a message calls it
+KINDS: dict[str, tuple[Test, str]] = {
+    "int": (is_int, "int"),
+    "bool": (lambda value: isinstance(value, bool | np.bool_), "bool"),
+    "float": (is_float, "float"),
+    "Number": (is_number, "Number"),
+    "str": (lambda value: isinstance(value, str), "str"),
+    "dtype": (lambda value: isinstance(value, dtype) or value in (float, int, bool, complex), "torch.dtype"),
+    "Dims": (is_sequence_of_ints, "tuple of ints"),
+    "Sequence[int]": (is_sequence_of_ints, "tuple of ints"),
+    "Sequence[float | None]": (is_sequence_of_numbers, "tuple of floats"),
+}
+
+
+def kind_of(annotation: str) -> tuple[Test, str] | None:
+    """What may stand for a parameter with that annotation; None if it says nothing that can be tested."""
+    test, optional = KINDS.get(annotation.removesuffix(" | None")), annotation.endswith(" | None")
+    if test is None or not optional:
+        return test
+    plain = test[0]
+    return (lambda value: value is None or plain(value)), test[1]
+
+
+_DECIDED = (int, float, bool, complex, str, type(None), dtype)
+
+
+def option_check(entry: OperatorEntry, skip: int) -> Callable[[tuple, dict[str, Any]], None] | None:
+    """A function that looks at a call's options, given without the first `skip` parameters. TypeError names the wrong one; None if no option can be tested."""
+    schema = entry.schema
+    plan: list[tuple[int, str, set[type], Test]] = []
+    for position, (name, annotation) in enumerate(zip(schema.names, schema.annotations, strict=True)):
+        kind = kind_of(annotation)
+        if position >= skip and kind is not None:
+            place = position - skip if position < schema.positional else 1 << 30
+            plan.append((place, name, set(), kind[0]))
+    if not plan:
+        return None
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> None:
+        count = len(args)
+        for position, name, good, test in plan:
+            if position < count:
+                value = args[position]
+            elif kwargs and name in kwargs:
+                value = kwargs[name]
+            else:
+                continue
+            if value.__class__ not in good:
+                if not test(value):
+                    raise wrong_kind(entry.name, schema, name, value)
+                if value.__class__ in _DECIDED:
+                    good.add(value.__class__)
+
+    return check
+
+
+def shown(name: str) -> str:
+    """A parameter's name as functions show it."""
+    return "input" if name == "self" else name
+
+
+def wrong_kind(op: str, schema: Schema, name: str, value: Any) -> TypeError:
+    """The error for an argument of the wrong kind."""
+    position = schema.names.index(name)
+    place = f" (position {position + 1})" if position < schema.positional else ""
+    wanted = _wanted(schema, position)
+    return TypeError(f"{op}(): argument '{shown(name)}'{place} must be {wanted}, not {type(value).__name__}")
+
+
+def _wanted(schema: Schema, position: int) -> str:
+    kind = schema.kinds[position]
+    if kind in (TENSOR, OPTIONAL_TENSOR):
+        return "Tensor"
+    if kind is TENSOR_LIST:
+        return "tuple of Tensors"
+    found = kind_of(schema.annotations[position])
+    return "something else" if found is None else found[1]
+
+
+def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
+    """TypeError if the call does not fit the operator's signature."""
+    op, schema = entry.name, entry.schema
+    for name, value in _bound(op, schema, args, kwargs):
+        position = schema.names.index(name)
+        kind = schema.kinds[position]
+        if kind is TENSOR:
+            good = isinstance(value, TensorImpl)
+            if not good and entry.pointwise is not None:
+                good = ("first", "second", "third")[position] in entry.numbers and is_number(value)
+        elif kind is OPTIONAL_TENSOR:
+            good = value is None or isinstance(value, TensorImpl)
+        elif kind is TENSOR_LIST:
+            good = isinstance(value, Sequence) and not isinstance(value, str)
+            good = good and all(item is None or isinstance(item, TensorImpl) for item in value)
+        else:
+            found = kind_of(schema.annotations[position])
+            good = found is None or found[0](value)
+        if not good:
+            raise wrong_kind(op, schema, name, value)
+
+
+def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    names = schema.names[: schema.positional]
+    if len(args) > len(names) and schema.var_positional is None:
+        least = sum(name not in schema.defaults for name in names)
+        count = f"from {least} to {len(names)}" if least < len(names) else str(len(names))
+        plural = "" if count == "1" else "s"
+        given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+        raise TypeError(f"{op}() takes {count} positional argument{plural} but {given}")
+    given = dict(kwargs)
+    if "input" in given and "input" not in schema.names and names[:1] == ("self",):
+        given["self"] = given.pop("input")
+    for name in given:
+        if name not in schema.names and name not in ("out", schema.var_positional) and not schema.var_keyword:
+            raise TypeError(f"{op}() got an unexpected keyword argument '{name}'")
+        if name in names[: len(args)]:
+            raise TypeError(f"{op}() got multiple values for argument '{shown(name)}'")
+    values = dict(zip(names, args, strict=False))
+    values.update((name, value) for name, value in given.items() if name in schema.names)
+    missing = [shown(name) for name in schema.names if name not in values and name not in schema.defaults]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise TypeError(f"{op}() missing {len(missing)} required positional arguments: {listed}")
+    yield from values.items()
