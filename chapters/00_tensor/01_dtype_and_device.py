@@ -49,6 +49,7 @@ live()
 #| imports
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -177,8 +178,15 @@ def from_numpy_dtype(numpy_dtype: Any) -> dtype:
     return found
 
 
+_PYTHON_TYPES = {float: float64, int: int64, complex: complex128, builtins.bool: bool}
+
+
 def to_numpy_dtype(wanted: dtype) -> np.dtype:
-    """The NumPy dtype that carries `wanted`. Raises RuntimeError for bfloat16 without ml_dtypes."""
+    """The NumPy dtype that carries `wanted`; Python's `float`, `int`, `bool`, `complex` stand for the widest. RuntimeError for bfloat16 without ml_dtypes."""
+    if wanted.__class__ is not dtype:
+        if wanted not in _PYTHON_TYPES:
+            raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(wanted).__name__}")
+        wanted = _PYTHON_TYPES[wanted]  # type: ignore[index]
     if wanted.numpy is None:
         raise RuntimeError(f"{wanted!r} needs the package ml_dtypes: pip install 'readtorch[bfloat16]'")
     return wanted.numpy
@@ -535,11 +543,17 @@ class device:
         _context.devices.pop()
 
 
+#: the types of device that a bare number may mean; a backend adds its own when it is there
+ACCELERATORS: list[str] = []
+
+
 def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
     if isinstance(kind, int) and not isinstance(kind, bool):
         if kind < 0:
             raise RuntimeError("Device index must not be negative")
-        return ("cuda", kind)
+        if not ACCELERATORS:
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+        return (ACCELERATORS[0], kind)
     if not isinstance(kind, str):
         raise TypeError(f"device(): argument 'type' (position 1) must be str, not {kind.__class__.__name__}")
     name, colon, number = kind.partition(":")

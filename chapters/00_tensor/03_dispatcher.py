@@ -263,6 +263,8 @@ TENSOR, OPTIONAL_TENSOR, TENSOR_LIST, OPTION = "tensor", "tensor?", "tensor[]", 
 _KINDS = {
     "Array": TENSOR,
     "Array | None": OPTIONAL_TENSOR,
+    "Tensor": TENSOR,
+    "Tensor | None": OPTIONAL_TENSOR,
     "Sequence[Array]": TENSOR_LIST,
     "Sequence[Array | None]": TENSOR_LIST,
 }

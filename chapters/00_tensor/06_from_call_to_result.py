@@ -112,7 +112,7 @@ def leading(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     count = entry.schema.leading
     takes_out = entry.out
-    check = option_check(entry, count or 0)
+    check, first_option = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -129,7 +129,7 @@ def leading(entry: OperatorEntry) -> Call:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         out = kwargs.pop("out", None) if kwargs and takes_out else None
-        if check is not None and (options or kwargs):
+        if check is not None and (kwargs or len(options) > first_option):
             check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
@@ -188,7 +188,7 @@ def leading_one(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
@@ -201,7 +201,7 @@ def leading_one(entry: OperatorEntry) -> Call:
             return slow(*given(input), *args, **kwargs)
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -278,7 +278,7 @@ def leading_two(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
-    check = option_check(entry, 2)
+    check, first_option = option_check(entry, 2)
 
     def call(input: Any = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
@@ -291,7 +291,7 @@ def leading_two(entry: OperatorEntry) -> Call:
             return slow(*given(input, other), *args, **kwargs)
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -356,7 +356,7 @@ def leading_list(entry: OperatorEntry) -> Call:
     slow = general(entry)
     node_type = record.node_class if simple else None
     name = f"aten::{entry.name}"
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(tensors: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
@@ -371,7 +371,7 @@ def leading_list(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 return slow(tensors, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -654,6 +654,10 @@ def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any 
 _STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
 
 
+#: these resize what they fill without a word
+_FACTORIES = frozenset(["arange", "empty"])
+
+
 def write_out(name: str, raw: Any, out: Any) -> Any:
     """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
     if not isinstance(out, TensorImpl):
@@ -665,7 +669,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     check_cast(raw.dtype, out._array.dtype)
     target = out._array
     if target.shape != raw.shape:
-        if target.size:
+        if target.size and name not in _FACTORIES:
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
                 f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",

@@ -303,7 +303,7 @@ def general(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
-    check = option_check(entry, 0)
+    check, first_option = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -312,8 +312,8 @@ def general(entry: OperatorEntry) -> Call:
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         values = bind(entry, schema, entry.name, args, kwargs)
-        if check is not None:
-            check(tuple(values), {})
+        if check is not None and (kwargs or len(args) > first_option):
+            check(args, kwargs)
         raw_values, arrays, wants = unwrap(entry, positions, values)
         kernel = cpu_kernel
         for array in arrays:
@@ -410,8 +410,6 @@ def view(entry: OperatorEntry) -> Call:
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
 
-    check = option_check(entry, 1)
-
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -422,8 +420,6 @@ def view(entry: OperatorEntry) -> Call:
         except AttributeError:
             complain(entry, (*given(input), *args), kwargs)
             raise
-        if check is not None and (args or kwargs):
-            check(args, kwargs)
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
         try:
             raw = kernel(array, *args, **kwargs)
@@ -587,7 +583,7 @@ def inplace(entry: OperatorEntry) -> Call:
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -598,7 +594,7 @@ def inplace(entry: OperatorEntry) -> Call:
         input = values[0]
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option + 1):
             check(args[1:], kwargs)
         array = input._array
         refuse_inference(input)
@@ -756,7 +752,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     function = entry.composite
     assert function is not None
     name = f"aten::{entry.name}"
-    check = option_check(entry, 0)
+    check, first_option = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -764,13 +760,16 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         try:
             result = function(at, *args, **kwargs)
         except Exception:
             complain(entry, args, kwargs)
             raise
+        named = entry.result_class
+        if named is not None and isinstance(result, tuple) and result.__class__ is not named:
+            result = named(result)
         if out is not None:
             result = give_out(entry, result._array, out, result._edge)
         if observer is not None:
@@ -784,11 +783,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         refuse_inference(input)
         check_memory(entry, input._array, args)
@@ -925,24 +924,77 @@ class StructSequence(tuple):
     """A tuple whose items have names: what `x.max(1)` returns."""
 
     __slots__ = ()
-    _fields: tuple[str, ...] = ()
+    __match_args__: tuple[str, ...] = ()
+    n_fields = n_sequence_fields = n_unnamed_fields = 0
+
+    def __new__(cls, values: Any) -> StructSequence:
+        made = tuple.__new__(cls, values)
+        if len(made) != cls.n_fields:
+            raise TypeError(
+                f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(made)}-sequence given)"
+            )
+        return made
 
     def __repr__(self) -> str:
-        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self.__match_args__, self, strict=True))
         return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (rebuild, (type(self).__name__, self.__match_args__, tuple(self)))
+
+
+_classes: dict[str, Any] = {}
 
 
 def structseq(name: str, names: tuple[str, ...]) -> Any:
-    """The class of a named result."""
-    members: dict[str, Any] = {
-        "__slots__": (),
-        "_fields": names,
-        "__module__": "torch.return_types",
-        "n_fields": len(names),
-    }
-    for position, field in enumerate(names):
-        members[field] = property(itemgetter(position))
-    return type(name, (StructSequence,), members)
+    """The class of a named result: one per name."""
+    found = _classes.get(name)
+    if found is None or found.__match_args__ != names:
+        members: dict[str, Any] = {
+            "__slots__": (),
+            "__match_args__": names,
+            "__module__": "torch.return_types",
+            "n_fields": len(names),
+            "n_sequence_fields": len(names),
+        }
+        for position, field in enumerate(names):
+            members[field] = property(itemgetter(position))
+        found = _classes[name] = type(name, (StructSequence,), members)
+    return found
+
+
+def rebuild(name: str, names: tuple[str, ...], values: tuple) -> Any:
+    """A named result out of a pickle."""
+    return structseq(name, names)(values)
+
+
+# %% [markdown]
+# The classes have a module of their own, for `isinstance`.
+
+# %%
+#| into: return_types.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.csrc.utils.structseq import _classes
+
+
+# %%
+#| into: return_types.py
+#| upstream: torch/return_types.py#pytree_register_structseq
+def __getattr__(name: str) -> Any:
+    """The class of what the operator `name` returns."""
+    if name == "all_return_types":
+        return list(_classes.values())
+    if name not in _classes:
+        raise AttributeError(f"module 'torch.return_types' has no attribute '{name}'")
+    return _classes[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*_classes, "all_return_types"])
 
 
 # %%

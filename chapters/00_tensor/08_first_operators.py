@@ -83,7 +83,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core.scalar_type import dtype
 
@@ -376,7 +376,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 
 @composite("conj", variants="function method")
-def conj(at: Any, self: Any) -> Any:
+def conj(at: Any, self: Array) -> Any:
     """The complex conjugate; a real tensor itself."""
     return at._conj_physical(self) if is_complex(self) else self
 
@@ -652,11 +652,20 @@ from typing import Any
 
 # %%
 #| into: c10/core/wrap_dim_minimal.py
+def as_dim(dim: Any) -> int:
+    """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+    return int(dim.__index__())
+
+
+# %%
+#| into: c10/core/wrap_dim_minimal.py
 #| upstream: c10/core/WrapDimMinimal.h#c10::maybe_wrap_dim
 def maybe_wrap_dim(dim: Any, rank: int, wrap_scalar: bool = True) -> int:
     """`dim` counted from the front. IndexError outside of [-rank, rank-1]; a 0-d tensor has one dimension here."""
     if dim.__class__ is not int:
-        dim = dim.__index__()
+        dim = as_dim(dim)
     if rank <= 0:
         if not wrap_scalar:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -684,13 +693,10 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     found: tuple[int, ...]
-    if isinstance(dim, int):
+    if dim.__class__ is int or not isinstance(dim, list | tuple):
         found = (maybe_wrap_dim(dim, rank),)
     else:
-        try:
-            found = tuple(maybe_wrap_dim(d, rank) for d in dim)
-        except TypeError:
-            found = (maybe_wrap_dim(dim, rank),)
+        found = tuple(maybe_wrap_dim(d, rank) for d in dim)
     if not found:
         return tuple(range(rank))
     if len(set(found)) != len(found):
@@ -771,7 +777,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.wrap_dim_utils import reduced_dims
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
@@ -780,7 +786,7 @@ from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 #| into: aten/native/reduce_ops.py
 #| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::sum
 @register("sum", key="CPU CUDA", variants="function method", out=True, autocast="float32")
-def sum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def sum(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum over `dim` (an int, several, or None for all). Integers are summed as int64."""
     kind = self.dtype.kind
     if dim is None and dtype is None and not keepdim and kind == "f" and self.itemsize >= 4:
@@ -898,7 +904,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
@@ -1089,7 +1095,7 @@ derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
 
 
 @register("squeeze", key="CPU CUDA", variants="function method", view="always")
-def squeeze(self: Array, dim: Any = None) -> Array:
+def squeeze(self: Array, dim: Dims | None = None) -> Array:
     """Drop dimensions of size 1: all, or those in `dim`."""
     if dim is None:
         wanted = tuple(range(self.ndim))
@@ -1171,7 +1177,7 @@ from __future__ import annotations
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number
 from readtorch.c10.core import scalar_type
 
 

@@ -520,6 +520,8 @@ def tolist(self: Any) -> Any:
 
 
 def number_of(self: Any, kind: type) -> Any:
+    if self._array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(self)
     if isinstance(value, complex) and kind is not complex:
         if value.imag:

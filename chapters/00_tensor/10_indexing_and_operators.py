@@ -175,7 +175,7 @@ def _normal_item(item: Any) -> Any:
     try:
         return item.__index__()
     except (AttributeError, TypeError):
-        raise TypeError(
+        raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
             f"(got {type(item).__name__})"
         ) from None

@@ -42,7 +42,6 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +51,7 @@ from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 from readtorch.c10.core.storage_impl import StorageImpl
+from readtorch.c10.util.exception import warn_once
 
 
 # %%
@@ -233,19 +233,12 @@ def _dtype_to_storage_type() -> dict[dtype, str]:
     return {kind: name for name, kind in _storage_type_to_dtype().items()}
 
 
-_warned = False
-
-
 def _warn_typed_storage() -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-            "class. To access UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
-            UserWarning,
-            stacklevel=3,
-        )
+    warn_once(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. To access UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
+        stacklevel=3,
+    )
 
 
 class TypedStorage:

@@ -52,7 +52,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::div
 @composite("div", variants="function method", inplace=True, out=True)
-def div(at: Any, self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(at: Any, self: Array, other: Array | Number, *, rounding_mode: str | None = None) -> Any:
     """`self / other`; rounded towards zero with `rounding_mode="trunc"`, down with "floor"."""
     if rounding_mode is None:
         return at._true_div(self, other)
@@ -365,7 +365,7 @@ composite("multiply", variants="function method", inplace=True, out=True)(lambda
 
 
 @composite("rsub", variants="function")
-def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
+def rsub(at: Any, self: Array, other: Array | Number, alpha: float = 1) -> Any:
     """`other - alpha * self`."""
     return other - (self if alpha == 1 else self * alpha)
 
@@ -437,7 +437,7 @@ unary(
 
 
 @composite("square", variants="function method", inplace=True, out=True)
-def square(at: Any, self: Any) -> Any:
+def square(at: Any, self: Array) -> Any:
     """x²."""
     return at.pow(self, 2)
 
@@ -490,7 +490,7 @@ def _logit(x: Any) -> Any:
 
 
 @composite("logit", variants="function method", inplace=True, out=True)
-def logit(at: Any, self: Any, eps: float | None = None) -> Any:
+def logit(at: Any, self: Array, eps: float | None = None) -> Any:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if eps is None else at.clamp(self, eps, 1 - eps)
     x = at._true_div(x, 1)
@@ -836,7 +836,7 @@ unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
 
 
 @composite("isreal", variants="function method")
-def isreal(at: Any, self: Any) -> Any:
+def isreal(at: Any, self: Array) -> Any:
     """Where the imaginary part is zero."""
     return at.imag(self) == 0 if is_complex(self) else at.eq(self, self)
 
@@ -873,13 +873,13 @@ def complex_(real: Array, imag: Array) -> Array:
 
 
 @composite("real", variants="function")
-def real(at: Any, self: Any) -> Any:
+def real(at: Any, self: Array) -> Any:
     """The real part, a view; a real tensor itself."""
     return at._real(self) if is_complex(self) else self
 
 
 @composite("imag", variants="function")
-def imag(at: Any, self: Any) -> Any:
+def imag(at: Any, self: Array) -> Any:
     """The imaginary part, a view."""
     if not is_complex(self):
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
@@ -887,7 +887,7 @@ def imag(at: Any, self: Any) -> Any:
 
 
 @composite("angle", variants="function method", out=True)
-def angle(at: Any, self: Any) -> Any:
+def angle(at: Any, self: Array) -> Any:
     """The argument of each number: 0 or π for real ones."""
     if is_complex(self):
         return at.atan2(at._imag(self), at._real(self))
@@ -920,7 +920,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.scalar_type import to_numpy_dtype
@@ -976,7 +976,7 @@ derivative(
 
 
 @composite("clamp", variants="function method", inplace=True, out=True)
-def clamp(at: Any, self: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Any:
     """Each element held between two bounds, numbers or tensors, of which one may be missing."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -1021,7 +1021,9 @@ derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
 
 
 @composite("isclose", variants="function method")
-def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
     """|self − other| ≤ atol + rtol · |other|, elementwise."""
     if self.dtype != other.dtype:
         raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
@@ -1035,19 +1037,21 @@ def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1
 
 
 @composite("allclose", variants="function method")
-def allclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
     """Are all elements close?"""
     return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
 
 
 @composite("equal", variants="function method")
-def equal(at: Any, self: Any, other: Any) -> bool:
+def equal(at: Any, self: Array, other: Array) -> bool:
     """Same shape and same elements?"""
     return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 
 @composite("isin", variants="function")
-def isin(at: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Which elements occur among the others."""
     return at._isin(elements, test_elements, invert)
 
@@ -1071,7 +1075,7 @@ from __future__ import annotations
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 
 
 # %%
@@ -1125,7 +1129,7 @@ derivative(
 #| into: aten/native/pointwise_ops.py
 #| upstream: aten/src/ATen/native/Lerp.cpp#at::native::lerp
 @composite("lerp", variants="function method", inplace=True, out=True)
-def lerp(at: Any, self: Any, end: Any, weight: Any) -> Any:
+def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
     """Self + weight · (end − self)."""
     return at._lerp_tensor(self, end, weight) if hasattr(weight, "dtype") else at._lerp_scalar(self, end, weight)
 

@@ -114,7 +114,7 @@ derivative("alias", self=lambda at, grad: grad)
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::narrow
 @composite("narrow", variants="function method")
-def narrow(at: Any, self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(at: Any, self: Array, dim: int, start: Any, length: int) -> Any:
     """`length` elements along `dim`, from `start` on."""
     start = int(start)
     if not self.ndim:
@@ -172,7 +172,7 @@ def section_lengths(size: int, split_size: Any) -> list[int]:
 
 
 @register("split", key="CPU CUDA", variants="method", view="always")
-def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
+def split(self: Array, split_size: Dims, dim: int = 0) -> list[Array]:
     """Parts of `split_size` along `dim`, or of the lengths in a list."""
     if not self.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -193,13 +193,13 @@ derivative(
 
 
 @composite("split_with_sizes", variants="function method")
-def split_with_sizes(at: Any, self: Any, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(at: Any, self: Array, split_sizes: Dims, dim: int = 0) -> Any:
     """Parts of the given lengths."""
     return at.split(self, list(split_sizes), dim)
 
 
 @composite("chunk", variants="function method")
-def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
+def chunk(at: Any, self: Array, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` parts of equal length, the last one shorter."""
     if not self.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -211,7 +211,7 @@ def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
 
 
 @composite("tensor_split", variants="function method")
-def tensor_split(at: Any, self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -> Any:
     """Parts of nearly equal length, or cut at the given indices."""
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -247,7 +247,7 @@ derivative("unbind", self=lambda at, grads, dim: _unbind_backward(at, grads, dim
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::flatten
 @composite("flatten", variants="function method")
-def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(at: Any, self: Array, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Dimensions `start_dim` to `end_dim` made one."""
     first, last = maybe_wrap_dim(start_dim, self.ndim), maybe_wrap_dim(end_dim, self.ndim)
     if not self.ndim:
@@ -261,7 +261,7 @@ def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @composite("unflatten", variants="function method")
-def unflatten(at: Any, self: Any, dim: int, sizes: Any) -> Any:
+def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
     """One dimension made several."""
     place = maybe_wrap_dim(dim, self.ndim)
     wanted = tuple(sizes)
@@ -278,7 +278,7 @@ def unflatten(at: Any, self: Any, dim: int, sizes: Any) -> Any:
 
 
 @composite("ravel", variants="function method")
-def ravel(at: Any, self: Any) -> Any:
+def ravel(at: Any, self: Array) -> Any:
     """One dimension."""
     return at.reshape(self, (-1,))
 
@@ -288,7 +288,7 @@ for _alias in ("swapaxes", "swapdims"):
 
 
 @composite("movedim", variants="function method")
-def movedim(at: Any, self: Any, source: Any, destination: Any) -> Any:
+def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     """Dimensions moved to new places, the others in their order."""
     rank = self.ndim
     sources = [maybe_wrap_dim(d, rank) for d in ((source,) if isinstance(source, int) else source)]
@@ -310,13 +310,13 @@ composite("moveaxis", variants="function method")(
 
 
 @composite("adjoint", variants="function method")
-def adjoint(at: Any, self: Any) -> Any:
+def adjoint(at: Any, self: Array) -> Any:
     """The conjugate of the transposed last two dimensions."""
     return at.conj(at.transpose(self, -2, -1))
 
 
 @composite("broadcast_to", variants="function method")
-def broadcast_to(at: Any, self: Any, size: Any) -> Any:
+def broadcast_to(at: Any, self: Array, size: Dims) -> Any:
     """`expand` as a function."""
     return at.expand(self, size)
 
@@ -367,7 +367,7 @@ derivative("diagonal_backward", grad_output=lambda at, grad, offset, dim1, dim2:
 
 
 @composite("diag_embed", variants="function method")
-def diag_embed(at: Any, self: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(at: Any, self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The last dimension laid on the diagonal of two new ones."""
     rank = self.ndim + 1
     first, second = maybe_wrap_dim(dim1, rank), maybe_wrap_dim(dim2, rank)
@@ -379,7 +379,7 @@ def diag_embed(at: Any, self: Any, offset: int = 0, dim1: int = -2, dim2: int = 
 
 
 @composite("diag", variants="function method")
-def diag(at: Any, self: Any, diagonal: int = 0) -> Any:
+def diag(at: Any, self: Array, diagonal: int = 0) -> Any:
     """A vector on a diagonal of zeros; of a matrix, a diagonal."""
     if self.ndim == 1:
         return at.diag_embed(self, diagonal)
@@ -431,7 +431,7 @@ derivative(
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::as_strided_tensorimpl
 @register("as_strided", key="CPU CUDA", variants="function method", view="always")
-def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None = None) -> Array:
+def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None = None) -> Array:
     """The memory seen through any shape and strides, from the start of the storage."""
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
@@ -626,20 +626,20 @@ def _at_least(rank: int) -> Any:
 
 
 @composite("hstack", out=True)
-def hstack(at: Any, tensors: Any) -> Any:
+def hstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors along the first."""
     tensors = [_at_least(1)(at, tensor) for tensor in tensors]
     return at.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @composite("vstack", out=True)
-def vstack(at: Any, tensors: Any) -> Any:
+def vstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the first dimension, vectors as rows."""
     return at.cat([_at_least(2)(at, tensor) for tensor in tensors], 0)
 
 
 @composite("dstack", out=True)
-def dstack(at: Any, tensors: Any) -> Any:
+def dstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the third dimension."""
     return at.cat([_at_least(3)(at, tensor) for tensor in tensors], 2)
 
@@ -675,7 +675,7 @@ derivative("repeat", self=lambda at, grad, self_shape, repeats: _repeat_backward
 
 
 @composite("tile", variants="function method")
-def tile(at: Any, self: Any, *dims: Any) -> Any:
+def tile(at: Any, self: Array, *dims: Any) -> Any:
     """`repeat` that pads the counts with ones."""
     counts = sizes(dims, "dims")
     return at.repeat(self, (1,) * (self.ndim - len(counts)) + counts)
@@ -696,7 +696,7 @@ composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0
 
 
 @register("roll", key="CPU CUDA", variants="function method")
-def roll(self: Array, shifts: Any, dims: Any = None) -> Array:
+def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
     """Elements moved along dimensions, those pushed out entering at the other end."""
     if dims is None or dims == ():
         return np.roll(self, shifts)
@@ -716,7 +716,7 @@ derivative(
 
 
 @composite("rot90", variants="function method")
-def rot90(at: Any, self: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+def rot90(at: Any, self: Array, k: int = 1, dims: Dims = (0, 1)) -> Any:
     """A quarter turn in the plane of two dimensions, `k` times."""
     a, b = dims
     if self.ndim < 2:
@@ -736,7 +736,7 @@ def _repeat_interleave(self: Array, repeats: Any, dim: int) -> Array:
 
 @composite("repeat_interleave", variants="function method")
 def repeat_interleave(
-    at: Any, self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    at: Any, self: Array, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
     """Each element, or slice along `dim`, so many times in a row. Of one tensor of counts: the index of each repetition."""
     if repeats is None:

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
@@ -313,7 +313,7 @@ derivative(
 
 
 @register("index_fill", key="CPU CUDA", variants="function method", inplace=True)
-def index_fill(self: Array, dim: int, index: Array, value: Any) -> Array:
+def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Array:
     """A copy with the slices numbered by `index` set to a number."""
     result = self.copy(order="K")
     np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = getattr(value, "_array", value)
@@ -442,7 +442,14 @@ derivative("_scatter_value", self=lambda at, grad, dim, index: at._scatter_value
 
 @composite("scatter", variants="function method", inplace=True, out=True)
 def scatter(
-    at: Any, self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+    at: Any,
+    self: Array,
+    dim: int,
+    index: Array,
+    src: Array | Number | None = None,
+    *,
+    value: Number | None = None,
+    reduce: str | None = None,
 ) -> Any:
     """A copy with `src`, a tensor or a number, written at the numbers in `index` along `dim`; `reduce` "add" or "multiply" combines instead."""
     src = value if src is None else src
@@ -525,7 +532,7 @@ def _to_copy_like(at: Any, self: Any, other: Any) -> Any:
 
 
 @composite("take_along_dim", variants="function method", out=True)
-def take_along_dim(at: Any, self: Any, indices: Any, dim: int | None = None) -> Any:
+def take_along_dim(at: Any, self: Array, indices: Array, dim: int | None = None) -> Any:
     """`gather` whose index broadcasts."""
     if dim is None:
         return at.gather(at.reshape(self, (-1,)), 0, at.reshape(indices, (-1,)))
@@ -541,7 +548,7 @@ def take_along_dim(at: Any, self: Any, indices: Any, dim: int | None = None) -> 
 
 
 @composite("take", variants="function method", out=True)
-def take(at: Any, self: Any, index: Any) -> Any:
+def take(at: Any, self: Array, index: Array) -> Any:
     """Elements by their number in the flattened tensor."""
     flat = at.reshape(self, (-1,))
     return at.reshape(at.index(flat, [at.reshape(index, (-1,))]), tuple(index.shape))
@@ -604,7 +611,7 @@ derivative(
 
 
 @composite("masked_fill", variants="function method", inplace=True)
-def masked_fill(at: Any, self: Any, mask: Any, value: Any) -> Any:
+def masked_fill(at: Any, self: Array, mask: Array, value: Array | Number) -> Any:
     """A copy with `value`, a number or a 0-d tensor, where the mask is true."""
     return (
         at._masked_fill_tensor(self, mask, value)
@@ -681,7 +688,7 @@ def _nonzero(self: Array) -> Array:
 
 
 @composite("nonzero", variants="function method", out=True)
-def nonzero(at: Any, self: Any, *, as_tuple: bool = False) -> Any:
+def nonzero(at: Any, self: Array, *, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not zero: one row each, or one tensor per dimension."""
     positions = at._nonzero(self)
     if not as_tuple:
@@ -721,7 +728,7 @@ derivative(
 
 
 @composite("where", variants="function", out=True)
-def where(at: Any, condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(at: Any, condition: Array, input: Array | Number | None = None, other: Array | Number | None = None) -> Any:
     """`input` where the condition is true, `other` where not; with the condition alone, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return at.nonzero(condition, as_tuple=True)

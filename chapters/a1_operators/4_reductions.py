@@ -74,7 +74,7 @@ def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
 
 
 @register("mean", key="CPU CUDA", variants="function method", out=True)
-def mean(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def mean(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The mean over `dim`, of floating tensors only."""
     kind = self.dtype if dtype is None and self.dtype.kind in "fc" else _needs_floating("mean", self, dtype)
     dims = tuple(range(self.ndim)) if dim is None else reduced_dims(dim, self.ndim)
@@ -163,8 +163,8 @@ derivative("_var", self=_var_backward)
 @composite("var", variants="function method", out=True)
 def var(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -191,8 +191,8 @@ derivative(
 @composite("std", variants="function method", out=True)
 def std(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -206,8 +206,8 @@ def std(
 @composite("var_mean", variants="function")
 def var_mean(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -222,8 +222,8 @@ def var_mean(
 @composite("std_mean", variants="function")
 def std_mean(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -367,7 +367,9 @@ def _unused_diff(self: Array) -> Array:
 
 
 @composite("diff", variants="function method")
-def diff(at: Any, self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
+) -> Any:
     """Differences of neighbours along `dim`, `n` times."""
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -402,7 +404,7 @@ def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) ->
 
 
 @register("amax", key="CPU CUDA", variants="function method", out=True)
-def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
@@ -410,7 +412,7 @@ def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
 
 
 @register("amin", key="CPU CUDA", variants="function method", out=True)
-def amin(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
@@ -446,8 +448,12 @@ derivative("_aminmax", self=_aminmax_backward)
 
 
 @composite("aminmax", variants="function method")
-def aminmax(at: Any, self: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Smallest and largest."""
+    if dim is None and 0 in self.shape:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
     return at._aminmax(self, reduced_dims(dim, self.ndim), keepdim)
 
 
@@ -551,7 +557,9 @@ derivative("_min_all", self=lambda at, grad, self, result: _shared(at, grad, sel
 def _extreme(name: str) -> Any:
     pairwise = {"max": "maximum", "min": "minimum"}[name]
 
-    def extreme(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    def extreme(
+        at: Any, self: Array, dim: Array | int | None = None, keepdim: bool = False, *, other: Array | None = None
+    ) -> Any:
         """Three functions of one name: over everything, along a dimension with the positions, or of two tensors."""
         if hasattr(dim, "shape"):
             dim, other = None, dim
@@ -575,27 +583,27 @@ for _name in ("max", "min"):
 #| into: aten/native/reduce_ops.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#all
 @register("all", key="CPU CUDA", variants="function method", out=True)
-def all(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
     result = np.all(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
 @register("any", key="CPU CUDA", variants="function method", out=True)
-def any(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is one element true?"""
     result = np.any(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
 @register("count_nonzero", key="CPU CUDA", variants="function method")
-def count_nonzero(self: Array, dim: Any = None) -> Array:
+def count_nonzero(self: Array, dim: Dims | None = None) -> Array:
     """How many elements are not zero."""
     return np.asarray(np.count_nonzero(self, axis=None if dim is None else reduced_dims(dim, self.ndim)), np.int64)
 
 
 @register("nansum", key="CPU CUDA", variants="function method", out=True)
-def nansum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def nansum(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum without NaNs."""
     return sum(
         np.where(np.isnan(self), self.dtype.type(0), self) if self.dtype.kind in "fc" else self,
@@ -614,13 +622,13 @@ derivative(
 
 
 @composite("nanmean", variants="function method")
-def nanmean(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The mean without NaNs."""
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
 
 
 @register("logsumexp", key="CPU CUDA", variants="function method", out=True)
-def logsumexp(self: Array, dim: Any, keepdim: bool = False) -> Array:
+def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     """Ln Σ eˣ over `dim`, the maximum taken out first so that nothing overflows."""
     if self.dtype.kind in "iub":
         self = self.astype(to_numpy_dtype(get_default_dtype()))
@@ -717,7 +725,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Any, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
@@ -729,7 +737,9 @@ def linalg_vector_norm(
 
 
 @composite("norm", variants="function method", out=True)
-def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(
+    at: Any, self: Array, p: Number | None = "fro", dim: Dims | None = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
     """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
     if p == "nuc":
         return at.matrix_norm_nuclear(self, dim, keepdim)
@@ -739,13 +749,13 @@ def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = Fa
 
 
 @composite("dist", variants="function method")
-def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
+def dist(at: Any, self: Array, other: Array, p: float = 2) -> Any:
     """The norm of the difference."""
     return at.linalg_vector_norm(self - other, p)
 
 
 @composite("renorm", variants="function method", inplace=True, out=True)
-def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(at: Any, self: Array, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")

@@ -116,7 +116,7 @@ composite("inner", variants="function method")(
 
 
 @composite("outer", variants="function method", out=True)
-def outer(at: Any, self: Any, vec2: Any) -> Any:
+def outer(at: Any, self: Array, vec2: Array) -> Any:
     """All products of an element of one vector and one of the other."""
     for position, value in enumerate((self, vec2)):
         if value.ndim != 1:
@@ -137,7 +137,7 @@ composite("ger", variants="function method")(lambda at, self, vec2: at.outer(sel
 #| into: aten/native/linear_algebra.py
 #| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::matmul
 @composite("matmul", variants="function method", out=True)
-def matmul(at: Any, self: Any, other: Any) -> Any:
+def matmul(at: Any, self: Array, other: Array) -> Any:
     """The product by NumPy's rules: vectors, matrices, stacks of matrices."""
     a, b = self.ndim, other.ndim
     if a == 2 and b == 2:
@@ -231,7 +231,7 @@ def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
 
 
 @composite("baddbmm", variants="function method", inplace=True, out=True)
-def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
     if not batch1.ndim or not batch2.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -242,7 +242,7 @@ def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, al
 
 
 @composite("addbmm", variants="function method", inplace=True, out=True)
-def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
     result = at.sum(at.bmm(batch1, batch2), 0)
     beta, alpha = _factors(result, beta, alpha)
@@ -250,7 +250,7 @@ def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alp
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
-def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · mat vec."""
     if mat.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
@@ -260,7 +260,7 @@ def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: flo
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
-def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ."""
     result = at.outer(vec1, vec2)
     beta, alpha = _factors(result, beta, alpha)
@@ -463,6 +463,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 # %%
@@ -492,7 +493,7 @@ derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
 @composite("trace", variants="function method", out=True)
-def trace(at: Any, self: Any) -> Any:
+def trace(at: Any, self: Array) -> Any:
     """The sum of the diagonal."""
     if self.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
@@ -500,10 +501,20 @@ def trace(at: Any, self: Any) -> Any:
 
 
 @composite("cross", variants="function method", out=True)
-def cross(at: Any, self: Any, other: Any, dim: int | None = None) -> Any:
+def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
     """The cross product of vectors of three along `dim`."""
     if dim is None:
-        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), -1)
+        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    if self.ndim != other.ndim:
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions. Got {self.ndim} and {other.ndim}"
+        )
+    place = maybe_wrap_dim(dim, self.ndim)
+    if self.shape[place] != 3 or other.shape[place] != 3:
+        sizes = f"{self.shape[place]} and {other.shape[place]}"
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)
@@ -601,7 +612,7 @@ derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_ba
 
 
 @composite("linalg_solve", module="linalg", variants="function", out=True)
-def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
+def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
     if not left:
         return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
@@ -647,7 +658,9 @@ derivative(
         None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
     ),
 )
-composite("slogdet", variants="function method")(lambda at, self: at.linalg_slogdet(self))
+composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet")(
+    lambda at, self: at.linalg_slogdet(self)
+)
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
 
 
@@ -721,12 +734,12 @@ derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R)
 
 
 @composite("linalg_qr", module="linalg", variants="function")
-def linalg_qr(at: Any, A: Any, mode: str = "reduced") -> Any:
+def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     return at._linalg_qr(A, mode)
 
 
-composite("qr", variants="function method")(
+composite("qr", variants="function method", named="qr", outputs="Q R")(
     lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
 )
 
@@ -776,20 +789,20 @@ derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads,
 
 
 @composite("linalg_svd", module="linalg", variants="function")
-def linalg_svd(at: Any, A: Any, full_matrices: bool = True) -> Any:
+def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
     """A = U diag(S) Vᴴ."""
     return at._linalg_svd(A, full_matrices)
 
 
-@composite("svd", variants="function method")
-def svd(at: Any, self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+@composite("svd", variants="function method", named="svd", outputs="U S V")
+def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
     U, S, Vh = at._linalg_svd(self, not some)
     return U, S, _adjoint(at, Vh)
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
-def linalg_svdvals(at: Any, A: Any) -> Any:
+def linalg_svdvals(at: Any, A: Array) -> Any:
     """The singular values."""
     return at._linalg_svd(A, False)[1]
 

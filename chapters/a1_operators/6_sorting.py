@@ -179,7 +179,7 @@ for _name in ("kthvalue", "_median_dim"):
 
 
 @composite("median", variants="function method", out=True)
-def median(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element in order, the lower one of two; along `dim` with its position."""
     if dim is not None:
         return at._median_dim(self, dim, keepdim)
@@ -203,8 +203,8 @@ def _shared_by_equals(at: Any, grad: Any, self: Any, result: Any) -> Any:
 derivative("_median_of_all", self=lambda at, grad, self, result: at._shared_by_equals(grad, self, result))
 
 
-@composite("nanmedian", variants="function method", out=True)
-def nanmedian(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+@composite("nanmedian", variants="function method", out=True, named="nanmedian", outputs="values indices")
+def nanmedian(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of what is a number; nan where nothing is."""
     flat = at.reshape(self, (-1,)) if dim is None else self
     if flat.shape and not flat.shape[0 if dim is None else dim]:
@@ -224,7 +224,7 @@ def nanmedian(at: Any, self: Any, dim: int | None = None, keepdim: bool = False)
 
 @composite("quantile", variants="function method")
 def quantile(
-    at: Any, self: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
     if 0 in tuple(self.shape):
@@ -330,7 +330,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -373,7 +373,7 @@ def _unique_consecutive(self: Array) -> Any:
 
 @composite("unique_consecutive", variants="function method")
 def unique_consecutive(
-    at: Any, self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    at: Any, self: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Runs of equal elements made one."""
     values, inverse, counts = at._unique_consecutive(self)
@@ -429,13 +429,13 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
 @composite("searchsorted", variants="function")
 def searchsorted(
     at: Any,
-    sorted_sequence: Any,
-    self: Any,
+    sorted_sequence: Array,
+    self: Array | Number,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    sorter: Any = None,
+    sorter: Array | None = None,
 ) -> Any:
     """Where each value would be put to keep the order."""
     if side not in (None, "left", "right"):
@@ -461,7 +461,7 @@ def searchsorted(
 
 
 @composite("bucketize", variants="function")
-def bucketize(at: Any, self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number of the range between boundaries that each value falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

@@ -269,7 +269,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 # %%
 #| into: __init__.py
-_MODULES.append("functional")
+_MODULES += ["functional", "return_types"]
 _NAMES.update(
     dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
 )  # fmt: skip

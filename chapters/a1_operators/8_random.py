@@ -551,6 +551,11 @@ def normal(
     **_: Any,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if isinstance(std, TensorImpl):
+        if std._array.size and not (std._array >= 0).all():
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
@@ -592,7 +597,7 @@ def init_random() -> None:
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
-        setattr(namespace, name, function)
+        setattr(namespace, name, checked(function))
     TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
     TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
     _rename_from("uniform_")

@@ -167,27 +167,27 @@ def _write_part(at: Any, base: Any, part: Any, src: Any) -> Any:
 
 
 @composite("select_scatter", variants="function method")
-def select_scatter(at: Any, self: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(at: Any, self: Array, src: Array, dim: int, index: int) -> Any:
     """A copy with `src` in the place of `select(dim, index)`."""
     return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
 
 
 @composite("slice_scatter", variants="function method")
 def slice_scatter(
-    at: Any, self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    at: Any, self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     """A copy with `src` in the place of a slice."""
     return _scattered(at, self, src, lambda at, x: at.slice(x, dim, start, end, step))
 
 
 @composite("diagonal_scatter", variants="function method")
-def diagonal_scatter(at: Any, self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(at: Any, self: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A copy with `src` on a diagonal."""
     return _scattered(at, self, src, lambda at, x: at.diagonal(x, offset, dim1, dim2))
 
 
 @composite("column_stack", out=True)
-def column_stack(at: Any, tensors: Any) -> Any:
+def column_stack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors as columns."""
     return at.cat([at.reshape(t, (-1, 1)) if t.ndim <= 1 else t for t in tensors], 1)
 
@@ -196,7 +196,7 @@ composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def split(at: Any, self: Any, indices_or_sections: Any) -> Any:
+    def split(at: Any, self: Array, indices_or_sections: Any) -> Any:
         if self.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"
@@ -227,7 +227,7 @@ composite("diagflat", variants="function method")(lambda at, self, offset=0: at.
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::ldexp
 @composite("ldexp", variants="function method", inplace=True, out=True)
-def ldexp(at: Any, self: Any, other: Any) -> Any:
+def ldexp(at: Any, self: Array, other: Array) -> Any:
     """X · 2ʸ."""
     scale = at.pow(2.0, other)
     floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
@@ -235,7 +235,7 @@ def ldexp(at: Any, self: Any, other: Any) -> Any:
 
 
 @composite("float_power", variants="function method", inplace=True, out=True)
-def float_power(at: Any, self: Any, exponent: Any) -> Any:
+def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
     """A power computed in double precision."""
     wide = [
         at._to_copy(v, scalar_type.complex128 if is_complex_pair(v, v) else scalar_type.float64)
@@ -250,7 +250,7 @@ def float_power(at: Any, self: Any, exponent: Any) -> Any:
 #| into: aten/native/linear_algebra.py
 #| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::kron
 @composite("kron", variants="function method", out=True)
-def kron(at: Any, self: Any, other: Any) -> Any:
+def kron(at: Any, self: Array, other: Array) -> Any:
     """The Kronecker product."""
     rank = max(self.ndim, other.ndim)
     a = (1,) * (rank - self.ndim) + tuple(self.shape)
@@ -261,7 +261,9 @@ def kron(at: Any, self: Any, other: Any) -> Any:
 
 
 @composite("cov", variants="function method")
-def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(
+    at: Any, self: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
+) -> Any:
     """The covariance matrix of variables in rows."""
     if fweights is not None or aweights is not None:
         raise NotImplementedError("cov() with weights is not in this book")
@@ -273,7 +275,7 @@ def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweigh
 
 
 @composite("corrcoef", variants="function method")
-def corrcoef(at: Any, self: Any) -> Any:
+def corrcoef(at: Any, self: Array) -> Any:
     """The matrix of correlation coefficients of variables in rows."""
     c = at.cov(self)
     if c.ndim == 0:
@@ -283,7 +285,7 @@ def corrcoef(at: Any, self: Any) -> Any:
 
 
 @composite("trapezoid", variants="function")
-def trapezoid(at: Any, y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
     """The integral along `dim` by the trapezoidal rule."""
     place = maybe_wrap_dim(dim, y.ndim)
     size = y.shape[place]

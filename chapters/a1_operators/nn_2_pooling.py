@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -361,10 +361,10 @@ def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
 def max_pool1d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
@@ -377,10 +377,10 @@ def max_pool1d(
 def max_pool2d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
@@ -390,10 +390,10 @@ def max_pool2d(
 def max_pool3d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
@@ -413,10 +413,10 @@ def _with_indices(at: Any, op: str, self: Any, dims: int, *arguments: Any) -> tu
 def max_pool1d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
@@ -426,10 +426,10 @@ def max_pool1d_with_indices(
 def max_pool2d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
@@ -439,10 +439,10 @@ def max_pool2d_with_indices(
 def max_pool3d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)
@@ -526,7 +526,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
 from readtorch.c10.core.scalar_type import to_string
 
@@ -658,9 +658,9 @@ def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: A
 def avg_pool1d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
@@ -671,9 +671,9 @@ def avg_pool1d(
 def avg_pool2d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -686,9 +686,9 @@ def avg_pool2d(
 def avg_pool3d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -715,7 +715,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -811,19 +811,19 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
 
 
 @composite("adaptive_avg_pool1d")
-def adaptive_avg_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
     return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
 
 
 @composite("adaptive_avg_pool2d", module="nn")
-def adaptive_avg_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
     size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
     # global pooling, the head of most image networks, is a mean, in the graph too
     return at.mean(self, (-1, -2), True) if size == (1, 1) else at._adaptive_avg_pool(self, size)
 
 
 @composite("adaptive_avg_pool3d", module="nn")
-def adaptive_avg_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
     size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
     return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)
 
@@ -844,7 +844,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
 
 
@@ -884,17 +884,17 @@ def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> A
 
 
 @composite("adaptive_max_pool1d")
-def adaptive_max_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool1d", self, output_size, 1)
 
 
 @composite("adaptive_max_pool2d", module="nn")
-def adaptive_max_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool2d", self, output_size, 2)
 
 
 @composite("adaptive_max_pool3d", module="nn")
-def adaptive_max_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool3d", self, output_size, 3)
 
 

@@ -49,7 +49,8 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         if found is None and name.startswith("_foreach_"):
             found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
-            raise AttributeError(f"module 'torch' has no attribute '{name}'")
+            why = ": NumPy has no complex numbers of two float16" if name in ("complex32", "chalf") else ""
+            raise AttributeError(f"module 'torch' has no attribute '{name}'{why}")
     globals()[name] = found
     return found
 
@@ -125,7 +126,7 @@ def set_default_dtype(d: _Any, /) -> None:
 
 _MODULES.append("linalg")
 
-_MODULES.append("functional")
+_MODULES += ["functional", "return_types"]
 _NAMES.update(
     dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
 )  # fmt: skip

@@ -191,8 +191,9 @@ class Tensor(_C.TensorBase):
 
     def storage(self) -> Any:
         """The storage, typed as this tensor's elements."""
-        from readtorch.storage import TypedStorage
+        from readtorch.storage import TypedStorage, _warn_typed_storage
 
+        _warn_typed_storage()
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
 

@@ -11,20 +11,25 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-UNARY = """abs acos acosh angle asin asinh atan atanh ceil conj cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac isfinite isinf isnan
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+UNARY = words("""abs acos acosh angle asin asinh atan atanh ceil conj cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac isfinite isinf isnan
 isneginf isposinf isreal lgamma log log10 log1p log2 logical_not neg positive rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt
 square tan tanh trunc nan_to_num logit i0 count_nonzero nonzero numel all any sum mean prod std var max min argmax argmin median nanmedian mode sort argsort
 cumsum(0) cumprod(0) cummax(0) cummin(0) logcumsumexp(0) logsumexp(0) softmax(0) log_softmax(0) flip(0) roll(1) tril triu t diff unique unique_consecutive
-amax amin aminmax nansum nanmean std_mean var_mean diag trace clone detach flatten squeeze ravel msort histc norm""".split()
+amax amin aminmax nansum nanmean std_mean var_mean diag trace clone detach flatten squeeze ravel msort histc norm""")
 
-BINARY = """add sub mul div floor_divide remainder fmod pow atan2 hypot logaddexp logaddexp2 maximum minimum fmax fmin eq ne lt le gt ge copysign nextafter
-xlogy float_power heaviside isclose true_divide logical_and logical_or logical_xor ldexp dist equal allclose""".split()
+BINARY = words("""add sub mul div floor_divide remainder fmod pow atan2 hypot logaddexp logaddexp2 maximum minimum fmax fmin eq ne lt le gt ge copysign nextafter
+xlogy float_power heaviside isclose true_divide logical_and logical_or logical_xor ldexp dist equal allclose""")
 
-IN_PLACE = """abs_ exp_ neg_ sigmoid_ relu_ zero_ add_(A) sub_(A) mul_(A) div_(A) pow_(2) clamp_(0,1) fill_(1.5) copy_(A) masked_fill_(M,0.5) lerp_(A,0.3)
+IN_PLACE = words("""abs_ exp_ neg_ sigmoid_ relu_ zero_ add_(A) sub_(A) mul_(A) div_(A) pow_(2) clamp_(0,1) fill_(1.5) copy_(A) masked_fill_(M,0.5) lerp_(A,0.3)
 addcmul_(A,A) addcdiv_(A,A) uniform_(0,1) normal_(0,1) bernoulli_(0.5) random_(0,5) exponential_(1.0) tril_(0) cumsum_(0) t_ squeeze_ unsqueeze_(0)
 transpose_(0,1) index_add_(0,I,A) index_fill_(0,I,1.0) index_copy_(0,I,A) scatter_(1,J,A) scatter_add_(1,J,A) masked_scatter_(M,A) clamp_min_(0)
 floor_divide_(2) remainder_(2) eq_(1) logical_not_ requires_grad_(True) detach_ resize_(2) fill_diagonal_(1.0) put_(I,V) renorm_(2,0,1.0) index_put_((I,),A)
-geometric_(0.5) log_normal_(0,1) cauchy_(0,1)""".split()
+geometric_(0.5) log_normal_(0,1) cauchy_(0,1)""")
 
 OTHERS = """
 t.bitwise_and(N, N) | t.bitwise_or(N, N) | t.bitwise_xor(N, N) | t.bitwise_not(N) | t.bitwise_left_shift(N, N) | t.bitwise_right_shift(N, 1) | t.gcd(N, N) | t.lcm(N, N)
@@ -73,7 +78,9 @@ def _calls() -> list[str]:
     lines = [f"t.{name}(A)" for name in UNARY if "(" not in name] + [
         f"A.{name}" if "(" in name else f"A.{name}()" for name in UNARY
     ]
-    lines += [f"t.{name}(A, A)" for name in BINARY] + [f"A.{name}(1)" for name in BINARY if name not in ("dist", "equal", "allclose", "ldexp", "isclose", "heaviside")]
+    lines += [f"t.{name}(A, A)" for name in BINARY] + [
+        f"A.{name}(1)" for name in BINARY if name not in ("dist", "equal", "allclose", "ldexp", "isclose", "heaviside")
+    ]
     lines += [f"A.{name}" if "(" in name else f"A.{name}()" for name in IN_PLACE]
     lines += [part.strip() for line in OTHERS.strip().splitlines() for part in line.split(" | ")]
     lines += [f"F.{part.strip()}" for line in FUNCTIONAL.strip().splitlines() for part in line.split(" | ")]
@@ -101,15 +108,15 @@ def tensors(t: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FOR_TENSOR = "None 's' 3 1.5 [1.0] integers wide truth waves scalar empty nothing seven deep rows nans".split()
-FOR_INDEX = "None 's' 1 far below halves scalar whole empty seven truth deep".split()
-FOR_INTEGER = "None 's' 1.5 True -1 99 -99 nan [0] (0,0) () scalar whole A 2**70".split()
-FOR_FLOAT = "None 's' nan inf -1.0 [1.0] A scalar True 1j".split()
-FOR_TUPLE = "None 's' () (-1,) (0,0,0,0) (1.5,) ('s',) (99,99) (None,) (True,True) A".split()
-FOR_WORD = "None 'foo' 1 ''".split()
-FOR_BOOL = "None 's' 2 1.5 A".split()
-FOR_TYPE = "None 's' 1 float int t.strided".split()
-INDICES = frozenset("I J K Y N1 JL IX TG IL TL".split())
+FOR_TENSOR = words("None 's' 3 1.5 [1.0] integers wide truth waves scalar empty nothing seven deep rows nans")
+FOR_INDEX = words("None 's' 1 far below halves scalar whole empty seven truth deep")
+FOR_INTEGER = words("None 's' 1.5 True -1 99 -99 nan [0] (0,0) () scalar whole A")
+FOR_FLOAT = words("None 's' nan inf -1.0 [1.0] A scalar True 1j")
+FOR_TUPLE = words("None 's' () (-1,) (0,0,0,0) (1.5,) ('s',) (99,99) (None,) (True,True) A")
+FOR_WORD = words("None 'foo' 1 ''")
+FOR_BOOL = words("None 's' 2 1.5 A")
+FOR_TYPE = words("None 's' 1 float int t.strided")
+INDICES = frozenset(words("I J K Y N1 JL IX TG IL TL"))
 
 
 def _alternatives(node: ast.expr) -> list[str]:

@@ -12,13 +12,10 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     found: tuple[int, ...]
-    if isinstance(dim, int):
+    if dim.__class__ is int or not isinstance(dim, list | tuple):
         found = (maybe_wrap_dim(dim, rank),)
     else:
-        try:
-            found = tuple(maybe_wrap_dim(d, rank) for d in dim)
-        except TypeError:
-            found = (maybe_wrap_dim(dim, rank),)
+        found = tuple(maybe_wrap_dim(d, rank) for d in dim)
     if not found:
         return tuple(range(rank))
     if len(set(found)) != len(found):

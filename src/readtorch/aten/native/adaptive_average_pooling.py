@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -98,18 +98,18 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
 
 
 @composite("adaptive_avg_pool1d")
-def adaptive_avg_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
     return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
 
 
 @composite("adaptive_avg_pool2d", module="nn")
-def adaptive_avg_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
     size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
     # global pooling, the head of most image networks, is a mean, in the graph too
     return at.mean(self, (-1, -2), True) if size == (1, 1) else at._adaptive_avg_pool(self, size)
 
 
 @composite("adaptive_avg_pool3d", module="nn")
-def adaptive_avg_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_avg_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
     size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
     return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)

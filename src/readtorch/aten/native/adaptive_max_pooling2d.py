@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
 
 
@@ -47,15 +47,15 @@ def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> A
 
 
 @composite("adaptive_max_pool1d")
-def adaptive_max_pool1d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool1d", self, output_size, 1)
 
 
 @composite("adaptive_max_pool2d", module="nn")
-def adaptive_max_pool2d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool2d", self, output_size, 2)
 
 
 @composite("adaptive_max_pool3d", module="nn")
-def adaptive_max_pool3d(at: Any, self: Array, output_size: Any) -> Any:
+def adaptive_max_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
     return _adaptive_max(at, "adaptive_max_pool3d", self, output_size, 3)

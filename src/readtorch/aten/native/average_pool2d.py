@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
 from readtorch.c10.core.scalar_type import to_string
 
@@ -134,9 +134,9 @@ def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: A
 def avg_pool1d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
@@ -147,9 +147,9 @@ def avg_pool1d(
 def avg_pool2d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -162,9 +162,9 @@ def avg_pool2d(
 def avg_pool3d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,

@@ -72,7 +72,7 @@ derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_ba
 
 
 @composite("linalg_solve", module="linalg", variants="function", out=True)
-def linalg_solve(at: Any, A: Any, B: Any, *, left: bool = True) -> Any:
+def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
     if not left:
         return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
@@ -118,7 +118,9 @@ derivative(
         None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
     ),
 )
-composite("slogdet", variants="function method")(lambda at, self: at.linalg_slogdet(self))
+composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet")(
+    lambda at, self: at.linalg_slogdet(self)
+)
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
 
 
@@ -189,12 +191,12 @@ derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R)
 
 
 @composite("linalg_qr", module="linalg", variants="function")
-def linalg_qr(at: Any, A: Any, mode: str = "reduced") -> Any:
+def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     return at._linalg_qr(A, mode)
 
 
-composite("qr", variants="function method")(
+composite("qr", variants="function method", named="qr", outputs="Q R")(
     lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
 )
 
@@ -241,20 +243,20 @@ derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads,
 
 
 @composite("linalg_svd", module="linalg", variants="function")
-def linalg_svd(at: Any, A: Any, full_matrices: bool = True) -> Any:
+def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
     """A = U diag(S) Vᴴ."""
     return at._linalg_svd(A, full_matrices)
 
 
-@composite("svd", variants="function method")
-def svd(at: Any, self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+@composite("svd", variants="function method", named="svd", outputs="U S V")
+def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
     U, S, Vh = at._linalg_svd(self, not some)
     return U, S, _adjoint(at, Vh)
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
-def linalg_svdvals(at: Any, A: Any) -> Any:
+def linalg_svdvals(at: Any, A: Array) -> Any:
     """The singular values."""
     return at._linalg_svd(A, False)[1]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, pointwise
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
@@ -104,7 +104,7 @@ binary(
 
 
 @composite("div", variants="function method", inplace=True, out=True)
-def div(at: Any, self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(at: Any, self: Array, other: Array | Number, *, rounding_mode: str | None = None) -> Any:
     """`self / other`; rounded towards zero with `rounding_mode="trunc"`, down with "floor"."""
     if rounding_mode is None:
         return at._true_div(self, other)
@@ -393,7 +393,7 @@ composite("multiply", variants="function method", inplace=True, out=True)(lambda
 
 
 @composite("rsub", variants="function")
-def rsub(at: Any, self: Any, other: Any, alpha: float = 1) -> Any:
+def rsub(at: Any, self: Array, other: Array | Number, alpha: float = 1) -> Any:
     """`other - alpha * self`."""
     return other - (self if alpha == 1 else self * alpha)
 
@@ -415,7 +415,7 @@ for _name, _ufunc in (
 
 
 @composite("ldexp", variants="function method", inplace=True, out=True)
-def ldexp(at: Any, self: Any, other: Any) -> Any:
+def ldexp(at: Any, self: Array, other: Array) -> Any:
     """X · 2ʸ."""
     scale = at.pow(2.0, other)
     floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
@@ -423,7 +423,7 @@ def ldexp(at: Any, self: Any, other: Any) -> Any:
 
 
 @composite("float_power", variants="function method", inplace=True, out=True)
-def float_power(at: Any, self: Any, exponent: Any) -> Any:
+def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
     """A power computed in double precision."""
     wide = [
         at._to_copy(v, scalar_type.complex128 if is_complex_pair(v, v) else scalar_type.float64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -622,9 +622,9 @@ def conv1d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
+    stride: Dims = 1,
     padding: Any = 0,
-    dilation: Any = 1,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
     return _slide(at, "conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
@@ -636,9 +636,9 @@ def conv2d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
+    stride: Dims = 1,
     padding: Any = 0,
-    dilation: Any = 1,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
     return _slide(at, "conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
@@ -650,9 +650,9 @@ def conv3d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
+    stride: Dims = 1,
     padding: Any = 0,
-    dilation: Any = 1,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
     return _slide(at, "conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
@@ -693,11 +693,11 @@ def conv_transpose1d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Any:
     return _slide_back(
         at, "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -710,11 +710,11 @@ def conv_transpose2d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Any:
     return _slide_back(
         at, "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -727,11 +727,11 @@ def conv_transpose3d(
     input: Array,
     weight: Array,
     bias: Array | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Any:
     return _slide_back(
         at, "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation

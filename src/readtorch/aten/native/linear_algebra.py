@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -121,7 +121,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Any, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
@@ -133,7 +133,9 @@ def linalg_vector_norm(
 
 
 @composite("norm", variants="function method", out=True)
-def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(
+    at: Any, self: Array, p: Number | None = "fro", dim: Dims | None = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
     """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
     if p == "nuc":
         return at.matrix_norm_nuclear(self, dim, keepdim)
@@ -143,13 +145,13 @@ def norm(at: Any, self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = Fa
 
 
 @composite("dist", variants="function method")
-def dist(at: Any, self: Any, other: Any, p: float = 2) -> Any:
+def dist(at: Any, self: Array, other: Array, p: float = 2) -> Any:
     """The norm of the difference."""
     return at.linalg_vector_norm(self - other, p)
 
 
 @composite("renorm", variants="function method", inplace=True, out=True)
-def renorm(at: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(at: Any, self: Array, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
@@ -226,7 +228,7 @@ composite("inner", variants="function method")(
 
 
 @composite("outer", variants="function method", out=True)
-def outer(at: Any, self: Any, vec2: Any) -> Any:
+def outer(at: Any, self: Array, vec2: Array) -> Any:
     """All products of an element of one vector and one of the other."""
     for position, value in enumerate((self, vec2)):
         if value.ndim != 1:
@@ -240,7 +242,7 @@ composite("ger", variants="function method")(lambda at, self, vec2: at.outer(sel
 
 
 @composite("matmul", variants="function method", out=True)
-def matmul(at: Any, self: Any, other: Any) -> Any:
+def matmul(at: Any, self: Array, other: Array) -> Any:
     """The product by NumPy's rules: vectors, matrices, stacks of matrices."""
     a, b = self.ndim, other.ndim
     if a == 2 and b == 2:
@@ -331,7 +333,7 @@ def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
 
 
 @composite("baddbmm", variants="function method", inplace=True, out=True)
-def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
     if not batch1.ndim or not batch2.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -342,7 +344,7 @@ def baddbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, al
 
 
 @composite("addbmm", variants="function method", inplace=True, out=True)
-def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
     result = at.sum(at.bmm(batch1, batch2), 0)
     beta, alpha = _factors(result, beta, alpha)
@@ -350,7 +352,7 @@ def addbmm(at: Any, self: Any, batch1: Any, batch2: Any, *, beta: float = 1, alp
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
-def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · mat vec."""
     if mat.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
@@ -360,7 +362,7 @@ def addmv(at: Any, self: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: flo
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
-def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ."""
     result = at.outer(vec1, vec2)
     beta, alpha = _factors(result, beta, alpha)
@@ -368,7 +370,7 @@ def addr(at: Any, self: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: fl
 
 
 @composite("kron", variants="function method", out=True)
-def kron(at: Any, self: Any, other: Any) -> Any:
+def kron(at: Any, self: Array, other: Array) -> Any:
     """The Kronecker product."""
     rank = max(self.ndim, other.ndim)
     a = (1,) * (rank - self.ndim) + tuple(self.shape)
@@ -379,7 +381,9 @@ def kron(at: Any, self: Any, other: Any) -> Any:
 
 
 @composite("cov", variants="function method")
-def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(
+    at: Any, self: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
+) -> Any:
     """The covariance matrix of variables in rows."""
     if fweights is not None or aweights is not None:
         raise NotImplementedError("cov() with weights is not in this book")
@@ -391,7 +395,7 @@ def cov(at: Any, self: Any, *, correction: int = 1, fweights: Any = None, aweigh
 
 
 @composite("corrcoef", variants="function method")
-def corrcoef(at: Any, self: Any) -> Any:
+def corrcoef(at: Any, self: Array) -> Any:
     """The matrix of correlation coefficients of variables in rows."""
     c = at.cov(self)
     if c.ndim == 0:
@@ -401,7 +405,7 @@ def corrcoef(at: Any, self: Any) -> Any:
 
 
 @composite("trapezoid", variants="function")
-def trapezoid(at: Any, y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
     """The integral along `dim` by the trapezoidal rule."""
     place = maybe_wrap_dim(dim, y.ndim)
     size = y.shape[place]

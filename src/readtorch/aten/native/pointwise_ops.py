@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 
 
 def _check(name: str, self: Array, *others: Array) -> None:
@@ -53,7 +53,7 @@ derivative(
 
 
 @composite("lerp", variants="function method", inplace=True, out=True)
-def lerp(at: Any, self: Any, end: Any, weight: Any) -> Any:
+def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
     """Self + weight · (end − self)."""
     return at._lerp_tensor(self, end, weight) if hasattr(weight, "dtype") else at._lerp_scalar(self, end, weight)
 

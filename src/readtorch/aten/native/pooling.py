@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -287,10 +287,10 @@ def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
 def max_pool1d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
@@ -303,10 +303,10 @@ def max_pool1d(
 def max_pool2d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
@@ -316,10 +316,10 @@ def max_pool2d(
 def max_pool3d(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
@@ -335,10 +335,10 @@ def _with_indices(at: Any, op: str, self: Any, dims: int, *arguments: Any) -> tu
 def max_pool1d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
@@ -348,10 +348,10 @@ def max_pool1d_with_indices(
 def max_pool2d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
@@ -361,10 +361,10 @@ def max_pool2d_with_indices(
 def max_pool3d_with_indices(
     at: Any,
     self: Array,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
     return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.wrap_dim_utils import reduced_dims
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
@@ -17,7 +17,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 @register("sum", key="CPU CUDA", variants="function method", out=True, autocast="float32")
-def sum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def sum(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum over `dim` (an int, several, or None for all). Integers are summed as int64."""
     kind = self.dtype.kind
     if dim is None and dtype is None and not keepdim and kind == "f" and self.itemsize >= 4:
@@ -85,7 +85,7 @@ def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
 
 
 @register("mean", key="CPU CUDA", variants="function method", out=True)
-def mean(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def mean(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The mean over `dim`, of floating tensors only."""
     kind = self.dtype if dtype is None and self.dtype.kind in "fc" else _needs_floating("mean", self, dtype)
     dims = tuple(range(self.ndim)) if dim is None else reduced_dims(dim, self.ndim)
@@ -168,8 +168,8 @@ derivative("_var", self=_var_backward)
 @composite("var", variants="function method", out=True)
 def var(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -196,8 +196,8 @@ derivative(
 @composite("std", variants="function method", out=True)
 def std(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -211,8 +211,8 @@ def std(
 @composite("var_mean", variants="function")
 def var_mean(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -227,8 +227,8 @@ def var_mean(
 @composite("std_mean", variants="function")
 def std_mean(
     at: Any,
-    self: Any,
-    dim: Any = None,
+    self: Array,
+    dim: Dims | bool | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -357,7 +357,9 @@ def _unused_diff(self: Array) -> Array:
 
 
 @composite("diff", variants="function method")
-def diff(at: Any, self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
+) -> Any:
     """Differences of neighbours along `dim`, `n` times."""
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -384,7 +386,7 @@ def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) ->
 
 
 @register("amax", key="CPU CUDA", variants="function method", out=True)
-def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
@@ -392,7 +394,7 @@ def amax(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
 
 
 @register("amin", key="CPU CUDA", variants="function method", out=True)
-def amin(self: Array, dim: Any = (), keepdim: bool = False) -> Array:
+def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
@@ -428,8 +430,12 @@ derivative("_aminmax", self=_aminmax_backward)
 
 
 @composite("aminmax", variants="function method")
-def aminmax(at: Any, self: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Smallest and largest."""
+    if dim is None and 0 in self.shape:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
     return at._aminmax(self, reduced_dims(dim, self.ndim), keepdim)
 
 
@@ -527,7 +533,9 @@ derivative("_min_all", self=lambda at, grad, self, result: _shared(at, grad, sel
 def _extreme(name: str) -> Any:
     pairwise = {"max": "maximum", "min": "minimum"}[name]
 
-    def extreme(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    def extreme(
+        at: Any, self: Array, dim: Array | int | None = None, keepdim: bool = False, *, other: Array | None = None
+    ) -> Any:
         """Three functions of one name: over everything, along a dimension with the positions, or of two tensors."""
         if hasattr(dim, "shape"):
             dim, other = None, dim
@@ -545,27 +553,27 @@ for _name in ("max", "min"):
 
 
 @register("all", key="CPU CUDA", variants="function method", out=True)
-def all(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
     result = np.all(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
 @register("any", key="CPU CUDA", variants="function method", out=True)
-def any(self: Array, dim: Any = None, keepdim: bool = False) -> Array:
+def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is one element true?"""
     result = np.any(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
 @register("count_nonzero", key="CPU CUDA", variants="function method")
-def count_nonzero(self: Array, dim: Any = None) -> Array:
+def count_nonzero(self: Array, dim: Dims | None = None) -> Array:
     """How many elements are not zero."""
     return np.asarray(np.count_nonzero(self, axis=None if dim is None else reduced_dims(dim, self.ndim)), np.int64)
 
 
 @register("nansum", key="CPU CUDA", variants="function method", out=True)
-def nansum(self: Array, dim: Any = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def nansum(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
     """The sum without NaNs."""
     return sum(
         np.where(np.isnan(self), self.dtype.type(0), self) if self.dtype.kind in "fc" else self,
@@ -584,13 +592,13 @@ derivative(
 
 
 @composite("nanmean", variants="function method")
-def nanmean(at: Any, self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The mean without NaNs."""
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
 
 
 @register("logsumexp", key="CPU CUDA", variants="function method", out=True)
-def logsumexp(self: Array, dim: Any, keepdim: bool = False) -> Array:
+def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     """Ln Σ eˣ over `dim`, the maximum taken out first so that nothing overflows."""
     if self.dtype.kind in "iub":
         self = self.astype(to_numpy_dtype(get_default_dtype()))

@@ -138,7 +138,7 @@ for _name in ("kthvalue", "_median_dim"):
 
 
 @composite("median", variants="function method", out=True)
-def median(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element in order, the lower one of two; along `dim` with its position."""
     if dim is not None:
         return at._median_dim(self, dim, keepdim)
@@ -162,8 +162,8 @@ def _shared_by_equals(at: Any, grad: Any, self: Any, result: Any) -> Any:
 derivative("_median_of_all", self=lambda at, grad, self, result: at._shared_by_equals(grad, self, result))
 
 
-@composite("nanmedian", variants="function method", out=True)
-def nanmedian(at: Any, self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+@composite("nanmedian", variants="function method", out=True, named="nanmedian", outputs="values indices")
+def nanmedian(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
     """`median` of what is a number; nan where nothing is."""
     flat = at.reshape(self, (-1,)) if dim is None else self
     if flat.shape and not flat.shape[0 if dim is None else dim]:
@@ -183,7 +183,7 @@ def nanmedian(at: Any, self: Any, dim: int | None = None, keepdim: bool = False)
 
 @composite("quantile", variants="function method")
 def quantile(
-    at: Any, self: Any, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
     if 0 in tuple(self.shape):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.scalar_type import largest, to_numpy_dtype
@@ -59,7 +59,7 @@ derivative(
 
 
 @composite("clamp", variants="function method", inplace=True, out=True)
-def clamp(at: Any, self: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Any:
     """Each element held between two bounds, numbers or tensors, of which one may be missing."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -104,7 +104,9 @@ derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
 
 
 @composite("isclose", variants="function method")
-def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
     """|self − other| ≤ atol + rtol · |other|, elementwise."""
     if self.dtype != other.dtype:
         raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
@@ -118,19 +120,21 @@ def isclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1
 
 
 @composite("allclose", variants="function method")
-def allclose(at: Any, self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
     """Are all elements close?"""
     return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
 
 
 @composite("equal", variants="function method")
-def equal(at: Any, self: Any, other: Any) -> bool:
+def equal(at: Any, self: Array, other: Array) -> bool:
     """Same shape and same elements?"""
     return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 
 @composite("isin", variants="function")
-def isin(at: Any, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Which elements occur among the others."""
     return at._isin(elements, test_elements, invert)
 

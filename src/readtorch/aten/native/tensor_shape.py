@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
@@ -127,7 +127,7 @@ derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
 
 
 @register("squeeze", key="CPU CUDA", variants="function method", view="always")
-def squeeze(self: Array, dim: Any = None) -> Array:
+def squeeze(self: Array, dim: Dims | None = None) -> Array:
     """Drop dimensions of size 1: all, or those in `dim`."""
     if dim is None:
         wanted = tuple(range(self.ndim))
@@ -255,7 +255,7 @@ derivative("alias", self=lambda at, grad: grad)
 
 
 @composite("narrow", variants="function method")
-def narrow(at: Any, self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(at: Any, self: Array, dim: int, start: Any, length: int) -> Any:
     """`length` elements along `dim`, from `start` on."""
     start = int(start)
     if not self.ndim:
@@ -313,7 +313,7 @@ def section_lengths(size: int, split_size: Any) -> list[int]:
 
 
 @register("split", key="CPU CUDA", variants="method", view="always")
-def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
+def split(self: Array, split_size: Dims, dim: int = 0) -> list[Array]:
     """Parts of `split_size` along `dim`, or of the lengths in a list."""
     if not self.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -334,13 +334,13 @@ derivative(
 
 
 @composite("split_with_sizes", variants="function method")
-def split_with_sizes(at: Any, self: Any, split_sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(at: Any, self: Array, split_sizes: Dims, dim: int = 0) -> Any:
     """Parts of the given lengths."""
     return at.split(self, list(split_sizes), dim)
 
 
 @composite("chunk", variants="function method")
-def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
+def chunk(at: Any, self: Array, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` parts of equal length, the last one shorter."""
     if not self.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -352,7 +352,7 @@ def chunk(at: Any, self: Any, chunks: int, dim: int = 0) -> Any:
 
 
 @composite("tensor_split", variants="function method")
-def tensor_split(at: Any, self: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -> Any:
     """Parts of nearly equal length, or cut at the given indices."""
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -382,7 +382,7 @@ derivative("unbind", self=lambda at, grads, dim: _unbind_backward(at, grads, dim
 
 
 @composite("flatten", variants="function method")
-def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(at: Any, self: Array, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Dimensions `start_dim` to `end_dim` made one."""
     first, last = maybe_wrap_dim(start_dim, self.ndim), maybe_wrap_dim(end_dim, self.ndim)
     if not self.ndim:
@@ -396,7 +396,7 @@ def flatten(at: Any, self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @composite("unflatten", variants="function method")
-def unflatten(at: Any, self: Any, dim: int, sizes: Any) -> Any:
+def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
     """One dimension made several."""
     place = maybe_wrap_dim(dim, self.ndim)
     wanted = tuple(sizes)
@@ -413,7 +413,7 @@ def unflatten(at: Any, self: Any, dim: int, sizes: Any) -> Any:
 
 
 @composite("ravel", variants="function method")
-def ravel(at: Any, self: Any) -> Any:
+def ravel(at: Any, self: Array) -> Any:
     """One dimension."""
     return at.reshape(self, (-1,))
 
@@ -423,7 +423,7 @@ for _alias in ("swapaxes", "swapdims"):
 
 
 @composite("movedim", variants="function method")
-def movedim(at: Any, self: Any, source: Any, destination: Any) -> Any:
+def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     """Dimensions moved to new places, the others in their order."""
     rank = self.ndim
     sources = [maybe_wrap_dim(d, rank) for d in ((source,) if isinstance(source, int) else source)]
@@ -445,13 +445,13 @@ composite("moveaxis", variants="function method")(
 
 
 @composite("adjoint", variants="function method")
-def adjoint(at: Any, self: Any) -> Any:
+def adjoint(at: Any, self: Array) -> Any:
     """The conjugate of the transposed last two dimensions."""
     return at.conj(at.transpose(self, -2, -1))
 
 
 @composite("broadcast_to", variants="function method")
-def broadcast_to(at: Any, self: Any, size: Any) -> Any:
+def broadcast_to(at: Any, self: Array, size: Dims) -> Any:
     """`expand` as a function."""
     return at.expand(self, size)
 
@@ -499,7 +499,7 @@ derivative("diagonal_backward", grad_output=lambda at, grad, offset, dim1, dim2:
 
 
 @composite("diag_embed", variants="function method")
-def diag_embed(at: Any, self: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(at: Any, self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The last dimension laid on the diagonal of two new ones."""
     rank = self.ndim + 1
     first, second = maybe_wrap_dim(dim1, rank), maybe_wrap_dim(dim2, rank)
@@ -511,7 +511,7 @@ def diag_embed(at: Any, self: Any, offset: int = 0, dim1: int = -2, dim2: int = 
 
 
 @composite("diag", variants="function method")
-def diag(at: Any, self: Any, diagonal: int = 0) -> Any:
+def diag(at: Any, self: Array, diagonal: int = 0) -> Any:
     """A vector on a diagonal of zeros; of a matrix, a diagonal."""
     if self.ndim == 1:
         return at.diag_embed(self, diagonal)
@@ -557,7 +557,7 @@ derivative(
 
 
 @register("as_strided", key="CPU CUDA", variants="function method", view="always")
-def as_strided(self: Array, size: Any, stride: Any, storage_offset: int | None = None) -> Array:
+def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None = None) -> Array:
     """The memory seen through any shape and strides, from the start of the storage."""
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
@@ -744,20 +744,20 @@ def _at_least(rank: int) -> Any:
 
 
 @composite("hstack", out=True)
-def hstack(at: Any, tensors: Any) -> Any:
+def hstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors along the first."""
     tensors = [_at_least(1)(at, tensor) for tensor in tensors]
     return at.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @composite("vstack", out=True)
-def vstack(at: Any, tensors: Any) -> Any:
+def vstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the first dimension, vectors as rows."""
     return at.cat([_at_least(2)(at, tensor) for tensor in tensors], 0)
 
 
 @composite("dstack", out=True)
-def dstack(at: Any, tensors: Any) -> Any:
+def dstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the third dimension."""
     return at.cat([_at_least(3)(at, tensor) for tensor in tensors], 2)
 
@@ -786,7 +786,7 @@ derivative("repeat", self=lambda at, grad, self_shape, repeats: _repeat_backward
 
 
 @composite("tile", variants="function method")
-def tile(at: Any, self: Any, *dims: Any) -> Any:
+def tile(at: Any, self: Array, *dims: Any) -> Any:
     """`repeat` that pads the counts with ones."""
     counts = sizes(dims, "dims")
     return at.repeat(self, (1,) * (self.ndim - len(counts)) + counts)
@@ -807,7 +807,7 @@ composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0
 
 
 @register("roll", key="CPU CUDA", variants="function method")
-def roll(self: Array, shifts: Any, dims: Any = None) -> Array:
+def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
     """Elements moved along dimensions, those pushed out entering at the other end."""
     if dims is None or dims == ():
         return np.roll(self, shifts)
@@ -827,7 +827,7 @@ derivative(
 
 
 @composite("rot90", variants="function method")
-def rot90(at: Any, self: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+def rot90(at: Any, self: Array, k: int = 1, dims: Dims = (0, 1)) -> Any:
     """A quarter turn in the plane of two dimensions, `k` times."""
     a, b = dims
     if self.ndim < 2:
@@ -847,7 +847,7 @@ def _repeat_interleave(self: Array, repeats: Any, dim: int) -> Array:
 
 @composite("repeat_interleave", variants="function method")
 def repeat_interleave(
-    at: Any, self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    at: Any, self: Array, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Any:
     """Each element, or slice along `dim`, so many times in a row. Of one tensor of counts: the index of each repetition."""
     if repeats is None:
@@ -898,27 +898,27 @@ def _write_part(at: Any, base: Any, part: Any, src: Any) -> Any:
 
 
 @composite("select_scatter", variants="function method")
-def select_scatter(at: Any, self: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(at: Any, self: Array, src: Array, dim: int, index: int) -> Any:
     """A copy with `src` in the place of `select(dim, index)`."""
     return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
 
 
 @composite("slice_scatter", variants="function method")
 def slice_scatter(
-    at: Any, self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    at: Any, self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     """A copy with `src` in the place of a slice."""
     return _scattered(at, self, src, lambda at, x: at.slice(x, dim, start, end, step))
 
 
 @composite("diagonal_scatter", variants="function method")
-def diagonal_scatter(at: Any, self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(at: Any, self: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A copy with `src` on a diagonal."""
     return _scattered(at, self, src, lambda at, x: at.diagonal(x, offset, dim1, dim2))
 
 
 @composite("column_stack", out=True)
-def column_stack(at: Any, tensors: Any) -> Any:
+def column_stack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors as columns."""
     return at.cat([at.reshape(t, (-1, 1)) if t.ndim <= 1 else t for t in tensors], 1)
 
@@ -927,7 +927,7 @@ composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def split(at: Any, self: Any, indices_or_sections: Any) -> Any:
+    def split(at: Any, self: Array, indices_or_sections: Any) -> Any:
         if self.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"

@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 def _check_rank(name: str, self: Array) -> None:
@@ -34,7 +35,7 @@ derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
 @composite("trace", variants="function method", out=True)
-def trace(at: Any, self: Any) -> Any:
+def trace(at: Any, self: Array) -> Any:
     """The sum of the diagonal."""
     if self.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
@@ -42,10 +43,20 @@ def trace(at: Any, self: Any) -> Any:
 
 
 @composite("cross", variants="function method", out=True)
-def cross(at: Any, self: Any, other: Any, dim: int | None = None) -> Any:
+def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
     """The cross product of vectors of three along `dim`."""
     if dim is None:
-        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), -1)
+        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    if self.ndim != other.ndim:
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions. Got {self.ndim} and {other.ndim}"
+        )
+    place = maybe_wrap_dim(dim, self.ndim)
+    if self.shape[place] != 3 or other.shape[place] != 3:
+        sizes = f"{self.shape[place]} and {other.shape[place]}"
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)

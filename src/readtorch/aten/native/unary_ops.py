@@ -55,7 +55,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 
 @composite("conj", variants="function method")
-def conj(at: Any, self: Any) -> Any:
+def conj(at: Any, self: Array) -> Any:
     """The complex conjugate; a real tensor itself."""
     return at._conj_physical(self) if is_complex(self) else self
 
@@ -93,7 +93,7 @@ unary(
 
 
 @composite("square", variants="function method", inplace=True, out=True)
-def square(at: Any, self: Any) -> Any:
+def square(at: Any, self: Array) -> Any:
     """x²."""
     return at.pow(self, 2)
 
@@ -143,7 +143,7 @@ def _logit(x: Any) -> Any:
 
 
 @composite("logit", variants="function method", inplace=True, out=True)
-def logit(at: Any, self: Any, eps: float | None = None) -> Any:
+def logit(at: Any, self: Array, eps: float | None = None) -> Any:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if eps is None else at.clamp(self, eps, 1 - eps)
     x = at._true_div(x, 1)
@@ -267,7 +267,7 @@ unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
 
 
 @composite("isreal", variants="function method")
-def isreal(at: Any, self: Any) -> Any:
+def isreal(at: Any, self: Array) -> Any:
     """Where the imaginary part is zero."""
     return at.imag(self) == 0 if is_complex(self) else at.eq(self, self)
 
@@ -297,13 +297,13 @@ def complex_(real: Array, imag: Array) -> Array:
 
 
 @composite("real", variants="function")
-def real(at: Any, self: Any) -> Any:
+def real(at: Any, self: Array) -> Any:
     """The real part, a view; a real tensor itself."""
     return at._real(self) if is_complex(self) else self
 
 
 @composite("imag", variants="function")
-def imag(at: Any, self: Any) -> Any:
+def imag(at: Any, self: Array) -> Any:
     """The imaginary part, a view."""
     if not is_complex(self):
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
@@ -311,7 +311,7 @@ def imag(at: Any, self: Any) -> Any:
 
 
 @composite("angle", variants="function method", out=True)
-def angle(at: Any, self: Any) -> Any:
+def angle(at: Any, self: Array) -> Any:
     """The argument of each number: 0 or π for real ones."""
     if is_complex(self):
         return at.atan2(at._imag(self), at._real(self))

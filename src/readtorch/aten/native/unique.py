@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -48,7 +48,7 @@ def _unique_consecutive(self: Array) -> Any:
 
 @composite("unique_consecutive", variants="function method")
 def unique_consecutive(
-    at: Any, self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    at: Any, self: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Runs of equal elements made one."""
     values, inverse, counts = at._unique_consecutive(self)
@@ -104,13 +104,13 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
 @composite("searchsorted", variants="function")
 def searchsorted(
     at: Any,
-    sorted_sequence: Any,
-    self: Any,
+    sorted_sequence: Array,
+    self: Array | Number,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    sorter: Any = None,
+    sorter: Array | None = None,
 ) -> Any:
     """Where each value would be put to keep the order."""
     if side not in (None, "left", "right"):
@@ -136,7 +136,7 @@ def searchsorted(
 
 
 @composite("bucketize", variants="function")
-def bucketize(at: Any, self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number of the range between boundaries that each value falls into."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

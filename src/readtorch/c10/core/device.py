@@ -58,11 +58,17 @@ class device:
         _context.devices.pop()
 
 
+#: the types of device that a bare number may mean; a backend adds its own when it is there
+ACCELERATORS: list[str] = []
+
+
 def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
     if isinstance(kind, int) and not isinstance(kind, bool):
         if kind < 0:
             raise RuntimeError("Device index must not be negative")
-        return ("cuda", kind)
+        if not ACCELERATORS:
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+        return (ACCELERATORS[0], kind)
     if not isinstance(kind, str):
         raise TypeError(f"device(): argument 'type' (position 1) must be str, not {kind.__class__.__name__}")
     name, colon, number = kind.partition(":")

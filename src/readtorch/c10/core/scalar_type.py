@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,15 @@ def from_numpy_dtype(numpy_dtype: Any) -> dtype:
     return found
 
 
+_PYTHON_TYPES = {float: float64, int: int64, complex: complex128, builtins.bool: bool}
+
+
 def to_numpy_dtype(wanted: dtype) -> np.dtype:
-    """The NumPy dtype that carries `wanted`. Raises RuntimeError for bfloat16 without ml_dtypes."""
+    """The NumPy dtype that carries `wanted`; Python's `float`, `int`, `bool`, `complex` stand for the widest. RuntimeError for bfloat16 without ml_dtypes."""
+    if wanted.__class__ is not dtype:
+        if wanted not in _PYTHON_TYPES:
+            raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(wanted).__name__}")
+        wanted = _PYTHON_TYPES[wanted]  # type: ignore[index]
     if wanted.numpy is None:
         raise RuntimeError(f"{wanted!r} needs the package ml_dtypes: pip install 'readtorch[bfloat16]'")
     return wanted.numpy

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 
+def as_dim(dim: Any) -> int:
+    """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+    return int(dim.__index__())
+
+
 def maybe_wrap_dim(dim: Any, rank: int, wrap_scalar: bool = True) -> int:
     """`dim` counted from the front. IndexError outside of [-rank, rank-1]; a 0-d tensor has one dimension here."""
     if dim.__class__ is not int:
-        dim = dim.__index__()
+        dim = as_dim(dim)
     if rank <= 0:
         if not wrap_scalar:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")

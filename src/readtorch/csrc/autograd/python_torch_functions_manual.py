@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
@@ -18,6 +19,7 @@ from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
+from readtorch.csrc.utils.python_arg_parser import checked, is_number
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, tensor
 
 
@@ -48,7 +50,7 @@ def _is_meta(device: Any) -> bool:
 def zeros(
     *size: Any,
     out: Any = None,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -61,7 +63,7 @@ def zeros(
 def ones(
     *size: Any,
     out: Any = None,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -72,7 +74,7 @@ def ones(
 
 
 def empty(
-    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    *size: Any, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Any:  # fmt: skip
     """Uninitialised memory."""
@@ -91,12 +93,14 @@ def _empty_in(memory_format: Any) -> Any:
 
 
 def full(
-    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    size: Any, fill_value: Any, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Filled with `fill_value`, whose type decides the dtype unless one is given."""
     from readtorch.aten.native.type_properties import number_type
 
+    if not is_number(fill_value):
+        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
     if isinstance(fill_value, TensorImpl):
         dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
         fill_value = fill_value._array.item()
@@ -108,7 +112,7 @@ def empty_strided(
     size: Any,
     stride: Any,
     *,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -130,7 +134,7 @@ def _like(make: Any) -> Any:
     """`zeros_like` and its family: shape, dtype, device and memory order of another tensor."""
 
     def like(
-        input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+        input: Array, *, dtype: dtype | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
         memory_format: Any = formats.preserve_format, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
         array = input._array
@@ -156,7 +160,7 @@ ones_like = _like(np.ones_like)
 empty_like = _like(np.empty_like)
 
 
-def full_like(input: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Any:
+def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
     """Filled with `fill_value`, otherwise like `input`."""
     result = empty_like(input, dtype=dtype, **options)
     result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
@@ -170,7 +174,7 @@ dispatcher.autograd.ones_like = ones_like
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    start: Number, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
@@ -194,7 +198,7 @@ def arange(
 
 
 def linspace(
-    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    start: Number, end: Number, steps: int, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
@@ -219,7 +223,7 @@ def logspace(
     steps: int,
     base: float = 10.0,
     *,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
     **_: Any,
@@ -234,20 +238,30 @@ def eye(
     m: int | None = None,
     *,
     out: Any = None,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Any:
     """Ones on the diagonal of an `n × m` matrix of zeros."""
-    return finish(np.eye(n, m, dtype=_kind(dtype)), device, requires_grad)
+    for name, size in (("n", n), ("m", n if m is None else m)):
+        if size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    return _new(
+        lambda shape, kind: np.eye(*shape, dtype=kind),
+        (n, n if m is None else m),
+        _kind(dtype),
+        device,
+        requires_grad,
+        out,
+    )
 
 
 def scalar_tensor(
-    s: Any,
+    s: Number,
     *,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -272,7 +286,12 @@ def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
     def new(
-        self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+        self: Any,
+        *size: Any,
+        dtype: dtype | None = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **options: Any,
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
@@ -286,7 +305,7 @@ def _new_full(
     size: Any,
     fill_value: Any,
     *,
-    dtype: Any = None,
+    dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
     **options: Any,
@@ -323,10 +342,10 @@ def init() -> None:
     """Offer these functions, and the `new_*` methods."""
     namespace = module("")
     for function in FUNCTIONS:
-        setattr(namespace, function.__name__, function)
+        setattr(namespace, function.__name__, checked(function))
     for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
         function.__name__ = name
-        setattr(namespace, name, function)
+        setattr(namespace, name, checked(function))
     namespace.promote_types = scalar_type.promote_types
     namespace.can_cast = scalar_type.can_cast
     namespace.asarray = as_tensor
@@ -411,6 +430,11 @@ def normal(
     **_: Any,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if isinstance(std, TensorImpl):
+        if std._array.size and not (std._array >= 0).all():
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
@@ -452,7 +476,7 @@ def init_random() -> None:
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
-        setattr(namespace, name, function)
+        setattr(namespace, name, checked(function))
     TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
     TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
     _rename_from("uniform_")

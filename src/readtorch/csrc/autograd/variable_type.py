@@ -57,7 +57,7 @@ def leading(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     count = entry.schema.leading
     takes_out = entry.out
-    check = option_check(entry, count or 0)
+    check, first_option = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -74,7 +74,7 @@ def leading(entry: OperatorEntry) -> Call:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         out = kwargs.pop("out", None) if kwargs and takes_out else None
-        if check is not None and (options or kwargs):
+        if check is not None and (kwargs or len(options) > first_option):
             check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
@@ -127,7 +127,7 @@ def leading_one(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
@@ -140,7 +140,7 @@ def leading_one(entry: OperatorEntry) -> Call:
             return slow(*given(input), *args, **kwargs)
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -215,7 +215,7 @@ def leading_two(entry: OperatorEntry) -> Call:
     node_type = record.node_class if differentiable else None
     slow = leading(entry)
     name = f"aten::{entry.name}"
-    check = option_check(entry, 2)
+    check, first_option = option_check(entry, 2)
 
     def call(input: Any = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or (kwargs and "out" in kwargs):
@@ -228,7 +228,7 @@ def leading_two(entry: OperatorEntry) -> Call:
             return slow(*given(input, other), *args, **kwargs)
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -275,7 +275,7 @@ def leading_list(entry: OperatorEntry) -> Call:
     slow = general(entry)
     node_type = record.node_class if simple else None
     name = f"aten::{entry.name}"
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(tensors: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         if counts.special or not simple or (kwargs and "out" in kwargs) or tensors.__class__ not in (list, tuple):
@@ -290,7 +290,7 @@ def leading_list(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 return slow(tensors, *args, **kwargs)
-        if check is not None and (args or kwargs):
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         token = ignore_floating_errors()
         try:
@@ -538,6 +538,10 @@ def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any 
 _STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
 
 
+#: these resize what they fill without a word
+_FACTORIES = frozenset(["arange", "empty"])
+
+
 def write_out(name: str, raw: Any, out: Any) -> Any:
     """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
     if not isinstance(out, TensorImpl):
@@ -549,7 +553,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     check_cast(raw.dtype, out._array.dtype)
     target = out._array
     if target.shape != raw.shape:
-        if target.size:
+        if target.size and name not in _FACTORIES:
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
                 f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",
@@ -818,7 +822,7 @@ def general(entry: OperatorEntry) -> Call:
     name = f"aten::{entry.name}"
     cpu_kernel = entry.kernels[DispatchKey.CPU]
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
-    check = option_check(entry, 0)
+    check, first_option = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -827,8 +831,8 @@ def general(entry: OperatorEntry) -> Call:
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         values = bind(entry, schema, entry.name, args, kwargs)
-        if check is not None:
-            check(tuple(values), {})
+        if check is not None and (kwargs or len(args) > first_option):
+            check(args, kwargs)
         raw_values, arrays, wants = unwrap(entry, positions, values)
         kernel = cpu_kernel
         for array in arrays:
@@ -916,8 +920,6 @@ def view(entry: OperatorEntry) -> Call:
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
 
-    check = option_check(entry, 1)
-
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -928,8 +930,6 @@ def view(entry: OperatorEntry) -> Call:
         except AttributeError:
             complain(entry, (*given(input), *args), kwargs)
             raise
-        if check is not None and (args or kwargs):
-            check(args, kwargs)
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
         try:
             raw = kernel(array, *args, **kwargs)
@@ -1054,7 +1054,7 @@ def inplace(entry: OperatorEntry) -> Call:
     positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1065,7 +1065,7 @@ def inplace(entry: OperatorEntry) -> Call:
         input = values[0]
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option + 1):
             check(args[1:], kwargs)
         array = input._array
         refuse_inference(input)
@@ -1196,7 +1196,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     function = entry.composite
     assert function is not None
     name = f"aten::{entry.name}"
-    check = option_check(entry, 0)
+    check, first_option = option_check(entry, 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1204,13 +1204,16 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         try:
             result = function(at, *args, **kwargs)
         except Exception:
             complain(entry, args, kwargs)
             raise
+        named = entry.result_class
+        if named is not None and isinstance(result, tuple) and result.__class__ is not named:
+            result = named(result)
         if out is not None:
             result = give_out(entry, result._array, out, result._edge)
         if observer is not None:
@@ -1224,11 +1227,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
     function = entry.composite
     assert function is not None
-    check = option_check(entry, 1)
+    check, first_option = option_check(entry, 1)
 
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
-        if check is not None:
+        if check is not None and (kwargs or len(args) > first_option):
             check(args, kwargs)
         refuse_inference(input)
         check_memory(entry, input._array, args)

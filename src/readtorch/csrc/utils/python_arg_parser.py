@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,9 @@ KINDS: dict[str, tuple[Test, str]] = {
     "Number": (is_number, "Number"),
     "str": (lambda value: isinstance(value, str), "str"),
     "dtype": (lambda value: isinstance(value, dtype) or value in (float, int, bool, complex), "torch.dtype"),
+    "Array | Number": (lambda value: isinstance(value, TensorImpl) or is_number(value), "Tensor or Number"),
+    "Array | int": (lambda value: isinstance(value, TensorImpl) or is_int(value), "int"),
+    "Dims | bool": (lambda value: isinstance(value, bool) or is_sequence_of_ints(value), "tuple of ints"),
     "Dims": (is_sequence_of_ints, "tuple of ints"),
     "Sequence[int]": (is_sequence_of_ints, "tuple of ints"),
     "Sequence[float | None]": (is_sequence_of_numbers, "tuple of floats"),
@@ -73,17 +77,20 @@ def kind_of(annotation: str) -> tuple[Test, str] | None:
 _DECIDED = (int, float, bool, complex, str, type(None), dtype)
 
 
-def option_check(entry: OperatorEntry, skip: int) -> Callable[[tuple, dict[str, Any]], None] | None:
-    """A function that looks at a call's options, given without the first `skip` parameters. TypeError names the wrong one; None if no option can be tested."""
+def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict[str, Any]], None] | None, int]:
+    """A function that looks at a call's options, given without the first `skip` parameters: TypeError names the wrong one.
+
+    And how many positional options there must be for it to have something to do. Dimensions are not among them: whoever counts them asks.
+    """
     schema = entry.schema
     plan: list[tuple[int, str, set[type], Test]] = []
     for position, (name, annotation) in enumerate(zip(schema.names, schema.annotations, strict=True)):
         kind = kind_of(annotation)
-        if position >= skip and kind is not None:
+        if position >= skip and kind is not None and not name.startswith(("dim", "axis")):
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
     if not plan:
-        return None
+        return None, 1 << 30
 
     def check(args: tuple, kwargs: dict[str, Any]) -> None:
         count = len(args)
@@ -100,7 +107,7 @@ def option_check(entry: OperatorEntry, skip: int) -> Callable[[tuple, dict[str, 
                 if value.__class__ in _DECIDED:
                     good.add(value.__class__)
 
-    return check
+    return check, plan[0][0]
 
 
 def shown(name: str) -> str:
@@ -154,8 +161,8 @@ def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iter
         least = sum(name not in schema.defaults for name in names)
         count = f"from {least} to {len(names)}" if least < len(names) else str(len(names))
         plural = "" if count == "1" else "s"
-        given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
-        raise TypeError(f"{op}() takes {count} positional argument{plural} but {given}")
+        seen = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+        raise TypeError(f"{op}() takes {count} positional argument{plural} but {seen}")
     given = dict(kwargs)
     if "input" in given and "input" not in schema.names and names[:1] == ("self",):
         given["self"] = given.pop("input")
@@ -167,7 +174,27 @@ def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iter
     values = dict(zip(names, args, strict=False))
     values.update((name, value) for name, value in given.items() if name in schema.names)
     missing = [shown(name) for name in schema.names if name not in values and name not in schema.defaults]
+    if schema.var_positional is not None and len(args) == len(names) and schema.var_positional not in kwargs:
+        missing.append(schema.var_positional)
     if missing:
         listed = ", ".join(f'"{name}"' for name in missing)
         raise TypeError(f"{op}() missing {len(missing)} required positional arguments: {listed}")
     yield from values.items()
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for functions written in Python that stand beside the operators: the same questions, the same errors."""
+    entry = OperatorEntry(function.__name__, Schema(function))
+    check, _ = option_check(entry, 0)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and check is not None:
+            check(args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            complain(entry, args, kwargs)
+            raise
+
+    return call

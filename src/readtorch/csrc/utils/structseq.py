@@ -10,21 +10,45 @@ class StructSequence(tuple):
     """A tuple whose items have names: what `x.max(1)` returns."""
 
     __slots__ = ()
-    _fields: tuple[str, ...] = ()
+    __match_args__: tuple[str, ...] = ()
+    n_fields = n_sequence_fields = n_unnamed_fields = 0
+
+    def __new__(cls, values: Any) -> StructSequence:
+        made = tuple.__new__(cls, values)
+        if len(made) != cls.n_fields:
+            raise TypeError(
+                f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(made)}-sequence given)"
+            )
+        return made
 
     def __repr__(self) -> str:
-        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self.__match_args__, self, strict=True))
         return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (rebuild, (type(self).__name__, self.__match_args__, tuple(self)))
+
+
+_classes: dict[str, Any] = {}
 
 
 def structseq(name: str, names: tuple[str, ...]) -> Any:
-    """The class of a named result."""
-    members: dict[str, Any] = {
-        "__slots__": (),
-        "_fields": names,
-        "__module__": "torch.return_types",
-        "n_fields": len(names),
-    }
-    for position, field in enumerate(names):
-        members[field] = property(itemgetter(position))
-    return type(name, (StructSequence,), members)
+    """The class of a named result: one per name."""
+    found = _classes.get(name)
+    if found is None or found.__match_args__ != names:
+        members: dict[str, Any] = {
+            "__slots__": (),
+            "__match_args__": names,
+            "__module__": "torch.return_types",
+            "n_fields": len(names),
+            "n_sequence_fields": len(names),
+        }
+        for position, field in enumerate(names):
+            members[field] = property(itemgetter(position))
+        found = _classes[name] = type(name, (StructSequence,), members)
+    return found
+
+
+def rebuild(name: str, names: tuple[str, ...], values: tuple) -> Any:
+    """A named result out of a pickle."""
+    return structseq(name, names)(values)

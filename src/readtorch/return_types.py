@@ -1,0 +1,20 @@
+# Tangled from chapters/00_tensor/07_forms_of_operators.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.csrc.utils.structseq import _classes
+
+
+def __getattr__(name: str) -> Any:
+    """The class of what the operator `name` returns."""
+    if name == "all_return_types":
+        return list(_classes.values())
+    if name not in _classes:
+        raise AttributeError(f"module 'torch.return_types' has no attribute '{name}'")
+    return _classes[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*_classes, "all_return_types"])
