@@ -17,8 +17,8 @@
 # %% [markdown]
 # # Storages as objects, and how a tensor is pickled
 #
-# The storage that part 2 put behind every array has a public face: `tensor.untyped_storage()`, bytes without a dtype. Its older relative, `TypedStorage`, is deprecated and cannot die, because every `.pt` file ever written names it: the pickle of a
-# tensor says `torch.FloatStorage`.
+# The storage that part 2 put behind every array has a public face: `tensor.untyped_storage()`, bytes without a dtype. It is where a tensor is shared between processes, freed behind everybody's back, and written to files, and where
+# one goes to see bits. Its older relative, `TypedStorage`, is deprecated and cannot die, because every `.pt` file ever written names it: the pickle of a tensor says `torch.FloatStorage`.
 
 # %%
 import pickle
@@ -29,6 +29,39 @@ import readtorch as torch
 from readtorch.literate import live
 
 live()
+
+# %% [markdown]
+# ## What is it good for?
+#
+# **Identity.** Asking twice gives the same object, for every view of the memory. (`==` is Python's default, and means the same.) **Size.** What a tensor keeps alive, as opposed to what it shows. **Bits.** Below any dtype: is this a
+# signalling NaN, a negative zero, a number that some other tool has written byte-swapped?
+
+# %%
+#| needs: a1_operators
+x = torch.tensor([1.0, -0.0, float("nan")])
+s = x.untyped_storage()
+s is x[1:].untyped_storage(), [bytes(s.tolist()[i : i + 4]).hex() for i in (0, 4, 8)]
+
+# %% [markdown]
+# What it is *not* good for is writing. A storage knows no version counter; whoever writes to bytes goes around autograd altogether.
+
+
+# %%
+#| needs: a1_operators
+#| claim: views have one storage object; a write to its bytes is not counted and gives a wrong gradient
+#| upstream: torch/storage.py#UntypedStorage
+def _(torch):
+    x = torch.zeros(4)
+    assert x.untyped_storage() is x[2:].untyped_storage() and x.untyped_storage() is not x.clone().untyped_storage()
+    leaf = torch.ones(1, requires_grad=True)
+    y = leaf * 1
+    z = y * y
+    for place, byte in enumerate(b"\x00\x00\x00\x40"):
+        y.untyped_storage()[place] = byte
+    assert y.item() == 2 and y._version == 0
+    z.backward()
+    assert leaf.grad.item() == 4
+
 
 # %%
 #| into: storage.py
@@ -187,8 +220,31 @@ def _storage_from_bytes(data: bytes) -> UntypedStorage:
     return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8))
 
 
+# %%
+#| claim: a storage can be resized to nothing and back; its tensors keep their shapes and become unreadable in between
+#| differs: readtorch's storages have a fixed size: a NumPy array that looks into memory forbids to resize it
+#| upstream: torch/storage.py#_StorageBase.resize_
+def _(torch):
+    x = torch.ones(4)
+    x.untyped_storage().resize_(0)
+    assert x.shape == (4,) and x.untyped_storage().nbytes() == 0
+    x.untyped_storage().resize_(16)
+    assert x.fill_(3).sum().item() == 12
+
+
 # %% [markdown]
-# Shared memory here is an anonymous mapping: processes forked afterwards see each other's writes, and it disappears with the last of them. (Upstream passes file descriptors around, so that processes started otherwise can attach too.)
+# That trick is what fully sharded training lives on: the parameters of a layer exist as objects all the time, and as memory only while the layer runs. Reading one at the wrong moment is a crash or an error from deep inside, with a tensor that prints a perfectly good
+# shape.
+#
+# ## What do two processes share?
+#
+# `share_memory_()` moves the bytes to a mapping that other processes can have too. Only the bytes are shared. Shape, strides, `requires_grad`, the version counter and `.grad` belong to each process's own tensor object: a write in one
+# process changes numbers in the other, under a graph that has no way to know.
+#
+# Shared memory here is an anonymous mapping: processes forked afterwards see each other's writes, and it disappears with the last of them. Upstream must also serve processes that were not forked. Its default on Linux is to open a file that has been unlinked
+# already and to pass the *file descriptor* through a socket. Nothing can be left behind, and each storage in flight is an open file. A loader that collects many small tensors runs into the limit of open files, and the message, *received 0 items of
+# ancdata*, is what Python says when a socket had a descriptor to deliver and the process no room for it (pytorch/pytorch#973). The strategy `file_system` passes names instead, and leaves files behind when a process is killed; a helper process (`torch_shm_manager`)
+# is there to sweep.
 
 
 # %%
@@ -204,6 +260,61 @@ def _shared_copy(data: np.ndarray) -> np.ndarray:
 def _is_shared(owner: Any) -> bool:
     base = getattr(owner, "base", None)
     return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+# %%
+#| claim: a forked process writes to shared memory for both, to other memory for itself; the parent's version counter knows nothing of it
+#| upstream: torch/storage.py#_StorageBase.share_memory_
+def _(torch):
+    import os
+    import warnings
+
+    shared, own = torch.zeros(2).share_memory_(), torch.zeros(2)
+    assert shared.is_shared() and not own.is_shared()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        shared.fill_(5)
+        own.fill_(5)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert shared.tolist() == [5, 5] and own.tolist() == [0, 0] and shared._version == 0
+
+
+# %%
+#| needs: a1_operators
+#| claim: share_memory_ moves the storage, so that all views made before move along
+#| differs: readtorch moves the tensor it is called on; views made before keep looking into the old memory
+def _(torch):
+    x = torch.ones(4)
+    view = x[1:]
+    x.share_memory_()
+    x[1] = 5
+    assert view[0].item() == 5 and view.is_shared()
+
+
+# %%
+#| claim: a storage on a file, opened shared, writes to the file
+#| upstream: torch/storage.py#_StorageBase.from_file
+def _(torch):
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        storage = torch.UntypedStorage.from_file(file.name, shared=True, nbytes=8)
+        tensor = torch.empty(0).set_(storage, 0, (2,), (1,))
+        tensor.fill_(1)
+        del tensor, storage
+        assert file.read().hex() == "0000803f" * 2
+
+
+# %% [markdown]
+# `torch.load(…, mmap=True)` is made of this: a checkpoint is opened, not read, and pages come in as they are touched.
+#
+# ## The class that cannot die
+#
+# Until 2.0 a storage had a type, one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. They are gone but for their names, which every file uses to say what the bytes are. Reading one means to map the name back to a dtype;
+# writing one means to go on telling the tale.
 
 
 # %%
@@ -339,6 +450,23 @@ def _typed_storage_from_bytes(data: bytes, kind: dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=_storage_from_bytes(data), dtype=kind, _internal=True)
 
 
+# %%
+#| needs: 02_module
+#| claim: a saved file names a typed storage class, which exists for that purpose, and the function that rebuilds a tensor
+#| upstream: torch/_utils.py#_rebuild_tensor_v2
+def _(torch):
+    import io
+    import pickletools
+    import zipfile
+
+    buffer = io.BytesIO()
+    torch.save(torch.ones(2, dtype=torch.float16), buffer)
+    archive = zipfile.ZipFile(buffer)
+    (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+    named = [argument for code, argument, _ in pickletools.genops(archive.read(name)) if code.name == "GLOBAL"]
+    assert "torch HalfStorage" in named and "torch._utils _rebuild_tensor_v2" in named
+
+
 # %% [markdown]
 # The class has to be known before the first tensor is asked for its storage, so `_tensor` imports the module.
 
@@ -350,10 +478,19 @@ from readtorch import storage as storage
 # %% [markdown]
 # ## A tensor as a call
 #
-# What pickle writes for a tensor is a function and its arguments: the storage, where in it the tensor begins, shape, strides, and whether it wants gradients. `torch.save` puts a reference in the storage's place, one for each piece of memory, and two views are views
-# of one memory again after loading. Plain `pickle` has no such list: each tensor brings a copy of its whole storage, and what was shared is not.
+# What pickle writes for a tensor is a function and its arguments: the storage, where in it the tensor begins, shape, strides, and whether it wants gradients.
+
+# %%
+x = torch.arange(6.0).reshape(2, 3).t()
+function, arguments = x.__reduce_ex__(2)
+function.__name__, arguments[1:]
+
+# %% [markdown]
+# `torch.save` puts a reference in the storage's place, one for each piece of memory, and two views are views of one memory again after loading. Plain `pickle` has no such list: each tensor brings a copy of its whole storage, and what was shared is not. (Upstream's
+# pickle of a storage is a `torch.save` archive as a string within the pickle, and unpickling it calls `torch.load` *without* the safe mode. A pickle of tensors from a stranger is as dangerous as any pickle.)
 #
-# The arguments come from a file, so they are checked: a shape and strides that reach beyond the storage would read other people's memory.
+# The arguments come from a file, so they are checked: a shape and strides that reach beyond the storage would read other people's memory. Upstream does not read it either. It makes the storage larger, and what has been added is whatever
+# the allocator had at hand: a damaged file loads, with noise in it.
 
 # %%
 #| into: _utils.py
@@ -438,6 +575,19 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
 
 
 # %%
+#| claim: a tensor that does not fit its storage makes the storage larger when it is rebuilt
+#| differs: readtorch refuses it
+#| upstream: torch/_utils.py#_rebuild_tensor
+def _(torch):
+    import importlib
+
+    rebuild = importlib.import_module(f"{torch.__name__}._utils")._rebuild_tensor_v2
+    storage = torch.zeros(4).storage()
+    assert storage.nbytes() == 16
+    assert rebuild(storage, 1, (3, 2), (2, 1), False, None).shape == (3, 2) and storage.nbytes() == 28
+
+
+# %%
 #| into: _utils.py
 #| upstream: torch/storage.py#_StorageBase.share_memory_
 def _share_memory(tensor: Any) -> None:
@@ -455,6 +605,18 @@ def _share_memory(tensor: Any) -> None:
 def _is_shared(tensor: Any) -> bool:
     return tensor.untyped_storage().is_shared()
 
+
+# %% [markdown]
+# The round trip, there and back. What is not in the arguments is lost: the version, `.grad`, the graph, hooks (with a warning upstream, since nobody could have meant them).
+
+# %%
+#| needs: a1_operators
+#| trace: torch._tensor torch._utils torch.storage layers=calls values=summary title="pickle, there and back"
+again = pickle.loads(pickle.dumps(x))
+
+# %%
+#| needs: a1_operators
+again, again.stride() == x.stride()
 
 # %% [markdown]
 # ## `torch.utils` is a drawer
@@ -493,3 +655,20 @@ def _(torch):
     a, b = pickle.loads(pickle.dumps([x, x[1:]]))
     a[1] = 9.0
     assert b[0].item() == 1.0
+
+
+# %% [markdown]
+# The answer to both: clone before you pickle. `x[:1].clone()` has a storage of its own, of four bytes.
+#
+# ### What upstream does more
+#
+# * A storage's bytes may be mapped lazily, allocated by a plugin, copied at the first write (`COW`), or live on a device; each storage knows the function that frees it.
+# * `torch.multiprocessing` replaces pickle's treatment of tensors in queues and pipes: shared memory on the CPU, IPC handles on CUDA, with a reference counter in shared memory so that the giver keeps the block alive. A non-leaf that requires a gradient is
+#   refused there (*Cowardly refusing to serialize non-leaf tensor*), since its history cannot cross.
+# * `torch.serialization` can write to and load from any file object, maps devices, and knows aligned records (chapter 2 has the format).
+
+# %%
+#| fact: torch/multiprocessing/reductions.py#reduce_tensor
+#| fact: torch/multiprocessing/__init__.py#set_sharing_strategy
+#| fact: aten/src/ATen/MapAllocator.h#at::MapAllocator
+#| fact: torch/storage.py#_load_from_bytes
