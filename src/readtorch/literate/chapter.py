@@ -25,6 +25,7 @@ ORDER = (
     "02_module",
     "03_norm",
     "a2_layers",
+    "a3_kernels",
     "04_optim",
     "05_data",
     "06_data_parallel",

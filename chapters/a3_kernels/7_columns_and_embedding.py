@@ -1,0 +1,337 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Columns of images, and a sum that must not depend on luck
+#
+# Two pairs of gather and scatter. A convolution becomes a matrix product when each place's neighbourhood is laid out as a column (`im2col`); its gradient adds the columns back (`col2im`). An embedding looks rows up; its gradient adds rows to the places they were looked up from. Gathering is easy: each output element has one source. Adding back has many sources for one element,
+# and how a kernel deals with that decides its speed and whether two runs give the same bits.
+
+# %%
+import numpy as np
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## im2col
+#
+# A thread for each place of each channel: it copies the `kh · kw` numbers of its neighbourhood. Neighbouring threads write neighbouring numbers of a row of the result, so stores are contiguous; loads overlap and come from the caches after the first. Traffic: 4 bytes in and `4 · kh · kw` out per input element at stride one, **40 bytes for a 3 × 3 kernel**: this, and not the product, is why convolutions
+# avoid it where they can.
+#
+# Places run along `blockIdx.x`, images and channels along `blockIdx.y`, so that a thread divides once by the width of the output and by nothing else.
+
+# %%
+#| into: aten/native/cuda/im2col.cuh
+#| upstream: aten/src/ATen/native/cuda/im2col.cuh#at::native::im2col_kernel
+IM2COL = r"""
+// x: (planes, height, width). columns: (planes, kernel_h, kernel_w, out_h, out_w).
+template <class T>
+__global__ void __launch_bounds__(256) im2col(
+    const T* x, T* columns, long long planes, long long height, long long width, long long kernel_h, long long kernel_w, long long out_h,
+    long long out_w, long long pad_h, long long pad_w, long long stride_h, long long stride_w, long long dilation_h, long long dilation_w) {
+    int place = blockIdx.x * 256 + threadIdx.x, places = int(out_h * out_w);
+    if (place >= places) return;
+    int top = int(place / int(out_w) * stride_h - pad_h), left = int(place % int(out_w) * stride_w - pad_w);
+    for (long long plane = blockIdx.y; plane < planes; plane += gridDim.y) {
+        const T* image = x + plane * height * width;
+        T* column = columns + plane * kernel_h * kernel_w * places + place;
+        for (int i = 0; i < kernel_h; i++) {
+            int row = top + i * int(dilation_h);
+            for (int j = 0; j < kernel_w; j++) {
+                int at = left + j * int(dilation_w);
+                bool inside = row >= 0 && row < height && at >= 0 && at < width;
+                *column = inside ? image[row * width + at] : T{};
+                column += places;
+            }
+        }
+    }
+}
+"""
+
+# %% [markdown]
+# ## col2im: gather instead of scatter
+#
+# Seen from a column, its numbers are added to pixels, and two columns may add to one pixel at once. Seen from a pixel, the columns that cover it can be listed: those places whose window reaches it. So a thread takes a pixel and gathers. No atomic operation, one order of summation.
+#
+# Of the kernel's offsets `i` only those reach the pixel for which `y + pad - i · dilation` is a multiple of the stride; the loop over the kernel tests that.
+
+# %%
+#| into: aten/native/cuda/im2col.cuh
+#| upstream: aten/src/ATen/native/cuda/im2col.cuh#at::native::col2im_kernel
+COL2IM = r"""
+template <class T>
+__global__ void __launch_bounds__(256) col2im(
+    const T* columns, T* x, long long planes, long long height, long long width, long long kernel_h, long long kernel_w, long long out_h,
+    long long out_w, long long pad_h, long long pad_w, long long stride_h, long long stride_w, long long dilation_h, long long dilation_w) {
+    using A = acc_t<T>;
+    int pixel = blockIdx.x * 256 + threadIdx.x;
+    if (pixel >= height * width) return;
+    int y = pixel / int(width) + int(pad_h), across = pixel % int(width) + int(pad_w);
+    long long places = out_h * out_w;
+    for (long long plane = blockIdx.y; plane < planes; plane += gridDim.y) {
+        const T* column = columns + plane * kernel_h * kernel_w * places;
+        A sum = 0;
+        for (int i = 0; i < kernel_h; i++) {
+            int row = y - i * int(dilation_h);
+            if (row < 0 || row % int(stride_h) || row / int(stride_h) >= out_h) continue;
+            for (int j = 0; j < kernel_w; j++) {
+                int at = across - j * int(dilation_w);
+                if (at < 0 || at % int(stride_w) || at / int(stride_w) >= out_w) continue;
+                sum += widen(column[(i * kernel_w + j) * places + row / int(stride_h) * out_w + at / int(stride_w)]);
+            }
+        }
+        x[plane * height * width + pixel] = narrowed<T>(sum);
+    }
+}
+"""
+
+# %%
+#| into: aten/native/cuda/im2_col.cu
+#| upstream: aten/src/ATen/native/cuda/Im2Col.cu#at::native::im2col_out_cuda_template
+FILE = r"""
+#include "aten/native/cuda/memory_access.cuh"
+#include "aten/native/cuda/im2col.cuh"
+"""
+
+# %%
+#| into: aten/native/cuda/im2_col.py
+#| imports
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.cuda.jit_utils import FLOATING, Kernel, array_module, cpp_type
+
+# %%
+#| into: aten/native/cuda/im2_col.py
+_FILE = "aten/native/cuda/im2_col.cu"
+_IM2COL = Kernel(_FILE, "im2col", FLOATING)
+_COL2IM = Kernel(_FILE, "col2im", FLOATING)
+
+
+def _places(size: Sequence[int], kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple[int, ...]:
+    """How many windows fit, by dimension."""
+    return tuple((size[d] + 2 * padding[d] - dilation[d] * (kernel_size[d] - 1) - 1) // stride[d] + 1 for d in range(2))
+
+
+def _launch(
+    kernel: Kernel, given: Array, made: Array, planes: int, size: Sequence[int], threads: int, *geometry: Sequence[int]
+) -> None:
+    kernel_size, out, padding, stride, dilation = geometry
+    numbers = (planes, *size, *kernel_size, *out, *padding, *stride, *dilation)
+    kind = cpp_type(given)
+    assert kind is not None
+    kernel[kind]((-(-threads // 256), min(planes, 65535)), 256, given, made, *(int(number) for number in numbers))
+
+
+# %%
+#| into: aten/native/cuda/im2_col.py
+#| upstream: aten/src/ATen/native/cuda/im2col.cuh#at::native::im2col
+def im2col(
+    self: Array, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Any:
+    """`(N, C, H, W)` or `(C, H, W)` to `(N, C · kernel, places)`. NotImplemented for what is no image, and for other than floating dtypes."""
+    if cpp_type(self) is None or self.size == 0 or self.ndim not in (3, 4) or min(*kernel_size, *dilation, *stride) < 1:
+        return NotImplemented
+    out = _places(self.shape[-2:], kernel_size, dilation, padding, stride)
+    if min(out) < 1 or min(padding) < 0:
+        return NotImplemented
+    xp = array_module(self)
+    *batch, channels, height, width = self.shape
+    columns = xp.empty((*batch, channels * math.prod(kernel_size), math.prod(out)), self.dtype)
+    geometry = (kernel_size, out, padding, stride, dilation)
+    planes = math.prod(batch) * channels
+    _launch(_IM2COL, xp.ascontiguousarray(self), columns, planes, (height, width), math.prod(out), *geometry)
+    return columns
+
+
+# %%
+#| into: aten/native/cuda/im2_col.py
+#| upstream: aten/src/ATen/native/cuda/im2col.cuh#at::native::col2im
+def col2im(
+    self: Array,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """`(N, C · kernel, places)` added up to `(N, C, *output_size)`; NotImplemented as `im2col`."""
+    if cpp_type(self) is None or self.size == 0 or self.ndim not in (2, 3) or min(*kernel_size, *dilation, *stride) < 1:
+        return NotImplemented
+    out = _places(output_size, kernel_size, dilation, padding, stride)
+    taps = math.prod(kernel_size)
+    if self.shape[-2] % taps or self.shape[-1] != math.prod(out) or min(padding) < 0:
+        return NotImplemented
+    xp = array_module(self)
+    *batch, rows, _ = self.shape
+    image = xp.empty((*batch, rows // taps, *output_size), self.dtype)
+    geometry = (kernel_size, out, padding, stride, dilation)
+    planes = math.prod(batch) * (rows // taps)
+    _launch(_COL2IM, xp.ascontiguousarray(self), image, planes, output_size, math.prod(output_size), *geometry)
+    return image
+
+
+# %% [markdown]
+# ## The gradient of an embedding
+#
+# A word that occurs a thousand times in a batch has a thousand rows added to one. Atomic additions would do: each thread adds its number, the memory unit keeps order. But the order is whoever comes first, and float32 addition depends on order: the same batch gives other bits at the next run. PyTorch's promise of `use_deterministic_algorithms` needs another way, and upstream's kernel takes it always:
+# *sort* the indices, so that equal ones stand together, then add up runs.
+#
+# The runs differ in length by orders of magnitude: one thread block per run would wait for "the". So the sorted list is cut into pieces of equal length whatever the runs, here 64. A block walks through its piece, adds up in a register, and when the index changes, writes the sum to the index's row. A run that ends where its piece ends, or goes on in it from the piece before,
+# is not complete: its parts go to two side arrays, **head** (the piece's first run, if it began before) and **tail** (its last, if it goes on). The second kernel completes those: the piece in which a run *began* looks at the heads of the pieces that follow, as far as the run reaches, in order.
+#
+# <pre>
+# sorted   3 3 5 5 | 5 5 5 5 | 5 7 7 9        three pieces of four
+# written  3                      9            complete in their piece: at once (7 as well)
+# tail     5 (of 2)  –         –
+# head     –         5 (of 4)  5 (of 1)        added to the first piece's tail, in this order
+# </pre>
+#
+# Threads are columns of the table, 128 a block, so that rows are read contiguously. Traffic: the gradient once, the table's gradient once, the side arrays a 32nd of that.
+
+# %%
+#| into: aten/native/cuda/embedding_backward_kernel.cu
+#| upstream: aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu#at::native::compute_grad_weight
+PIECES = r"""
+#include "aten/native/cuda/memory_access.cuh"
+
+constexpr int PIECE = 64;
+
+// sorted: indices in order. order: the row of dy of each. by_count: divide each sum by the length of its run.
+// head, tail: (pieces, columns).
+template <class T>
+__global__ void __launch_bounds__(128) embedding_backward_pieces(
+    const T* dy, const long long* sorted, const long long* order, T* dw, acc_t<T>* head, acc_t<T>* tail, long long padding, long long by_count,
+    long long count, long long columns) {
+    using A = acc_t<T>;
+    long long column = blockIdx.y * 128LL + threadIdx.x;
+    if (column >= columns) return;
+    long long start = blockIdx.x * (long long)PIECE;
+    int size = int(min((long long)PIECE, count - start));
+    const long long* index = sorted + start;
+    bool from_before = start > 0 && sorted[start - 1] == index[0];
+    A sum = 0;
+    int run = 0;
+    for (int i = 0; i < size; i++) {
+        long long word = index[i];
+        if (word != padding) sum += widen(dy[order[start + i] * columns + column]);
+        run++;
+        bool last = i + 1 == size;
+        if (!last && index[i + 1] == word) continue;
+        bool goes_on = last && start + size < count && index[size] == word;
+        if (from_before)
+            head[blockIdx.x * columns + column] = sum;  // the first run of the piece, and perhaps its only one
+        else if (goes_on)
+            tail[blockIdx.x * columns + column] = sum;
+        else if (word != padding)
+            dw[word * columns + column] = narrowed<T>(by_count ? sum / A(run) : sum);
+        from_before = false;
+        sum = 0;
+        run = 0;
+    }
+}
+
+__device__ __forceinline__ long long run_before(const long long* sorted, long long at) {
+    long long start = at / PIECE * PIECE, from = at;
+    while (from > start && sorted[from - 1] == sorted[at]) from--;
+    return from;
+}
+
+// Completes the run that begins in a piece and goes on in the next ones.
+template <class T>
+__global__ void __launch_bounds__(128) embedding_backward_join(
+    const long long* sorted, T* dw, const acc_t<T>* head, const acc_t<T>* tail, long long padding, long long by_count, long long count,
+    long long columns) {
+    using A = acc_t<T>;
+    long long column = blockIdx.y * 128LL + threadIdx.x;
+    if (column >= columns) return;
+    long long piece = blockIdx.x, end = (piece + 1) * PIECE;
+    if (end >= count) return;  // the last piece goes on nowhere
+    long long word = sorted[end - 1];
+    if (sorted[end] != word || word == padding) return;
+    long long from = run_before(sorted, end - 1);
+    if (from == piece * PIECE && from > 0 && sorted[from - 1] == word) return;  // began earlier
+    A sum = tail[piece * columns + column];
+    long long to = end;
+    for (long long next = piece + 1; to < count && sorted[to] == word; next++) {
+        sum += head[next * columns + column];
+        long long stop = min(count, (next + 1) * PIECE);
+        while (to < stop && sorted[to] == word) to++;
+    }
+    dw[word * columns + column] = narrowed<T>(by_count ? sum / A(to - from) : sum);
+}
+"""
+
+# %%
+#| into: aten/native/cuda/embedding_backward_kernel.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.cuda.jit_utils import FLOATING, Kernel, accumulator, array_module, cpp_type
+
+# %%
+#| into: aten/native/cuda/embedding_backward_kernel.py
+_FILE = "aten/native/cuda/embedding_backward_kernel.cu"
+_PIECES = Kernel(_FILE, "embedding_backward_pieces", FLOATING)
+_JOIN = Kernel(_FILE, "embedding_backward_join", FLOATING)
+
+PIECE = 64
+"""Sorted indices of a block; the kernels' constant of that name."""
+
+
+# %%
+#| into: aten/native/cuda/embedding_backward_kernel.py
+#| upstream: aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cuh#at::native::embedding_backward_cuda_kernel
+def embedding_dense_backward(
+    grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The table's gradient: rows of `grad_output` added up by index, in one order. NotImplemented for other than floating dtypes."""
+    kind = cpp_type(grad_output)
+    if kind is None:
+        return NotImplemented
+    xp, acc = array_module(grad_output), accumulator(grad_output)
+    columns = grad_output.shape[-1]
+    dw = xp.zeros((num_weights, columns), grad_output.dtype)
+    flat = indices.reshape(-1).astype(np.int64, copy=False)
+    if not flat.size or not columns:
+        return dw
+    order = xp.argsort(flat, kind="stable")
+    sorted_indices = flat[order]
+    dy = xp.ascontiguousarray(grad_output)
+    pieces = -(-flat.size // PIECE)
+    head, tail = xp.empty((2, pieces, columns), acc)
+    grid = (pieces, -(-columns // 128))
+    numbers = (int(padding_idx), int(scale_grad_by_freq), flat.size, columns)
+    _PIECES[kind](grid, 128, dy, sorted_indices, order, dw, head, tail, *numbers)
+    _JOIN[kind](grid, 128, sorted_indices, dw, head, tail, *numbers)
+    return dw
+
+
+# %% [markdown]
+# ### What upstream does more
+# For few indices (some thousands) it skips the sort and lets one block look for duplicates (`embedding_backward_feature_kernel`). It cuts *runs* into pieces of ten rows rather than the list into pieces of 64, which takes four helper kernels and two prefix sums to find the cuts, and divides rows by their counts as it adds. Its `im2col` divides a running index three times per thread, ours uses the grid's second dimension.
