@@ -29,18 +29,18 @@ from readtorch.literate import live
 live()
 
 # %%
-#| into: aten/core/philox_rng_engine.py
-"""Philox 4×32-10, a generator without a state."""
+#| into: aten/native/cuda/philox.py
+"""What Philox gives to groups of four elements, by NumPy."""
 
 # %%
-#| into: aten/core/philox_rng_engine.py
+#| into: aten/native/cuda/philox.py
 #| imports
 from __future__ import annotations
 
 import numpy as np
 
 # %%
-#| into: aten/core/philox_rng_engine.py
+#| into: aten/native/cuda/philox.py
 #| upstream: aten/src/ATen/core/PhiloxRNGEngine.h#at::philox_engine
 #| source: 10.1145/2063384.2063405
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -84,7 +84,7 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 
 # %%
 #| source: https://github.com/DEShawResearch/random123
-from readtorch.aten.core.philox_rng_engine import philox
+from readtorch.aten.native.cuda.philox import philox
 
 every = 2**64 - 1
 for seed, subsequence, offset in ((0, 0, 0), (every, every, every)):
@@ -256,7 +256,7 @@ def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> An
 # The twin: the same mask from NumPy.
 
 # %%
-from readtorch.aten.core.philox_rng_engine import uniform
+from readtorch.aten.native.cuda.philox import uniform
 
 
 def kept(count: int, keep: float, seed: int, offset: int) -> np.ndarray:

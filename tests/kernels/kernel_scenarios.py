@@ -17,7 +17,6 @@ import readtorch.aten.native.layer_norm as layer_norm
 import readtorch.aten.native.loss_nll as loss_nll
 import readtorch.aten.native.normalization as normalization
 import readtorch.aten.native.soft_max as soft_max
-from readtorch.aten.core.philox_rng_engine import philox, uniform
 from readtorch.aten.native.cuda import dropout as cuda_dropout
 from readtorch.aten.native.cuda import embedding_backward_kernel as cuda_embedding
 from readtorch.aten.native.cuda import foreach_ternary_op as cuda_lerp
@@ -28,6 +27,7 @@ from readtorch.aten.native.cuda import layer_norm_kernel as cuda_layer_norm
 from readtorch.aten.native.cuda import loss as cuda_loss
 from readtorch.aten.native.cuda import normalization as cuda_normalization
 from readtorch.aten.native.cuda import soft_max as cuda_soft_max
+from readtorch.aten.native.cuda.philox import philox, uniform
 from readtorch.c10.core.tensor_impl import wrap
 
 KINDS: dict[str, Any] = {

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readtorch.aten.core.philox_rng_engine import philox, uniform
 from readtorch.aten.native.cuda import jit_utils, multi_tensor_apply, rows, soft_max
 from readtorch.aten.native.cuda.jit_utils import Kernel, source, source_of
+from readtorch.aten.native.cuda.philox import philox, uniform
 
 
 def test_a_source_holds_each_file_that_it_includes_once() -> None:

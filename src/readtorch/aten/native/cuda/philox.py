@@ -1,5 +1,5 @@
 # Tangled from chapters/a3_kernels/6_dropout.py — edit there, or here and run `readtorch sync`.
-"""Philox 4×32-10, a generator without a state."""
+"""What Philox gives to groups of four elements, by NumPy."""
 
 from __future__ import annotations
 
