@@ -160,17 +160,17 @@ from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
 #| into: aten/native/distributions.py
 #| upstream: aten/src/ATen/core/DistributionsHelper.h#at::uniform_real_distribution
 def uniform01(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
-    """`count` numbers in [0, 1), of as many random bits as the type has mantissa."""
+    """`count` numbers in [0, 1), of as many random bits as the mantissa of float64 or, for all narrower types, of float32 has."""
     if dtype == np.float64:
         return (generator.random64(count) & np.uint64((1 << 53) - 1)).astype(np.float64) * 2.0**-53
-    bits = {"float16": 11, "bfloat16": 8}.get(from_numpy_dtype(dtype).name, 24)
-    return ((generator.random(count) & np.uint32((1 << bits) - 1)).astype(np.float32) * np.float32(2.0**-bits)).astype(
-        dtype
-    )
+    numbers = (generator.random(count) & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)
+    return numbers.astype(dtype, copy=False)
 
 
 def uniform(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, low: float, high: float) -> np.ndarray:
     """Numbers in [low, high)."""
+    if dtype.itemsize == 2:
+        return uniform(generator, count, np.dtype(np.float32), low, high).astype(dtype)
     values = uniform01(generator, count, dtype)
     if dtype == np.float64:
         return values * (high - low) + low

@@ -163,6 +163,8 @@ def set_default_tensor_type(t: _Any) -> None:
     _C._set_default_dtype(legacy_dtype(t))
 
 
+_MODULES.append("testing")
+
 _NAMES.update(
     dict.fromkeys(
         ("get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"), "aten.parallel"

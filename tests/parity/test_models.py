@@ -7,7 +7,8 @@ amplified by training itself, so the bound is PyTorch's own: how far its float32
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import programs
@@ -21,22 +22,23 @@ pytestmark = pytest.mark.torch
 
 STEPS = 20
 
+
+def program(name: str, function: Callable[..., programs.Program], *marks: Any, **sizes: Any) -> Any:
+    """A program of the given sizes. Its tests share a process, and so torch's run in float64."""
+    return pytest.param(partial(function, **sizes), id=name, marks=[*marks, pytest.mark.xdist_group(name)])
+
+
+SLOW = pytest.mark.slow
 PROGRAMS = [
-    pytest.param(partial(programs.resnet18, width=8, size=16, batch=32), id="ResNet-18, narrow"),
-    pytest.param(programs.resnet18, id="ResNet-18", marks=pytest.mark.slow),
-    pytest.param(programs.lstm_language_model, id="LSTM language model"),
-    pytest.param(
-        partial(programs.lstm_language_model, words=400, width=128, length=35, batch=20),
-        id="LSTM language model, wide",
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(programs.gpt, id="GPT, tied head"),
-    pytest.param(
-        partial(programs.gpt, tied=False, fused_attention=True), id="GPT, own head, scaled_dot_product_attention"
-    ),
-    pytest.param(partial(programs.gpt, width=128, length=64, words=200), id="GPT, wide", marks=pytest.mark.slow),
-    pytest.param(programs.dcgan, id="DCGAN"),
-    pytest.param(partial(programs.dcgan, width=48, latent=100, batch=16), id="DCGAN, wide", marks=pytest.mark.slow),
+    program("ResNet-18, narrow", programs.resnet18, width=8, size=16, batch=32),
+    program("ResNet-18", programs.resnet18, SLOW),
+    program("LSTM language model", programs.lstm_language_model),
+    program("LSTM language model, wide", programs.lstm_language_model, SLOW, words=400, width=128, length=35, batch=20),
+    program("GPT, tied head", programs.gpt),
+    program("GPT, own head, scaled_dot_product_attention", programs.gpt, tied=False, fused_attention=True),
+    program("GPT, wide", programs.gpt, SLOW, width=128, length=64, words=200),
+    program("DCGAN", programs.dcgan),
+    program("DCGAN, wide", programs.dcgan, SLOW, width=48, latent=100, batch=16),
 ]
 
 every_program = pytest.mark.parametrize("program", PROGRAMS)
@@ -60,6 +62,13 @@ def losses(program: programs.Program, steps: int = STEPS) -> np.ndarray:
     return np.array([list(program.step(number).values()) for number in range(steps)])
 
 
+@cache
+def reference(program: Builder) -> np.ndarray:
+    """Torch's losses in float64."""
+    theirs, _ = build(program, "float64")
+    return losses(theirs)
+
+
 @every_program
 def test_the_same_seed_gives_the_same_initial_weights(program: Builder) -> None:
     theirs, ours = (program(library, library.float32) for library in (torch, readtorch))
@@ -73,8 +82,8 @@ def test_the_same_seed_gives_the_same_initial_weights(program: Builder) -> None:
 
 @every_program
 def test_float64_losses_agree_for_twenty_steps(program: Builder) -> None:
-    theirs, ours = build(program, "float64")
-    expected = losses(theirs)
+    expected = reference(program)
+    _, ours = build(program, "float64")
     assert np.ptp(expected) > 1e-3, "the program does not train"
     np.testing.assert_allclose(losses(ours), expected, rtol=0, atol=1e-9)
 
@@ -93,8 +102,7 @@ def test_float32_first_loss_and_gradients(program: Builder) -> None:
 
 @every_program
 def test_float32_strays_from_float64_no_more_than_torch_does(program: Builder) -> None:
-    reference, _ = build(program, "float64")
-    exact = losses(reference)
+    exact = reference(program)
     theirs, ours = build(program, "float32")
     of_torch, of_ours = (np.abs(losses(run) - exact).max() for run in (theirs, ours))
     rounding = 1e-6 * max(1.0, float(np.abs(exact).max()))
