@@ -35,7 +35,7 @@ live()
 #| needs: a1_operators
 a = torch.tensor([0.1, 0.2, 0.3])
 b = a + torch.tensor([0.0, 1e-8, 2e-6])
-print(a, b, (a == b).tolist(), a.tolist(), sep="\n")
+print(a, b, (a == b).tolist(), a.tolist(), b.tolist(), sep="\n")
 
 
 # %%

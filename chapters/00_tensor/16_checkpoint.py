@@ -21,9 +21,14 @@
 # memory of one segment.
 #
 # Upstream has two ways. The older one is an `autograd.Function` whose backward runs the function again and calls `backward` inside of `backward` (*re-entrant*). The newer one is made of saved-tensor hooks: a place
-# holder is kept for each saved tensor, and the first one that is asked for runs the function again and fills in all of them.
+# holder is kept for each saved tensor, and the first one that is asked for runs the function again and fills in all of them. Both use nothing but what the parts before have built, so this part is also their test: the engine must nest,
+# the hooks must see every saved tensor, and what runs twice must run the same.
 
 # %%
+import tracemalloc
+
+import matplotlib.pyplot as plt
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -66,9 +71,12 @@ __all__ = [
 ContextFunction = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 
 # %% [markdown]
-# ## What has to be as it was
+# ## What has to be as it was?
 #
-# The second run must give what the first gave. So the random generator is put back to where it stood (and afterwards forward again), and autocast is switched as it was.
+# The second run must give what the first gave, and a function has more inputs than its arguments. Two of the hidden ones are put back: the random generator to where it stood (and afterwards forward again), and autocast. Everything else is the
+# caller's affair: a counter, the time, a flag that `model.eval()` has changed in between, the running statistics of a normalization layer.
+#
+# Saving the generator is not free: its state on the CPU is five kilobytes, copied at each checkpoint and set twice in backward. `preserve_rng_state=False` is for segments without dropout.
 
 
 # %%
@@ -95,7 +103,28 @@ class _Surroundings:
 
 
 # %% [markdown]
-# ## With backward inside of backward
+# ## The old way: backward inside of backward
+#
+# The segment is one node. Its forward ran without recording. Its backward makes leaves of the arguments, runs the segment again *with* recording, and calls `backward` on what comes out, which is a second walk on a second graph while the first one waits.
+# Parameters that the segment uses are leaves of the inner graph and get their gradients there; those of the arguments are read off the new leaves and handed to the outer walk.
+#
+# ```mermaid
+# sequenceDiagram
+#   accTitle: A re-entrant checkpoint in backward
+#   accDescr: The outer walk runs the node CheckpointFunctionBackward, which runs the function again, starts an inner walk over the recorded graph, whose AccumulateGrad nodes store gradients of parameters and of the new leaves, and returns the leaves' gradients to the outer walk
+#   participant O as outer walk
+#   participant C as CheckpointFunctionBackward
+#   participant I as inner walk
+#   O->>C: gradient of the segment's output
+#   C->>C: run the function again, recorded
+#   C->>I: backward(outputs, gradient)
+#   I->>I: gradients of parameters into .grad
+#   I-->>C: gradients of the new leaves
+#   C-->>O: gradients of the arguments
+# ```
+#
+# For the engine that is nothing special: `execute` keeps its state in a `GraphTask`, and the thread's current one is put aside and put back. Upstream has a worry that ours has not. The C++ stack grows with each level, so at a depth of 60 the inner walk is
+# handed to a thread from a pool, and the waiting one sleeps.
 
 
 # %%
@@ -162,9 +191,12 @@ class CheckpointFunction(Function):
 
 
 # %% [markdown]
-# ## With place holders
+# ## The new way: place holders
 #
-# Tensors are numbered in the order in which they are saved, and the second run saves them in the same order. It is stopped as soon as the last of them is there: what follows would only compute an output that is known.
+# Here the graph is the ordinary one, node for node; only what the nodes have saved is gone. Tensors are numbered in the order in which they are saved, and the second run saves them in the same order. It is stopped as soon as the last of them is there, by an exception thrown
+# out of the pack hook: what follows would only compute an output that is known. Upstream saves the inputs of an operator before it calls the kernel, so of a block that ends in a matrix product this product is not computed again.
+#
+# Everything that the old way cannot do follows from that graph. Only the nodes on the way run, so `autograd.grad` and `inputs=` work; the edges are real, so arguments hidden in lists and parameters alone are connected; gradients of gradients are recorded.
 
 
 # %%
@@ -372,12 +404,99 @@ def checkpoint_sequential(
 
 
 # %% [markdown]
-# The function runs twice, and a dropout in it drops the same numbers in both runs.
+# ## What is gained, and with how many segments?
+#
+# Sixteen layers, each of which saves its input, and the memory in use whenever a layer runs, first forward, then backward:
 
 # %%
 #| needs: a1_operators
 from readtorch.utils.checkpoint import checkpoint
 
+LAYERS, SIZE = 16, 1 << 16
+
+
+def memory_over_time(segments):
+    """Megabytes in use, read each time a layer runs, forward or backward."""
+    seen = []
+
+    def note(grad=None):
+        seen.append(tracemalloc.get_traced_memory()[0] / 1e6)
+
+    def run(x, count):
+        for _ in range(count):
+            x = x.sin()
+            note()
+            if x.requires_grad:
+                x.register_hook(note)
+        return x
+
+    x = torch.ones(SIZE, requires_grad=True)
+    tracemalloc.start()
+    try:
+        if segments:
+            for _ in range(segments):
+                x = checkpoint(run, x, LAYERS // segments, use_reentrant=False)
+        else:
+            x = run(x, LAYERS)
+        x.sum().backward()
+    finally:
+        tracemalloc.stop()
+    return seen
+
+
+figure, axes = plt.subplots(figsize=(7, 3))
+for segments, label in ((0, "no checkpoint"), (1, "1 segment"), (4, "4 segments"), (16, "16 segments")):
+    axes.plot(memory_over_time(segments), label=label, linestyle="--" if segments == 16 else "-")
+axes.set_xlabel("layers run")
+axes.set_ylabel("MB")
+axes.legend(frameon=False)
+figure.tight_layout()
+
+# %% [markdown]
+# One segment only moves the peak: nothing is kept in the forward pass, and in backward all of it is there again at once. Sixteen segments of one layer keep sixteen arguments, which is what was to be saved. Between them lies the square root: with √*n* segments the
+# arguments of all and the insides of one are about equal, and the peak grows with √*n*. The price is the same in all three cases, one forward pass, to be seen as the longer curves: about a third more time, if backward costs twice as much as forward.
+#
+# Real layers shift the balance. A segment's argument is one activation, while a transformer block saves a dozen; there a checkpoint per block is close to the best, and the square root
+# is for chains of equal parts.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a checkpointed function lets go of everything inside, runs once more per backward pass, and stops at the last tensor it saves
+#| upstream: torch/utils/checkpoint.py#_StopRecomputationError
+def _(torch):
+    import weakref
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    inside, begun, finished = [], [], []
+
+    def function(x):
+        begun.append(1)
+        hidden = x * 2
+        inside.append(weakref.ref(hidden))
+        result = hidden.sin()
+        finished.append(1)
+        return result
+
+    x = torch.ones(2, requires_grad=True)
+    kept = function(x)
+    assert inside.pop()() is not None and kept is not None
+    y = checkpoint(function, x, use_reentrant=False)
+    assert inside.pop()() is None
+    begun.clear(), finished.clear()
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert len(begun) == 2 and len(finished) == 0
+
+
+# %% [markdown]
+# ## Both, run
+#
+# A function with dropout in it, by each way. The new one first: `backward` reaches `ExpBackward0`, asks for its result, and that starts the second run. The dropout drops the same numbers, and gets its mask from there.
+
+# %%
+#| needs: a1_operators
 calls = []
 
 
@@ -388,8 +507,32 @@ def noisy(x):
 
 x = torch.ones(6, requires_grad=True)
 y = checkpoint(noisy, x, use_reentrant=False)
+
+# %%
+#| needs: a1_operators
+#| trace: torch.utils.checkpoint torch.csrc.autograd.engine layers=calls,ops,autograd values=summary title="place holders: the second run begins inside of ExpBackward0"
 y.sum().backward()
+
+# %%
+#| needs: a1_operators
 len(calls), y, x.grad
+
+# %% [markdown]
+# And the old one. In the calls, `execute` stands inside of `execute`.
+
+# %%
+#| needs: a1_operators
+x.grad = None
+y = checkpoint(noisy, x, use_reentrant=True)
+
+# %%
+#| needs: a1_operators
+#| trace: torch.utils.checkpoint torch.csrc.autograd.engine layers=calls,ops,autograd values=summary title="re-entrant: a walk within a walk"
+y.sum().backward()
+
+# %%
+#| needs: a1_operators
+y.grad_fn, x.grad
 
 
 # %%
@@ -414,3 +557,188 @@ def _(torch):
         x.grad = weight.grad = None
         function(x).sum().backward()
         assert torch.equal(x.grad, got[0]) and torch.equal(weight.grad, got[1])
+
+
+# %%
+#| claim: backward may be called inside of backward, to any depth; the inner pass is over before the outer goes on, and both add to a leaf they share
+#| upstream: torch/csrc/autograd/engine.h#torch::autograd::NodeTask::getReentrantDepth
+def _(torch):
+    order = []
+    x = torch.ones(1, requires_grad=True)
+
+    def inner(grad):
+        order.append("outer pauses")
+        with torch.enable_grad():
+            (x * 3).backward()
+        order.append(f"x.grad is {x.grad.item()}")
+
+    y = x * 2
+    y.register_hook(inner)
+    y.backward()
+    assert order == ["outer pauses", "x.grad is 3.0"] and x.grad.item() == 5
+
+    class Nested(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, depth):
+            ctx.depth = depth
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            if ctx.depth:
+                with torch.enable_grad():
+                    leaf = torch.ones(1, requires_grad=True)
+                    Nested.apply(leaf, ctx.depth - 1).backward()
+                grad = grad * leaf.grad
+            return grad, None
+
+    deep = torch.ones(1, requires_grad=True)
+    Nested.apply(deep, 80).backward()
+    assert deep.grad.item() == 1
+
+
+# %% [markdown]
+# ## What does the old way break?
+#
+# It is still the default, with a warning. Four programs that it breaks, none with an error in the line that is to blame:
+#
+# **The first layer does not learn** (pytorch/pytorch#7617, huggingface/transformers#21381). A node is made if an *argument* requires a gradient, since the arguments are all that `apply` sees. Data does not, a frozen embedding does not, and the
+# parameters inside are no arguments. The segment comes out without a graph. Programs of the time pass a dummy argument, or call `requires_grad_()` on the embedding's output.
+#
+# **Arguments in a list are constants** (pytorch/pytorch#124725). The same, for tensors in a list or a dataclass.
+#
+# **`autograd.grad` is refused.** The inner walk stores into `.grad` of whatever it finds, which is the opposite of what was asked.
+#
+# **Hooks and DDP.** A parameter that is used in two segments is reached by two inner walks, and its hook runs twice, with partial sums; DDP's bucket was marked ready after the first (chapter 7).
+
+
+# %%
+#| needs: a1_operators
+#| claim: without an argument that requires a gradient, a re-entrant checkpoint ends the graph, and the other one does not
+#| source: pytorch/pytorch#7617
+def _(torch):
+    import warnings
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    weight, data = torch.ones(2, requires_grad=True), torch.ones(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert not checkpoint(lambda x: x * weight, data, use_reentrant=True).requires_grad
+        assert not checkpoint(lambda xs: xs[0].exp(), [weight], use_reentrant=True).requires_grad
+    assert any("None of the inputs have requires_grad=True" in str(w.message) for w in caught)
+    checkpoint(lambda x: x * weight, data, use_reentrant=False).sum().backward()
+    assert weight.grad.tolist() == [1, 1]
+    assert checkpoint(lambda xs: xs[0].exp(), [weight], use_reentrant=False).requires_grad
+
+
+# %%
+#| needs: a1_operators
+#| claim: a re-entrant checkpoint is one node and refuses autograd.grad; the other leaves the graph as it is, and is differentiable twice
+def _(torch):
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    x = torch.zeros(1, requires_grad=True)
+    old, new = (checkpoint(torch.exp, x, use_reentrant=reentrant) for reentrant in (True, False))
+    assert old.grad_fn.name() == "CheckpointFunctionBackward" and new.grad_fn.name() == "ExpBackward0"
+    (first,) = torch.autograd.grad(new, x, create_graph=True)
+    assert torch.autograd.grad(first, x)[0].item() == 1
+    try:
+        torch.autograd.grad(old, x)
+    except RuntimeError as error:
+        assert "torch.utils.checkpoint is incompatible with .grad()" in str(error)
+    else:
+        raise AssertionError("differentiated")
+
+
+# %% [markdown]
+# ## What if the second run is another one?
+#
+# The new way compares: how many tensors were saved, and of each the shape, dtype and device. It does not compare values, which would mean to keep them. A function that draws its own numbers from NumPy, or reads a schedule that has moved on, gets a gradient of a function
+# that was never evaluated, and no error.
+#
+# Side effects happen twice. The one that matters is batch normalization (pytorch/pytorch#62471, #96136): its running statistics are updated by both runs, so that the momentum is in effect
+# 1 − (1 − *m*)² instead of *m*. The loss and the gradients are right, since in training mode the statistics are not read; the model that is evaluated later is another one.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a second run that saves other shapes is an error, one that saves other values is not; without the generator's state, dropout is such a one
+#| upstream: torch/utils/checkpoint.py#CheckpointError
+def _(torch):
+    from importlib import import_module
+
+    module = import_module(f"{torch.__name__}.utils.checkpoint")
+    runs = []
+
+    def other_shape(x):
+        runs.append(1)
+        return (x if len(runs) == 1 else x[:1]).exp()
+
+    x = torch.zeros(2, requires_grad=True)
+    try:
+        module.checkpoint(other_shape, x, use_reentrant=False).sum().backward()
+    except module.CheckpointError as error:
+        assert "have different metadata" in str(error)
+    else:
+        raise AssertionError("not noticed")
+
+    def dropped(preserve):
+        x = torch.ones(1000, requires_grad=True)
+        y = module.checkpoint(
+            lambda x: torch.dropout(x, 0.5, True) * x, x, use_reentrant=False, preserve_rng_state=preserve
+        )
+        y.sum().backward()
+        return bool(((y != 0) == (x.grad != 0)).all())
+
+    assert dropped(True) and not dropped(False)
+
+
+# %%
+#| needs: 03_norm
+#| claim: a checkpointed batch normalization updates its running statistics twice per step
+#| source: pytorch/pytorch#62471
+def _(torch):
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    for reentrant in (True, False):
+        norm = torch.nn.BatchNorm1d(2)
+        checkpoint(norm, torch.ones(3, 2, requires_grad=True), use_reentrant=reentrant).sum().backward()
+        assert norm.num_batches_tracked.item() == 2
+
+
+# %%
+#| needs: a1_operators
+#| claim: an argument that is written to between the runs is noticed
+def _(torch):
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    for reentrant in (True, False):
+        hidden = torch.ones(2, requires_grad=True) * 1
+        y = checkpoint(torch.exp, hidden, use_reentrant=reentrant)
+        hidden.add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+        else:
+            raise AssertionError("not noticed")
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * **Choosing what to keep.** `create_selective_checkpoint_contexts` gives the two runs a mode that sees every operator: results that are dear to compute (matrix products, attention) are kept by the first run and looked up by the second. `CheckpointPolicy` says which.
+# * **Nesting.** A checkpoint inside a checkpoint is unwound by levels: the arguments of the inner one are themselves place holders of the outer.
+# * **`debug=True`** records both runs, operator by operator, with stacks, and prints the two lists side by side when they differ.
+# * Random state and autocast of every device type that occurs among the arguments are saved, not the CPU's alone.
+
+# %%
+#| fact: torch/utils/checkpoint.py#create_selective_checkpoint_contexts
+#| fact: torch/utils/checkpoint.py#CheckpointPolicy
+#| fact: torch/utils/checkpoint.py#_checkpoint_without_reentrant_generator
+#| fact: torch/utils/checkpoint.py#get_device_states
+#| fact: torch/csrc/autograd/engine.h#torch::autograd::MAX_DEPTH
