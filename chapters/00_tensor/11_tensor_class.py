@@ -1299,14 +1299,12 @@ from math import nan as nan
 from math import pi as pi
 from typing import TYPE_CHECKING
 from typing import Any as _Any
-from typing import TypeGuard as _TypeGuard
 
 if TYPE_CHECKING:
     from readtorch._C import Size as Size
     from readtorch._C import device as device
     from readtorch._C import dtype as dtype
     from readtorch._tensor import Tensor as Tensor
-    from readtorch._tensor import Tensor as _Tensor
     from readtorch.csrc.generator import Generator as Generator
 
 newaxis = None
@@ -1328,6 +1326,9 @@ _NAMES = {
     "set_printoptions": "_tensor_str",
 }
 
+#: names whose value is the answer of a function, asked each time
+_ANSWERED: dict = {}
+
 
 # %%
 #| into: __init__.py
@@ -1335,6 +1336,8 @@ _NAMES = {
 def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be analysed too late for the modules it imports
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
+    if name in _ANSWERED:
+        return _ANSWERED[name](name)
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
@@ -1378,44 +1381,7 @@ def _names() -> dict:
 
 # %%
 #| into: __init__.py
-#| upstream: torch/__init__.py#typename
-def typename(obj: object) -> str:
-    """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
-    if is_tensor(obj):
-        return obj.type()
-    owner: _Any = obj if hasattr(obj, "__qualname__") else type(obj)
-    where = getattr(owner, "__module__", "") or ""
-    where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
-    return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
-
-
-def is_tensor(obj: object) -> _TypeGuard["_Tensor"]:
-    """Is it a tensor?"""
-    return isinstance(obj, _names()["Tensor"])
-
-
-def is_storage(obj: object) -> bool:
-    """Is it a storage?"""
-    from readtorch import storage
-
-    return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
-
-
-def is_floating_point(input: "_Tensor") -> bool:
-    """Has it a floating dtype?"""
-    return input.is_floating_point()
-
-
-def is_complex(input: "_Tensor") -> bool:
-    """Has it a complex dtype?"""
-    return input.is_complex()
-
-
-def numel(input: "_Tensor") -> int:
-    """The number of elements."""
-    return input.numel()
-
-
+#| upstream: torch/__init__.py#set_default_dtype
 def set_default_dtype(d: _Any, /) -> None:
     """The dtype of tensors made from Python floats from now on."""
     from readtorch import _C

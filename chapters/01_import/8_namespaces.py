@@ -154,6 +154,7 @@ after
 from readtorch.backends import cuda as cuda
 from readtorch.backends import cudnn as cudnn
 from readtorch.backends import mkl as mkl
+from readtorch.backends import mkldnn as mkldnn
 from readtorch.backends import mps as mps
 from readtorch.backends import openmp as openmp
 
@@ -279,6 +280,16 @@ def is_built() -> bool:
 
 def is_available() -> bool:
     """False: NumPy brings the BLAS library that is used."""
+    return False
+
+
+# %%
+#| into: backends/mkldnn/__init__.py
+"""Intel's oneDNN, once called MKL-DNN."""
+
+
+def is_available() -> bool:
+    """False: there is no such backend here."""
     return False
 
 

@@ -8,14 +8,12 @@ from math import nan as nan
 from math import pi as pi
 from typing import TYPE_CHECKING
 from typing import Any as _Any
-from typing import TypeGuard as _TypeGuard
 
 if TYPE_CHECKING:
     from readtorch._C import Size as Size
     from readtorch._C import device as device
     from readtorch._C import dtype as dtype
     from readtorch._tensor import Tensor as Tensor
-    from readtorch._tensor import Tensor as _Tensor
     from readtorch.csrc.generator import Generator as Generator
 
 newaxis = None
@@ -35,10 +33,15 @@ _NAMES = {
     "set_printoptions": "_tensor_str",
 }
 
+#: names whose value is the answer of a function, asked each time
+_ANSWERED: dict = {}
+
 
 def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be analysed too late for the modules it imports
     """Load what `name` needs. AttributeError as a module's if there is no such name."""
     found: _Any
+    if name in _ANSWERED:
+        return _ANSWERED[name](name)
     if name in _MODULES:
         found = _importlib.import_module(f"readtorch.{name}")
     elif name in _NAMES:
@@ -78,43 +81,6 @@ def _names() -> dict:
         _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
         _ground.update(names)
     return _ground
-
-
-def typename(obj: object) -> str:
-    """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
-    if is_tensor(obj):
-        return obj.type()
-    owner: _Any = obj if hasattr(obj, "__qualname__") else type(obj)
-    where = getattr(owner, "__module__", "") or ""
-    where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
-    return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
-
-
-def is_tensor(obj: object) -> _TypeGuard["_Tensor"]:
-    """Is it a tensor?"""
-    return isinstance(obj, _names()["Tensor"])
-
-
-def is_storage(obj: object) -> bool:
-    """Is it a storage?"""
-    from readtorch import storage
-
-    return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
-
-
-def is_floating_point(input: "_Tensor") -> bool:
-    """Has it a floating dtype?"""
-    return input.is_floating_point()
-
-
-def is_complex(input: "_Tensor") -> bool:
-    """Has it a complex dtype?"""
-    return input.is_complex()
-
-
-def numel(input: "_Tensor") -> int:
-    """The number of elements."""
-    return input.numel()
 
 
 def set_default_dtype(d: _Any, /) -> None:
@@ -164,6 +130,73 @@ def set_default_tensor_type(t: _Any) -> None:
 
 
 _MODULES.append("testing")
+
+from typing import TypeGuard as _TypeGuard
+
+if TYPE_CHECKING:
+    from readtorch._tensor import Tensor as _Tensor
+
+
+def typename(obj: object) -> str:
+    """The type of `obj` with its module; for tensors the name of their type (`torch.FloatTensor`)."""
+    if is_tensor(obj):
+        return obj.type()
+    owner: _Any = obj if hasattr(obj, "__qualname__") else type(obj)
+    name: str = getattr(owner, "__name__", "")
+    if isinstance(owner, type) and _names().get(name) is owner:
+        return f"torch.{name}"
+    where = getattr(owner, "__module__", "") or ""
+    where = where.replace("readtorch", "torch", 1) if where.split(".")[0] == "readtorch" else where
+    return owner.__qualname__ if where in ("", "builtins") else f"{where}.{owner.__qualname__}"
+
+
+def is_tensor(obj: object) -> _TypeGuard["_Tensor"]:
+    """Is it a tensor?"""
+    return isinstance(obj, _names()["Tensor"])
+
+
+def is_storage(obj: object) -> bool:
+    """Is it a storage?"""
+    from readtorch import storage
+
+    return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
+
+
+def is_floating_point(input: "_Tensor") -> bool:
+    """Has it a floating dtype?"""
+    return input.is_floating_point()
+
+
+def is_complex(input: "_Tensor") -> bool:
+    """Has it a complex dtype?"""
+    return input.is_complex()
+
+
+def numel(input: "_Tensor") -> int:
+    """The number of elements."""
+    return input.numel()
+
+
+def _deprecated(name: str) -> _Any:
+    """Warn, and give the value under the name that took the place of `name`."""
+    import warnings
+
+    if name == "set_vital":
+        warnings.warn(f"'{name}' is deprecated, please do not call", stacklevel=3)
+        return lambda *args: None
+    backend, function = _REPLACED[name]
+    warnings.warn(f"'{name}' is deprecated, please use 'torch.backends.{backend}.{function}()'", stacklevel=3)
+    return getattr(_importlib.import_module(f"readtorch.backends.{backend}"), function)()
+
+
+#: the old name of a flag: backend and function that answer today
+_REPLACED = {
+    "has_mps": ("mps", "is_built"),
+    "has_cuda": ("cuda", "is_built"),
+    "has_cudnn": ("cudnn", "is_available"),
+    "has_mkldnn": ("mkldnn", "is_available"),
+}
+_ANSWERED.update(dict.fromkeys((*_REPLACED, "set_vital"), _deprecated))
 
 _NAMES.update(
     dict.fromkeys(

@@ -4,5 +4,6 @@
 from readtorch.backends import cuda as cuda
 from readtorch.backends import cudnn as cudnn
 from readtorch.backends import mkl as mkl
+from readtorch.backends import mkldnn as mkldnn
 from readtorch.backends import mps as mps
 from readtorch.backends import openmp as openmp

@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, help="write a page (.html), or the recording (.json, .json.gz) for `trace view`"
     )
+    parser.add_argument("--note", default="", help="where and how it was recorded, kept with the recording")
     parser.add_argument("--touch", default="", help="comma-separated attributes to read afterwards: zeros,nn")
     parser.add_argument("--depth", type=int, default=3, help="levels of the tree to print (default: 3)")
     parser.add_argument("--top", type=int, default=10, help="modules to list by their own time (default: 10)")
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"readtorch trace import: {error}", file=sys.stderr)
         return 2
     for recorded in runs:
+        recorded.provenance = args.note
         print("\n".join(report(recorded, args.depth, args.top)))
     if len(runs) > 1:
         print(f"\n{len(align(*runs).matched)} modules are imported by both")

@@ -1,0 +1,382 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # After `torch._C`: how `torch` becomes a namespace
+#
+# Line 445 has passed, and `torch` has 150 names, none of which computes. No `torch.zeros`, no `torch.nn`, no `torch.float32`, no `Tensor`. The other 2,600 lines of `torch/__init__.py` are what this part is about: which names come from where, in which order, and what is left for later.
+
+# %%
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+
+import readtorch as torch
+from readtorch.literate import live
+from readtorch.literate.trace.imports import align, load, record_import
+
+live()
+
+# %% [markdown]
+# ## Where does `torch.einsum` come from, and where `torch.sin`?
+#
+# | lines | names | made by |
+# |---|---|---|
+# | 445, 1075–1096 | the public names of `torch._C`: `Size`, `device`, `Generator` … | C++, `initModule` |
+# | 448–1042 | `SymInt` and its relatives, `sym_max` … | Python, here |
+# | 1126–1920 | `is_tensor`, `typename`, `set_default_dtype`, `use_deterministic_algorithms`; `e`, `pi`, `nan`, `inf`, `newaxis` | Python, here |
+# | 1931–2130 | `Tensor`, storages | Python, on top of C++ classes |
+# | 2159–2170 | `amp`, `random`, `serialization` and the names taken from them: `manual_seed`, `save`, `load` | Python |
+# | 2191 | dtypes, layouts, memory formats, `FloatTensor` … | C++, `_initExtension` |
+# | 2209–2226 | everything in `_C._VariableFunctions`: `zeros`, `sin`, `cat`, a thousand more | C++, generated |
+# | 2248 | `from torch.functional import *`: `einsum`, `norm`, `split`, `stft` … | Python |
+# | 2270–2340 | the sub-packages | Python |
+
+# %%
+#| fact: torch/__init__.py#SymInt<typename<set_default_dtype<_manager_path<PRIVATE_OPS<_assert<get_device_module<_import_device_backends
+#| fact: torch/functional.py#einsum
+
+# %% [markdown]
+# The order decides where two sources have the same name. `_VariableFunctions` has a `split` and a `norm` as well; `torch.functional` comes later, and its functions, written in Python, cover them. Whoever looks for `torch.einsum` in `native_functions.yaml` finds one there, and reads the wrong function first.
+
+
+# %%
+#| claim: torch.einsum and torch.split are functions of torch.functional, torch.sin and torch.cat are those of _C._VariableFunctions
+def _(torch):
+    for name in ("einsum", "split", "meshgrid", "cdist"):
+        assert getattr(torch, name) is getattr(torch.functional, name)
+    for name in ("sin", "cat", "zeros"):
+        assert getattr(torch, name) is getattr(torch._C._VariableFunctions, name)
+
+
+# %% [markdown]
+# `_VariableFunctions` is named after a class, because it is one: in 2017 `Variable` was beside `Tensor`, and these were its functions. It is a class with a thousand static methods, made in C++, and one object of it.
+#
+# Names copied from `_C` get a new label on the way: their `__module__` is set to `"torch"`. What looks like cosmetics is needed by `pickle`, which keeps a function as *module and name* and looks there when it reads. The namespaces inside `_C` need more. `torch._C._nn` is a module that no finder can find, since `_C` is a file and no package; so the import
+# puts each such module into `sys.modules` by hand, under its dotted name.
+
+
+# %%
+#| claim: operators and functions of _C._nn survive pickling as the same objects
+#| source: pytorch/pytorch#38137
+#| upstream: torch/__init__.py#_import_extension_to_sys_modules
+#| differs: readtorch's operators are closures, made from their registration, and are pickled by no name
+def _(torch):
+    import pickle
+
+    for function in (torch._C._nn.gelu, torch.sin):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+# %% [markdown]
+# ## Two halves of a class
+#
+# `class Tensor(torch._C.TensorBase)` stands in `torch/_tensor.py`, imported at line 1931. What is fast or generated (operators, `add`, `shape`) is in the base; what is Python (`backward`, `__repr__`, `register_hook`) in the class. Python's own lookup joins them. The base is made before the class and cannot name it, so C++ makes results of a class
+# that is told to it afterwards: a global slot, filled when `_tensor` has run.
+
+# %%
+(
+    [name for name in ("backward", "__repr__", "add", "__add__", "shape") if name in vars(torch.Tensor)],
+    torch.Tensor.__mro__[1].__name__,
+)
+
+
+# %%
+#| claim: operators are attributes of TensorBase, backward and __repr__ of Tensor, and results of operators are Tensors
+#| upstream: torch/_tensor.py#Tensor
+def _(torch):
+    base, own = vars(torch._C.TensorBase), vars(torch.Tensor)
+    assert "add" in base and "__add__" in base and "add" not in own and "__add__" not in own
+    assert "backward" in own and "__repr__" in own
+    assert type(torch.zeros(1) + 1) is torch.Tensor
+
+
+# %% [markdown]
+# The default type of new tensors is set up by the same call that makes the legacy types: `torch.FloatTensor` is the first, hence float32. `set_default_tensor_type` once switched dtype *and* device by naming such a type; two functions have replaced it.
+
+
+# %%
+#| claim: the default dtype is a floating one and decides what Python floats become; the default device can be set apart from it
+#| upstream: torch/__init__.py#set_default_dtype
+#| upstream: torch/__init__.py#set_default_device
+def _(torch):
+    try:
+        torch.set_default_dtype(torch.long)
+    except TypeError as error:
+        assert "only floating-point types are supported as the default type" in str(error)
+    else:
+        raise AssertionError("accepted")
+    torch.set_default_dtype(torch.float64)
+    assert torch.tensor(1.0).dtype is torch.float64 and torch.get_default_dtype() is torch.float64
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device("meta")
+    assert torch.zeros(2).is_meta and torch.get_default_device().type == "meta"
+    torch.set_default_device(None)
+    assert torch.zeros(2).device.type == "cpu"
+
+
+# %% [markdown]
+# ## The sub-packages, and cycles that do not break
+#
+# Thirty of them, alphabetically, with four exceptions; the exceptions are the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
+# everything, nothing uses them. And `onnx`, `_dynamo`, `_inductor`, `_export` are not imported at all.
+#
+# Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that the part on finding modules has shown: what is used while a file is imported must exist by then. Upstream states what depends on what in comments (five times "needs to be before … to avoid circular dependencies"), and moves the remaining uses into functions. Here is the rule, broken and mended.
+
+# %%
+#| fact: torch/__init__.py#__getattr__
+#| fact: torch/_compile.py#_disable_dynamo
+
+# %%
+BROKEN = {
+    "__init__": "from pkg import nn\nfrom pkg.grad import no_grad\n",
+    "nn": "import pkg\n\n@pkg.no_grad\ndef init(): ...\n",
+}
+MENDED = {"__init__": "from pkg.grad import no_grad\nfrom pkg import nn\n", "nn": BROKEN["nn"]}
+for case in (BROKEN, MENDED):
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "pkg").mkdir()
+        for name, text in {**case, "grad": "def no_grad(function):\n    return function\n"}.items():
+            (Path(place) / "pkg" / f"{name}.py").write_text(text)
+        run = record_import("pkg", path=[place])
+        print(run.outcome, run.error.split("(")[0], "· order:", *run.own())
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "A circular import is an error." It is an arrangement, and PyTorch could not be a package of this shape without it. An error is the *use* of a name that is not there yet.
+#
+# ## The whole import, beside ours
+#
+# All of PyTorch's import, module by module, and readtorch's: `import readtorch`, then `zeros`, `nn` and `optim` are named. The table has the modules that both import, in PyTorch's order, with the place that each has in either run. A click in one graph shows the twin in the other. (Names, order, times; where PyTorch is not installed, a recording.)
+
+# %%
+ours = record_import("readtorch", touch=["zeros", "nn", "optim"])
+theirs = record_import("torch") if importlib.util.find_spec("torch") else load("data/import_torch.json.gz")[0]
+align(ours, theirs)
+
+# %% [markdown]
+# Worth a look:
+#
+# * `torch._C`, the widest bar: the loading of half a gigabyte of libraries, and inside it an import of **NumPy**, from C++. `initModule` brings it in, through the tensor–array bridge.
+# * The first wide bar after it belongs to `torch.functional`, and in it, of all things, to `torch.nn`. Nobody has asked for `nn` yet, but `functional` needs one function of it. The bar of a module says who was *first*, not who is large.
+# * `torch._meta_registrations` and `torch.export` near the end: shape functions for every operator and the exporter, which most programs never use. Together with `torch.fx` and `sympy` they are the second half of the import.
+# * Names below `torch._C` that have no bar: 38 entries of `sys.modules` are made by hand, as told above.
+#
+# How many are put off?
+
+
+# %%
+def put_off(run) -> str:
+    loaded, left = len(run.own()), sum(map(len, run.later.values()))
+    return f"{run.name}: {loaded} of its modules loaded; its loaded packages have {left} more"
+
+
+print(put_off(theirs))
+print(put_off(ours))
+
+# %% [markdown]
+# ## What is lazy?
+#
+# A module may have a function `__getattr__`, which is asked for names that its dictionary does not have (PEP 562). PyTorch's own has three kinds of answers: old names, answered with a warning; the four modules that are imported when they are first named; and an `AttributeError` with the usual words.
+
+
+# %%
+#| claim: an unknown name of torch is an AttributeError in Python's usual words; an old flag warns and is answered by the function that replaced it
+#| upstream: torch/__init__.py#__getattr__
+def _(torch):
+    import warnings
+
+    try:
+        torch.no_such_thing
+    except AttributeError as error:
+        assert str(error) == "module 'torch' has no attribute 'no_such_thing'"
+    else:
+        raise AssertionError("found")
+    for name, way in (("has_cuda", "backends.cuda.is_built()"), ("has_mps", "backends.mps.is_built()")):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert getattr(torch, name) is False
+        assert [w.category for w in seen] == [UserWarning]
+        assert str(seen[0].message) == f"'{name}' is deprecated, please use 'torch.{way}'"
+
+
+# %%
+#| claim: torch.onnx is imported when it is named, not with torch
+def _(torch):
+    import subprocess
+    import sys
+
+    name = torch.__name__
+    code = f"import sys, {name} as t; before = '{name}.onnx' in sys.modules; t.onnx; print(before, '{name}.onnx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+# %% [markdown]
+# A lazy module is one line:
+
+# %%
+lazily = types.ModuleType("lazily")
+exec(
+    "def __getattr__(name):\n    import importlib\n    print('asked for', name)\n    return importlib.import_module(name)",
+    vars(lazily),
+)
+lazily.colorsys.__name__, lazily.colorsys.__name__
+
+# %% [markdown]
+# Asked twice: an answer is not kept unless `__getattr__` puts it into the module's dictionary itself. For real sub-modules the import system does that. Why is so little of PyTorch lazy, then, if it is so cheap? Because a lazy module hides its *side effects*. Importing `torch._meta_registrations` registers; importing a plug-in registers; a checkpoint may name a class in a
+# module that nobody has imported. Each exception in the list took a discussion.
+#
+# ## CUDA: not before somebody needs it
+#
+# `import torch` imports `torch.cuda`, and does not initialise CUDA: that takes hundreds of megabytes on each device, a second or more, and *may not be carried through a fork*. The driver's state is tied to the process that made it; a child gets a copy of the memory and none of the driver's threads. So every entry to CUDA begins with `_lazy_init`, which does
+# the work once, refuses in a child whose parent has done it, and then runs what was queued until then: `torch.cuda.manual_seed` before the first use is remembered, not executed.
+
+
+# %%
+class Device:
+    """How `torch.cuda` is initialised, in small: on first use, in this process only."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.bad_fork = False
+        self.queue: list = []
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.bad_fork = self.ready
+
+    def when_ready(self, call) -> None:
+        if self.ready:
+            call()
+        else:
+            self.queue.append(call)
+
+    def use(self) -> str:
+        if self.bad_fork:
+            raise RuntimeError("cannot re-initialize in a forked subprocess: use the 'spawn' start method")
+        if not self.ready:
+            self.ready = True
+            for call in self.queue:
+                call()
+        return "used"
+
+
+def in_child(action) -> None:
+    """Fork, do it there, and say what came of it."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(1, f"child: {action()}\n".encode())
+        except RuntimeError as error:
+            os.write(1, f"child: {error}\n".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+cuda = Device()
+cuda.when_ready(lambda: print("the queued seed is set"))
+in_child(cuda.use)
+print("parent:", cuda.use())
+in_child(cuda.use)
+
+# %% [markdown]
+# The first child is free to begin, the second is not. What makes people stumble is that *asking* can be using: `torch.cuda.is_available()` calls the driver, unless `PYTORCH_NVML_BASED_CUDA_CHECK=1` says to ask the management library.
+
+# %%
+#| fact: torch/cuda/__init__.py#_is_in_bad_fork<is_available<_lazy_call<_lazy_init
+#| fact: torch/multiprocessing/_atfork.py#register_after_fork
+
+
+# %%
+#| claim: seeding CUDA and asking for it works in a build without it; using it raises AssertionError: Torch not compiled with CUDA enabled
+#| upstream: torch/cuda/__init__.py#_lazy_init
+def _(torch):
+    if torch.backends.cuda.is_built():
+        return
+    torch.cuda.manual_seed(1)
+    torch.cuda.manual_seed_all(1)
+    assert not torch.cuda.is_available() and torch.cuda.device_count() == 0 and not torch.cuda.is_initialized()
+    for use in (torch.zeros(1).cuda, torch.cuda.current_device, torch.cuda.init):
+        try:
+            use()
+        except AssertionError as error:
+            assert "Torch not compiled with CUDA enabled" in str(error)
+        else:
+            raise AssertionError("no error")
+
+
+# %% [markdown]
+# Another line of this stretch looks like a riddle: `register_after_fork(torch.get_num_threads)`. A question whose answer is thrown away, in every child process. It has an effect: Intel's OpenMP sets the *affinity* of a process at its first call, and a worker of a data loader that had chosen its own processor lost it at the first operator that used OpenMP (pytorch/pytorch#28389). Now the
+# first call happens right after the fork, before anybody chooses anything.
+#
+# ## Plug-ins
+#
+# A device that upstream does not know (an accelerator of another vendor) is a package of its own. Since 2.5 it need not be imported by hand: the last thing but two that `torch/__init__.py` does is to load every *entry point* of the group `torch.backends`, and to call it. An entry point is a line in the metadata of an installed package.
+
+
+# %%
+#| claim: an installed package with an entry point in the group torch.backends is called at the end of the import, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0
+#| upstream: torch/__init__.py#_import_device_backends
+#| upstream: torch/__init__.py#_is_device_backend_autoload_enabled
+#| source: pytorch/pytorch#122468
+#| differs: readtorch loads no plug-ins: they are written against PyTorch's C++
+def _(torch):
+    import os
+    import subprocess
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a_device.py").write_text(
+            "import torch\n\ndef begin():\n    print('loaded with', hasattr(torch, 'export'))\n"
+        )
+        metadata = Path(folder, "a_device-1.0.dist-info")
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: a_device\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text("[torch.backends]\na_device = a_device:begin\n")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
+        outputs = [
+            subprocess.run(
+                [sys.executable, "-c", f"import {torch.__name__}"],
+                env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": switch},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+            for switch in ("1", "0")
+        ]
+    assert outputs == ["loaded with True", ""]
+
+
+# %% [markdown]
+# A plug-in begins with `import torch`, of course, so `import a_device` in a program gives a cycle with a turn of its own: `a_device` → `torch` → entry point → `a_device`, half made, without the function that the entry point names. Plug-ins have to be written for that (torch-spyre/torch-spyre#2925 is one that was not). It has to be the last thing,
+# since a plug-in may use all of `torch`; and it is followed by `torch._logging`, because a plug-in may register the names of its logs, which `TORCH_LOGS` is then checked against.
+#
+# ### What upstream does more
+# `torch.compile` (430 lines of this file), `torch.ops` and `torch.classes`, objects that are put into `sys.modules` and answer every attribute from the dispatcher; `lobpcg`; four functions that were removed from `torch` and now say where they went (`torch.solve`, `torch.symeig` …). And `torch._native`, the very last line: kernels written in Python that take the place
+# of others.
+
+# %%
+#| fact: torch/random.py#thread_safe_generator
+#| fact: torch/__init__.py#compile
