@@ -137,9 +137,20 @@ _alive: weakref.WeakValueDictionary[int, StorageImpl] = weakref.WeakValueDiction
 
 def owner_of(array: Any) -> Any:
     """The array that owns the memory `array` looks into."""
-    while isinstance(base := array.base, np.ndarray):
+    kinds = (np.ndarray, array.__class__)
+    while isinstance(base := array.base, kinds):
         array = base
-    return array
+    return _BASES.get(id(array), array)
+
+
+#: for arrays whose library does not say what they look into
+_BASES: dict[int, Any] = {}
+
+
+def remember_base(view: Any, base: Any) -> None:
+    """Let `owner_of(view)` be `base`."""
+    _BASES[id(view)] = base
+    weakref.finalize(view, _BASES.pop, id(view)).atexit = False
 
 
 def storage_of(array: Any, where: device) -> StorageImpl:
@@ -154,7 +165,8 @@ def storage_of(array: Any, where: device) -> StorageImpl:
 
 def data_address(array: Any) -> int:
     """Address of an array's first element."""
-    return int(array.__array_interface__["data"][0])
+    host = getattr(array, "__array_interface__", None)
+    return int(array.data.ptr if host is None else host["data"][0])
 
 
 # %% [markdown]
@@ -269,8 +281,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 
+from readtorch.c10.core.dispatch_key import MetaArray
 from readtorch.c10.core.storage_impl import data_address
 
 
@@ -298,7 +310,7 @@ def has_internal_overlap(array: Any) -> bool:
 #| upstream: aten/src/ATen/MemoryOverlap.cpp#at::get_overlap_status
 def assert_no_partial_overlap(written: Any, read: Any) -> None:
     """RuntimeError if the two share some of their memory without being the same elements in the same order."""
-    if written is read or written.__class__ is not np.ndarray or read.__class__ is not np.ndarray:
+    if written is read or written.__class__ is not read.__class__ or written.__class__ is MetaArray:
         return
     if (written if written.base is None else written.base) is not (read if read.base is None else read.base):
         return

@@ -171,6 +171,48 @@ def meta_like(array: Any) -> MetaArray:
     return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
 
 
+# %% [markdown]
+# Some hardware has a *current* device, on which whatever is launched runs. Code that touches arrays outside of a kernel asks for the context in which theirs is
+# the current one.
+
+# %%
+#| into: c10/core/device_guard.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from readtorch.c10.core.device import device
+
+
+# %%
+#| into: c10/core/device_guard.py
+#| upstream: c10/core/DeviceGuard.h#c10::DeviceGuard
+NOTHING: AbstractContextManager[Any] = nullcontext()
+
+#: for a class of arrays, how to make their device the current one; the CUDA backend adds its own
+GUARDS: dict[type, Callable[[Any], AbstractContextManager[Any]]] = {}
+
+
+#: the current device of a kind; the CUDA backend adds its own
+CURRENT: dict[str, Callable[[], int]] = {}
+
+
+def with_index(wanted: device) -> device:
+    """The device with its number: where none is given, the current one is meant."""
+    if wanted.index is not None or wanted.type not in CURRENT:
+        return wanted
+    return device(wanted.type, CURRENT[wanted.type]())
+
+
+def device_guard(array: Any) -> AbstractContextManager[Any]:
+    """The context in which an array's device is the current one. NumPy's have none to choose."""
+    guard = GUARDS.get(array.__class__)
+    return NOTHING if guard is None else guard(array)
+
+
 # %%
 #| needs: a1_operators
 left, right = torch.empty(30_000, 20_000, device="meta"), torch.empty(20_000, 10, device="meta")
@@ -553,8 +595,28 @@ operators: dict[str, OperatorEntry] = {}
 cpu = SimpleNamespace()
 """The CPU column as a library: `cpu.sum(array, dim)`. What formulas call `at` in an ordinary backward."""
 
-cuda = SimpleNamespace()
-"""The CUDA column, the same."""
+
+class CudaColumn(SimpleNamespace):
+    """The CUDA column as a library. Its kernels are made when they are first asked for."""
+
+    #: what makes them, and makes formulas and composites fit for device arrays; the CUDA backend puts it here when it is first used
+    maker: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        entry = operators.get(name)
+        if entry is None or self.maker is None:
+            raise AttributeError(f"there is no CUDA kernel aten::{name}")
+        made = self.maker.kernel(entry)
+        setattr(self, name, made)
+        return made
+
+    def forget(self, name: str) -> None:
+        """Make the kernel of this name anew."""
+        self.__dict__.pop(name, None)
+
+
+cuda = CudaColumn()
+"""The CUDA column."""
 
 autograd = SimpleNamespace()
 """The operators on tensors, as a library. What formulas call `at` under `create_graph=True`."""
@@ -571,6 +633,7 @@ def add_registration_listener(listener: Callable[[OperatorEntry], None]) -> None
 
 
 def _changed(entry: OperatorEntry) -> None:
+    cuda.forget(entry.name)
     for listener in _listeners:
         listener(entry)
 
@@ -636,8 +699,8 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
             describe(entry, **description)
         for column in key.split():
             entry.kernels[DispatchKey[column]] = kernel
-            if column in ("CPU", "CUDA"):
-                setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+            if column == "CPU":
+                setattr(cpu, name, kernel)
         _changed(entry)
         return kernel
 
@@ -671,7 +734,6 @@ def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
         describe(entry, **description)
         entry.composite = function
         setattr(cpu, name, partial(function, cpu))
-        setattr(cuda, name, partial(function, cuda))
         _changed(entry)
         return function
 
@@ -704,6 +766,8 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     """The kernel for a backend key."""
+    if key is DispatchKey.CUDA:
+        return getattr(cuda, entry.name)
     if key is DispatchKey.Meta and key not in entry.kernels:
         return meta_kernel(entry)
     return entry.kernel(key)

@@ -649,6 +649,7 @@ from readtorch.aten import record_function
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.device_guard import GUARDS, NOTHING, device_guard
 from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
@@ -778,8 +779,9 @@ def execute(
     try:
         _propagate(task, root, grads)
         heap = task.heap
+        evaluate = _evaluate_on_device if GUARDS else _evaluate
         while heap:
-            _evaluate(task, heappop(heap)[2])
+            evaluate(task, heappop(heap)[2])
         for callback in task.callbacks:
             callback()
     finally:
@@ -820,6 +822,14 @@ def _evaluate(task: GraphTask, node: Node) -> None:
         node.release_variables()
     if node._edges:
         _propagate(task, node, outputs, grads)
+
+
+def _evaluate_on_device(task: GraphTask, node: Node) -> None:
+    """`_evaluate` where an accelerator is in use: with the device of the node's gradients as the current one."""
+    buffer = task.buffers[node]
+    grad = next((grad for grad in buffer[: node._count] if grad is not None), None)
+    with NOTHING if task.graph else device_guard(grad):
+        _evaluate(task, node)
 
 
 def _call_function(task: GraphTask, node: Node, grads: list[Any]) -> Any:
@@ -917,6 +927,8 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.c10.core.device_guard import GUARDS, device_guard
+
 
 # %%
 #| into: csrc/autograd/input_buffer.py
@@ -929,6 +941,10 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
     if old is None:
         buffer[number] = grad
         buffer[count + number] = owned
+    elif grad.__class__ in GUARDS:
+        with device_guard(grad):
+            buffer[number] = old + grad
+        buffer[count + number] = False
     elif buffer[count + number] and old.shape == grad.shape:
         old += grad
     elif owned:
@@ -955,6 +971,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to, sum_to
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.csrc.autograd.node import Node
 
 
@@ -966,12 +983,15 @@ def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> A
     if isinstance(grad, np.generic):
         grad = np.asarray(grad)
     shape, dtype = target._input_metadata_at(number)
-    if grad.shape != shape:
-        if not is_expandable_to(shape, grad.shape):
-            raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
-        grad = sum_to(grad, shape)
-    if grad.dtype is not dtype and grad.dtype != dtype:
-        grad = _real_or_not(grad, dtype).astype(dtype)
+    if grad.shape == shape and grad.dtype == dtype:
+        return grad
+    with device_guard(grad):
+        if grad.shape != shape:
+            if not is_expandable_to(shape, grad.shape):
+                raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
+            grad = sum_to(grad, shape)
+        if grad.dtype != dtype:
+            grad = _real_or_not(grad, dtype).astype(dtype)
     return grad
 
 

@@ -329,7 +329,8 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
     describe(entry, **{"variants": "function method", "inplace": True, "out": True, **description})
     for column in key.split():
         entry.kernels[DispatchKey[column]] = kernel
-        setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+        if column == "CPU":
+            setattr(cpu, name, kernel)
     _changed(entry)
 
 
@@ -644,7 +645,7 @@ from typing import Any
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
 from readtorch.c10.core import tensor_impl
-from readtorch.c10.core.dispatch_key import BACKENDS
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
 
@@ -686,10 +687,13 @@ class GeneratedNode(Node):
             return [None] * len(edges)
         if self._released:
             raise released(self.name())
-        at = dispatcher.autograd if graph else dispatcher.columns(BACKENDS[first.__class__])
+        key = DispatchKey.Autograd if graph else BACKENDS[first.__class__]
+        at = dispatcher.autograd if graph else dispatcher.columns(key)
         values = self._values(grads, graph)
         results: list[Any] = [None] * len(edges)
         for positions, formula, names in self.plan():
+            if key is DispatchKey.CUDA:
+                formula = dispatcher.cuda.maker.function(formula)
             if positions is None:
                 return list(formula(at, *[values[name] for name in names]))
             if len(positions) == 1:

@@ -60,7 +60,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import lookup
+from readtorch.aten.core.dispatch.dispatcher import lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
@@ -450,6 +450,19 @@ def message(action):
 
 torch.sum(dim=0, input=b), message(lambda: torch.mm(a, [1.0])), message(lambda: torch.mm(a, b, c=1))
 
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def brought(source: Any, array: Any, non_blocking: bool) -> Any:
+    """`source` on the device of `array`: the one operator that takes tensors of two devices is `copy_`."""
+    if source._array.__class__ is ndarray is array.__class__:
+        return source
+    here, there = device_of(source._array), device_of(array)
+    if here == there or "meta" in (here.type, there.type):
+        return source
+    return operators["_to_device"].call(source, there, here, non_blocking)
+
+
 # %% [markdown]
 # ## Making the node
 #
@@ -558,13 +571,18 @@ class Recorder:
                 node._count = len(shown_outputs)
                 node._shape = [raw[i].shape for i in shown_outputs]
                 node._dtype = [raw[i].dtype for i in shown_outputs]
-            node._result = raw[outputs[0]] if len(outputs) == 1 else [np.asarray(raw[i]) for i in outputs]
+            node._result = raw[outputs[0]] if len(outputs) == 1 else [array_again(raw[i]) for i in outputs]
         else:
             node._shape = raw.shape
             node._dtype = raw.dtype
             node._result = raw if outputs else None
         if counts.special:
             special_node(node)
+
+
+def array_again(value: Any) -> Any:
+    """NumPy's functions return scalars for 0-d results; here they are arrays again."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _wants_grad(value: Any) -> bool:
@@ -595,7 +613,7 @@ def special_node(node: GeneratedNode) -> None:
     if isinstance(node._result, list):
         node._result = [Packed(tensor_impl.wrap(array), innermost) for array in node._result]
     elif node._result is not None:
-        node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
+        node._result = Packed(tensor_impl.wrap(array_again(node._result)), innermost)
 
 
 # %% [markdown]

@@ -584,6 +584,7 @@ def inplace(entry: OperatorEntry) -> Call:
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
     check, first_option = option_check(entry, 1)
+    copies = entry.name == "copy_"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -597,6 +598,8 @@ def inplace(entry: OperatorEntry) -> Call:
         if check is not None and (kwargs or len(args) > first_option + 1):
             check(args[1:], kwargs)
         array = input._array
+        if copies and isinstance(values[1], TensorImpl):
+            values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
         wants = False
         if record.differentiable and (not counts.grad_off or state.grad_mode):

@@ -567,13 +567,43 @@ def _(torch):
 #| into: csrc/utils/__init__.py
 """Argument parsing and conversions (twin of `torch/csrc/utils/`)."""
 
+# %% [markdown]
+# ### A device that nobody has used yet
+#
+# The kinds of memory that exist are not known when the library is imported: a GPU is looked for when the first tensor is to go there.
+
+# %%
+#| into: csrc/utils/device_lazy_init.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+# %%
+#| into: csrc/utils/device_lazy_init.py
+#| upstream: torch/csrc/utils/device_lazy_init.h#torch::utils::device_lazy_init
+#: what prepares a kind of device, by its name; the CUDA backend adds its own
+INITIALISERS: dict[str, Callable[[], None]] = {}
+
+
+def device_lazy_init(kind: str) -> None:
+    """Prepare a kind of device for use. RuntimeError if this package knows none of that kind."""
+    if kind not in INITIALISERS:
+        raise RuntimeError(
+            f"Could not run 'aten::empty.memory_format' with arguments from the '{kind.upper()}' backend."
+        )
+    INITIALISERS[kind]()
+
+
 # %%
 #| into: csrc/utils/tensor_new.py
 #| imports
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -581,11 +611,14 @@ import numpy as np
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
 from readtorch.c10.core.device import current_default_device, device
+from readtorch.c10.core.device_guard import NOTHING
+from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.autograd.variable import set_requires_grad
+from readtorch.csrc.utils.device_lazy_init import device_lazy_init
 
 
 # %%
@@ -720,35 +753,54 @@ def _plain(data: Any) -> Any:
     return data
 
 
+#: NumPy's stand-in on a device, and the context to use it in, by device type; the CUDA backend adds its own
+LIBRARIES: dict[str, Callable[[device], tuple[Any, AbstractContextManager[Any]]]] = {"cpu": lambda where: (np, NOTHING)}
+
+
+def target_device(where: Any) -> device:
+    """The device asked for, with its number; for None, the one where tensors are made by default."""
+    return with_index(current_default_device() if where is None else device(where))
+
+
+def library_of(target: device) -> tuple[Any, AbstractContextManager[Any]]:
+    """What makes arrays on a device: looks like the module `numpy`. AssertionError for CUDA in a build without it."""
+    if target.type not in LIBRARIES:
+        device_lazy_init(target.type)
+    return LIBRARIES[target.type](target)
+
+
 # %%
 #| into: csrc/utils/tensor_new.py
 #| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::tensor_ctor
 def finish(array: Any, where: Any = None, requires_grad: bool = False) -> Any:
     """A tensor around a fresh array, on the device asked for."""
-    target = current_default_device() if where is None else device(where)
+    target = target_device(where)
     tensor = wrap(place(array, target))
     if requires_grad:
         set_requires_grad(tensor, True)
     observer = record_function.observer
-    if observer is not None and target.type == "cpu":
+    if observer is not None and target.type != "meta":
         observer.alloc(storage_of(tensor._array, target))
     return tensor
 
 
-#: how a CPU array gets to a device, by device type; the CUDA backend adds its own
-PLACERS: dict[str, Any] = {"cpu": lambda array, target: array, "meta": lambda array, target: meta_like(array)}
+#: how an array gets to a device, by device type; the CUDA backend adds its own
+PLACERS: dict[str, Any] = {
+    "cpu": lambda array, target, non_blocking: array,
+    "meta": lambda array, target, non_blocking: meta_like(array),
+}
 
 
-def place(array: Any, target: device) -> Any:
-    """`array` on the device `target`. AssertionError for CUDA in a build without it."""
+def place(array: Any, target: device, non_blocking: bool = False) -> Any:
+    """`array` on the device `target`. AssertionError for CUDA in a build without it.
+
+    `non_blocking`: the host need not wait for the copy where the memory allows it.
+    """
     placer = PLACERS.get(target.type)
     if placer is None:
-        if target.type == "cuda":
-            raise AssertionError("Torch not compiled with CUDA enabled")
-        raise RuntimeError(
-            f"Could not run 'aten::empty.memory_format' with arguments from the '{target.type.upper()}' backend."
-        )
-    return placer(array, target)
+        device_lazy_init(target.type)
+        placer = PLACERS[target.type]
+    return placer(array, target, non_blocking)
 
 
 def tensor(

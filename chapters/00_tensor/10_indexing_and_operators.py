@@ -59,6 +59,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core.device import cpu
+from readtorch.c10.core.dispatch_key import MetaArray
+from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.utils.tensor_new import array_from_data
 
@@ -198,7 +201,16 @@ def getitem(self: Any, index: Any) -> Any:
     view, indices = apply_slicing(self, normalize(index))
     if not indices:
         return at.alias(view) if view is self else view
+    if self._array.__class__ is not np.ndarray:
+        indices = [beside(self, index) for index in indices]
     return at.index(view, indices)
+
+
+def beside(tensor: Any, other: Any) -> Any:
+    """`other` on the device of `tensor`: indices, and numbers that are assigned, may come from the host."""
+    if other is None or other._array.__class__ is not np.ndarray or tensor._array.__class__ is MetaArray:
+        return other
+    return dispatcher.autograd._to_device(other, device_of(tensor._array), cpu, True)
 
 
 def setitem(self: Any, index: Any, value: Any) -> None:
@@ -211,6 +223,8 @@ def setitem(self: Any, index: Any, value: Any) -> None:
         value = wrap(
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
         )
+    if self._array.__class__ is not np.ndarray:
+        value, indices = beside(self, value), [beside(self, index) for index in indices]
     if indices:
         by_mask = not any(isinstance(item, TensorImpl) and item._array.dtype.kind != "b" for item in items)
         if is_number or (by_mask and value._array.size == 1):
@@ -384,6 +398,7 @@ from readtorch.c10.core import scalar_type
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
+from readtorch.c10.core.device_guard import device_guard, with_index
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
@@ -391,17 +406,18 @@ from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_infer
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
 
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
 #| upstream: torch/csrc/autograd/utils/python_arg_parsing.h#torch::autograd::utils::parse_to_conversion
-def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, Any]:
-    """The arguments of `to`: device, dtype, copy, memory format. TypeError for what is none of them."""
+def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, Any]:
+    """The arguments of `to`: device, dtype, non_blocking, copy, memory format. TypeError for what is none of them."""
     where, kind = kwargs.pop("device", None), kwargs.pop("dtype", None)
     copy, layout = kwargs.pop("copy", False), kwargs.pop("memory_format", None)
-    kwargs.pop("non_blocking", None)
+    flags = [bool(kwargs.pop("non_blocking", False)), copy]
+    given = 0
     other = kwargs.pop("other", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
@@ -415,7 +431,8 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
         elif isinstance(value, TensorImpl):
             where, kind = device_of(value._array), scalar_type.FROM_NUMPY[value._array.dtype]
         elif isinstance(value, bool):
-            copy = rest.pop(0) if rest and isinstance(rest[0], bool) else copy
+            flags[min(given, 1)] = value
+            given += 1
         elif isinstance(value, str | int | device):
             if any(isinstance(earlier, dtype) for earlier in args[: len(args) - len(rest) - 1]):
                 kinds = ", ".join(type(argument).__name__ for argument in args)
@@ -427,17 +444,17 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
             layout = value
         elif value is not None:
             raise TypeError(f"to() received an invalid combination of arguments - got ({type(value).__name__})")
-    return None if where is None else device(where), kind, copy, layout
+    return None if where is None else device(where), kind, flags[0], flags[1], layout
 
 
 def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     """This tensor in another dtype, on another device or in another memory format; itself if nothing changes and no copy is asked for."""
-    where, kind, copy, layout = parse_to(args, kwargs)
+    where, kind, non_blocking, copy, layout = parse_to(args, kwargs)
     array = self._array
     at = dispatcher.autograd
     result = self
-    if where is not None and not same_device(where, device_of(array)):
-        result = at._to_device(result, where)
+    if where is not None and (where := with_index(where)) != (here := device_of(array)):
+        result = at._to_device(result, where, here, non_blocking)
     if kind is not None and kind.numpy != array.dtype:
         result = _converted(result, kind)
     elif copy and result is self:
@@ -455,16 +472,15 @@ def _converted(self: Any, kind: dtype) -> Any:
     return result
 
 
-def same_device(wanted: device, have: device) -> bool:
-    """Is `have` what `wanted` asks for? Without an index, any device of the kind."""
-    return wanted.type == have.type and (wanted.index is None or wanted.index == have.index)
-
-
 @dispatcher.register("_to_device", key="CPU CUDA Meta", variants="", node="ToCopy")
-def _to_device(self: Array, target: device) -> Array:
+def _to_device(self: Array, target: device, source: device, non_blocking: bool = False) -> Array:
+    """The elements on the device `target`; `source`, where they are, is where the gradient goes."""
     if self.__class__ is MetaArray and target.type != "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    return place(self, target)
+    return place(self, target, non_blocking)
+
+
+dispatcher.derivative("_to_device", self=lambda at, grad, target, source: at._to_device(grad, source, target))
 
 
 def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any:
@@ -561,7 +577,7 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 def set_(self: Any, source: Any = None, *args: Any) -> Any:
     """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
     if source is None:
-        self._array = np.empty(0, self._array.dtype)
+        self._array = _empty_beside(self._array, 0)
     elif isinstance(source, TensorImpl):
         self._array = source._array
     else:
@@ -588,7 +604,16 @@ def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, stri
             f"{needed * kind.itemsize} are out of bounds for storage of size {flat.size}"
         )
     steps = tuple(step * kind.itemsize for step in strides)
-    return np.lib.stride_tricks.as_strided(elements[offset:], tuple(shape), steps)
+    numpy, guard = library_of(device_of(elements))
+    with guard:
+        return numpy.lib.stride_tricks.as_strided(elements[offset:], tuple(shape), steps)
+
+
+def _empty_beside(array: Any, shape: Any) -> Any:
+    """Uninitialised memory of this type on the same device."""
+    numpy, guard = library_of(device_of(array))
+    with guard:
+        return numpy.empty(shape, array.dtype)
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -613,8 +638,9 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if count <= flat.size:
         self._array = flat[:count].reshape(shape)
     else:
-        grown = np.empty(count, self._array.dtype)
-        grown[: flat.size] = flat
+        grown = _empty_beside(self._array, count)
+        with device_guard(grown):
+            grown[: flat.size] = flat
         self._array = grown.reshape(shape)
     return self
 
@@ -678,7 +704,7 @@ METHODS = {
     "is_same_size": lambda self, other: self._array.shape == other._array.shape,
     "cpu": lambda self, memory_format=None: to(self, "cpu"),
     "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(
-        self, "cuda" if device is None else device
+        self, "cuda" if device is None else device, non_blocking=non_blocking
     ),
     "float": _cast_method(scalar_type.float32),
     "double": _cast_method(scalar_type.float64),

@@ -305,6 +305,11 @@ def permutation(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
     return np.array(order, dtype=np.int64)
 
 
+@register("_randperm", variants="")
+def _randperm(n: int, *, generator: Any = None) -> Array:
+    return permutation(engine(generator), n)
+
+
 # %%
 #| into: aten/native/distributions.py
 #| upstream: aten/src/ATen/native/Distributions.cpp#at::native::bernoulli_
@@ -469,6 +474,10 @@ def checked_seed(seed: Any) -> int:
     return seed + (1 << 64) if seed < 0 else seed
 
 
+#: told of every seed that is for the generators of all devices; the CUDA backend adds its own
+SEEDED: list[Any] = []
+last_seed: list[int] = []
+
 default_generator = Generator.__new__(Generator)
 default_generator.device = Device("cpu")
 default_generator._engine = cpu_generator_impl.default
@@ -477,14 +486,19 @@ default_generator._engine = cpu_generator_impl.default
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: aten/src/ATen/native/TensorFactories.cpp#at::native::rand
-def _random(fill: Any) -> Any:
+def _column(numpy: Any, name: str) -> Any:
+    """The raw kernel of an operator for the arrays of this library."""
+    return getattr(dispatcher.cpu if numpy is np else dispatcher.cuda, name)
+
+
+def _random(name: str) -> Any:
     def make(
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
         shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
         return _new(
-            lambda shape, kind: fill(np.empty(shape, kind), generator=generator),
+            lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
             _kind(dtype),
             device,
@@ -495,8 +509,8 @@ def _random(fill: Any) -> Any:
     return make
 
 
-rand = _random(dispatcher.cpu.uniform_)
-randn = _random(dispatcher.cpu.normal_)
+rand = _random("uniform_")
+randn = _random("normal_")
 
 
 def randint(
@@ -516,7 +530,7 @@ def randint(
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
-        lambda shape, kind: dispatcher.cpu.random_(np.empty(shape, kind), low, high, generator=generator),
+        lambda numpy, shape, kind: _column(numpy, "random_")(numpy.empty(shape, kind), low, high, generator=generator),
         sizes((size,)),
         kind,
         device,
@@ -530,13 +544,15 @@ def randperm(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers below `n` in random order."""
-    from readtorch.aten.cpu_generator_impl import engine
-    from readtorch.aten.native.distributions import permutation
-
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    order = permutation(engine(generator), n)
-    return finish(order if dtype is None else order.astype(to_numpy_dtype(dtype)), device, requires_grad)
+    kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        order = _column(numpy, "_randperm")(n, generator=generator)
+        return order if order.dtype == kind else order.astype(kind)
+
+    return _new(make, (n,), kind, device, requires_grad)
 
 
 def normal(
@@ -560,7 +576,7 @@ def normal(
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype))
+    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
     return drawn * std + mean
 
 
@@ -652,6 +668,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from readtorch.csrc.generator import Generator as Generator
+from readtorch.csrc.generator import SEEDED, last_seed
 from readtorch.csrc.generator import default_generator as default_generator
 
 
@@ -660,7 +677,11 @@ from readtorch.csrc.generator import default_generator as default_generator
 #| upstream: torch/random.py#manual_seed
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; returns the CPU's."""
-    return default_generator.manual_seed(seed)
+    default_generator.manual_seed(seed)
+    last_seed[:] = [default_generator.initial_seed()]
+    for told in SEEDED:
+        told(last_seed[0])
+    return default_generator
 
 
 def seed() -> int:

@@ -332,13 +332,16 @@ def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
 
 def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
-    np.fill_diagonal(self._array, fill_value, wrap)
+    with device_guard(self._array):
+        np.fill_diagonal(self._array, fill_value, wrap)
     version_counter(self).value += 1
     return self
 
 
 def apply_(self: Any, callable: Any) -> Any:
     """Replace every element by a function of it. A Python loop."""
+    if self._array.__class__ is not np.ndarray:
+        raise TypeError("apply_ is only implemented on CPU tensors")
     flat = self._array.reshape(-1)
     self._array[...] = np.array([callable(value) for value in flat.tolist()], dtype=self._array.dtype).reshape(
         self._array.shape

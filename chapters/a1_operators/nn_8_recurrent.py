@@ -37,6 +37,7 @@ live()
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ from readtorch.aten.native.normalization import in_working_precision
 #| into: aten/native/rnn.py
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[int, slice]]:
     """(Sequences running, their rows) of each step, in the order in which the layer meets them."""
-    ends = np.cumsum(batch_sizes).tolist()
+    ends = list(accumulate(batch_sizes))
     steps = [(size, slice(end - size, end)) for size, end in zip(batch_sizes, ends, strict=True)]
     return steps[::-1] if reverse else steps
 

@@ -183,7 +183,7 @@ def pack_padded_sequence(
         input = input.transpose(0, 1)
     counts = lengths.tolist()
     _check_lengths(input, counts)
-    steps = torch.arange(counts[0])
+    steps = torch.arange(counts[0], device="cpu")
     running = steps.unsqueeze(1) < lengths.unsqueeze(0)
     batch_sizes = running.sum(1)
     rows = input[: counts[0]].reshape(counts[0] * len(counts), *input.shape[2:])
@@ -228,11 +228,11 @@ def pad_packed_sequence(
         )
     length = longest if total_length is None else total_length
     data, n = sequence.data, int(sizes[0])
-    running = torch.arange(n).unsqueeze(0) < sizes.unsqueeze(1)
+    running = torch.arange(n, device="cpu").unsqueeze(0) < sizes.unsqueeze(1)
     lengths = running.sum(0)
     padding = torch.full((1, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
-    source = torch.full((length * n,), data.size(0), dtype=torch.int64)
-    source[running.reshape(-1).nonzero().reshape(-1)] = torch.arange(data.size(0))
+    source = torch.full((length * n,), data.size(0), dtype=torch.int64, device="cpu")
+    source[running.reshape(-1).nonzero().reshape(-1)] = torch.arange(data.size(0), device="cpu")
     padded = torch.cat([data, padding]).index_select(0, source.to(data.device)).reshape(length, n, *data.shape[1:])
     if batch_first:
         padded = padded.transpose(0, 1)

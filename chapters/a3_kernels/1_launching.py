@@ -60,10 +60,6 @@ print(
 # goes to NVRTC, to CuPy and to g++. `#line` keeps the compilers' messages pointing at the files.
 
 # %%
-#| into: aten/native/cuda/__init__.py
-"""Kernels in CUDA C++, each beside the functions that launch it."""
-
-# %%
 #| into: aten/native/cuda/jit_utils.py
 """CUDA sources, compiled when a kernel of theirs is first launched."""
 

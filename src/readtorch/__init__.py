@@ -229,6 +229,17 @@ _NAMES.update(
 _MODULES += ["compiler", "hub", "jit", "multiprocessing", "onnx", "types"]
 
 
+def _initialise_cuda() -> None:
+    from readtorch import cuda
+
+    cuda._lazy_init()
+
+
+from readtorch.csrc.utils.device_lazy_init import INITIALISERS as _INITIALISERS
+
+_INITIALISERS["cuda"] = _initialise_cuda
+
+
 def compile(
     model: _Any = None,
     *,

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/01_import/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 from readtorch import _C
 from readtorch import storage as storage
 from readtorch.c10.core import tensor_impl
+from readtorch.c10.core.device_guard import GUARDS, device_guard
+from readtorch.c10.core.dispatch_key import device_of
 
 
 class _TensorMeta(type):
@@ -196,6 +198,24 @@ class Tensor(_C.TensorBase):
         _warn_typed_storage()
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
+    def pin_memory(self, device: Any = None) -> Any:
+        """This tensor in page-locked memory. RuntimeError where there is no device that could read it."""
+        from readtorch.csrc.cuda import module
+
+        return module.pin_memory(self, device)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Is this tensor in page-locked memory?"""
+        from readtorch.csrc.cuda import module
+
+        return module.is_pinned(self, device)
+
+    def record_stream(self, stream: Any) -> None:
+        """Do not reuse this tensor's memory, once it is freed, before `stream` has done what it is to do by then."""
+        from readtorch.csrc.cuda import module
+
+        module.record_stream(self, stream)
+
 
 def _handle(hooks: dict, hook: Any) -> Any:
     from readtorch.utils.hooks import RemovableHandle
@@ -207,8 +227,13 @@ def _handle(hooks: dict, hook: Any) -> Any:
 
 def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
     """Copy the whole memory once, and look into the copy as `array` looks into the original."""
-    if not isinstance(array, np.ndarray) or array.__class__ is not np.ndarray:
+    if array.__class__ is not np.ndarray and array.__class__ not in GUARDS:
         return array.copy()
+    with device_guard(array):
+        return _copy_memory(array, memo)
+
+
+def _copy_memory(array: Any, memo: dict[Any, Any]) -> Any:
     owner = _C._owner_of(array)
     if owner is array or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
         key = ("readtorch storage", id(owner))
@@ -225,7 +250,11 @@ def _copy_with_storage(array: Any, memo: dict[Any, Any]) -> Any:
         return array.copy()
     offset = _C._data_address(array) - _C._data_address(owner)
     flat = memo[key].reshape(-1, order="A").view(np.uint8)
-    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+    if array.__class__ is np.ndarray:
+        return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+    numpy, _ = _C._library_of(device_of(array))
+    part = flat[offset:][: (flat.size - offset) // array.itemsize * array.itemsize]
+    return numpy.lib.stride_tricks.as_strided(part.view(array.dtype), array.shape, array.strides)
 
 
 tensor_impl.Tensor = Tensor

@@ -19,6 +19,8 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Sequence[int], stri
     """A tensor on a typed storage. RuntimeError if it would reach outside."""
     from readtorch.c10.core.scalar_type import to_numpy_dtype
     from readtorch.c10.core.tensor_impl import wrap
+    from readtorch.csrc.autograd.python_variable_methods import array_of_storage
+    from readtorch.csrc.utils.tensor_new import finish
 
     size, stride = tuple(size), tuple(stride)
     numbers = (storage_offset, *size, *stride)
@@ -37,9 +39,8 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Sequence[int], stri
         return empty_strided(size, stride, dtype=storage.dtype, device="meta")
     kind = to_numpy_dtype(storage.dtype)
     if not needed:
-        return wrap(np.empty(size, kind))
-    strides = tuple(step * itemsize for step in stride)
-    return wrap(np.ndarray(size, kind, untyped.bytes(), storage_offset * itemsize, strides))
+        return finish(np.empty(size, kind), untyped.device)
+    return wrap(array_of_storage(untyped, kind, storage_offset, size, stride))
 
 
 def _rebuild_tensor_v2(
@@ -82,7 +83,7 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
 def _share_memory(tensor: Any) -> None:
     """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
     storage = tensor.untyped_storage()
-    if storage.is_shared():
+    if storage.is_shared() or storage.device.type != "cpu":  # other processes can open a GPU's memory
         return
     offset, stride = tensor.storage_offset(), tensor.stride()
     shared = type(storage)._from_array(storage.bytes()).share_memory_()

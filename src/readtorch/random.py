@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from readtorch.csrc.generator import SEEDED, last_seed
 from readtorch.csrc.generator import Generator as Generator
 from readtorch.csrc.generator import default_generator as default_generator
 
 
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; returns the CPU's."""
-    return default_generator.manual_seed(seed)
+    default_generator.manual_seed(seed)
+    last_seed[:] = [default_generator.initial_seed()]
+    for told in SEEDED:
+        told(last_seed[0])
+    return default_generator
 
 
 def seed() -> int:

@@ -13,6 +13,8 @@ import numpy as np
 
 from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
+from readtorch.c10.core.device_guard import device_guard, with_index
+from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 from readtorch.c10.core.storage_impl import StorageImpl
 from readtorch.c10.util.exception import warn_once
@@ -33,15 +35,19 @@ class UntypedStorage(StorageImpl):
         given = args[0] if args else 0
         if where.type == "meta":
             super().__init__(np.broadcast_to(np.zeros((), np.uint8), (int(given),)), where)
-        elif isinstance(given, int):
-            super().__init__(np.empty(given, np.uint8), where)
         else:
-            super().__init__(np.array(list(given), np.uint8), where)
+            data = np.empty(given, np.uint8) if isinstance(given, int) else np.array(list(given), np.uint8)
+            super().__init__(data, cpu)
+            if where.type != "cpu":
+                self.owner, self.device = _moved(data, where)
 
     @classmethod
     def _from_array(cls, array: np.ndarray) -> UntypedStorage:
         """A storage on the bytes of a contiguous array, without a copy."""
         storage = cls.__new__(cls)
+        if not isinstance(array, np.ndarray):
+            storage.owner, storage.device = array, device_of(array)
+            return storage
         #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
         storage.owner = np.frombuffer(array.data.cast("B"), np.uint8) if array.size else np.empty(0, np.uint8)
         storage.device = cpu
@@ -95,22 +101,34 @@ class UntypedStorage(StorageImpl):
             raise RuntimeError(
                 f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
             )
-        self.bytes()[:] = source.bytes()
+        with device_guard(self.owner):
+            self.bytes()[:] = _moved(source.bytes(), self.device)[0]
         return self
 
     def clone(self) -> UntypedStorage:
         """A copy with its own memory."""
-        return type(self)._from_array(self.bytes().copy())
+        with device_guard(self.owner):
+            return type(self)._from_array(self.bytes().copy())
 
     def cpu(self) -> UntypedStorage:
         """This storage if it is in host memory, else a copy there."""
-        return self
+        return self.to(device=cpu)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """This storage if it is on that GPU, by default the current one, else a copy there."""
+        return self.to(device="cuda" if device is None else device)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Is it in the memory of a GPU?"""
+        return self.device.type == "cuda"
 
     def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
         """This storage if it is on `device`, else a copy there."""
-        if _device(device) == self.device:
+        target = with_index(_device(device))
+        if target == self.device:
             return self
-        raise RuntimeError(f"a storage cannot be moved from {self.device} to {device} here")
+        return type(self)._from_array(_moved(self.bytes(), target)[0])
 
     def is_shared(self) -> bool:
         """Can other processes see it?"""
@@ -130,7 +148,8 @@ class UntypedStorage(StorageImpl):
         return memo.setdefault(id(self), self.clone())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_storage_from_bytes, (self.bytes().tobytes(),))
+        where = () if self.device.type == "cpu" else (str(self.device),)
+        return (_storage_from_bytes, (self.cpu().bytes().tobytes(), *where))
 
     def untyped(self) -> UntypedStorage:
         """This storage."""
@@ -140,12 +159,20 @@ class UntypedStorage(StorageImpl):
 storage_impl.Storage = UntypedStorage
 
 
+def _moved(data: Any, where: device) -> tuple[Any, device]:
+    """Bytes on a device, and the device with its number."""
+    from readtorch.csrc.utils.tensor_new import place
+
+    array = place(data, where)
+    return array, device_of(array)
+
+
 def _device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
 
 
-def _storage_from_bytes(data: bytes) -> UntypedStorage:
-    return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8))
+def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
+    return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)).to(device=where)
 
 
 def _shared_copy(data: np.ndarray) -> np.ndarray:
@@ -270,6 +297,11 @@ class TypedStorage:
         """This storage in host memory."""
         return type(self)(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype, _internal=True)
 
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """This storage on a GPU."""
+        moved = self._untyped_storage.cuda(device)
+        return type(self)(wrap_storage=moved, dtype=self.dtype, _internal=True)
+
     def is_shared(self) -> bool:
         """Can other processes see it?"""
         return self._untyped_storage.is_shared()
@@ -284,8 +316,9 @@ class TypedStorage:
         return f"{head}[{kind} of size {len(self)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_typed_storage_from_bytes, (self._untyped_storage.bytes().tobytes(), self.dtype))
+        data, *where = self._untyped_storage.__reduce__()[1]
+        return (_typed_storage_from_bytes, (data, self.dtype, *where))
 
 
-def _typed_storage_from_bytes(data: bytes, kind: dtype) -> TypedStorage:
-    return TypedStorage(wrap_storage=_storage_from_bytes(data), dtype=kind, _internal=True)
+def _typed_storage_from_bytes(data: bytes, kind: dtype, where: str = "cpu") -> TypedStorage:
+    return TypedStorage(wrap_storage=_storage_from_bytes(data, where), dtype=kind, _internal=True)

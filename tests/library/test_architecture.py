@@ -29,12 +29,20 @@ FLOORS = ("c10", "aten", "csrc", "_C")
 
 WITHOUT_TWIN = {
     "_as_torch_children/torch.py": "what child processes of `as_torch` find as `torch`; upstream needs no stand-in for itself",
+    "aten/cuda/array_library.py": "NumPy's face on CuPy; upstream's kernels are written for CUDA",
+    "aten/cuda/instantiate.py": "makes CUDA kernels from the CPU's text; upstream has templates and a second compiler",
+    "aten/cuda/specialisations.py": "where that text will not do; upstream specialises a template beside it",
+    "aten/native/cuda/copy.py": "upstream: aten/src/ATen/native/cuda/Copy.cu; the fact base holds no .cu files",
     "as_torch.py": "lets scripts written for torch run on readtorch; one of the two names that are ours alone",
     "_C/__init__.py": "upstream's torch/_C is the built extension module; torch/csrc/Module.cpp fills it",
     "aten/native/constant_pad_nd.py": "upstream writes constant_pad_nd in native/PadNd.cpp, beside the other paddings",
     "aten/native/cuda/philox.py": "the NumPy twin of PhiloxRNGEngine.h's device side, for groups of four elements",
     "aten/native/cuda/rows.cuh": "rows held in registers; upstream has them in PersistentSoftmax.cuh and again in layer_norm_kernel.cu",
     "aten/native/cuda/rows.py": "the threads for such rows, which upstream chooses in the same two files",
+    **{
+        f"c10/cuda/simulated/{name}.py": "upstream needs hardware; here a device can be simulated, more strictly than it is"
+        for name in ("functions", "launch", "memory", "ndarray", "runtime", "stream")
+    },
     "csrc/autograd/generated_node.py": "upstream generates generated/Functions.h at build time",
     "csrc/autograd/python_variable_methods.py": "upstream generates generated/python_variable_methods.cpp at build time",
     "csrc/autograd/python_variable_operators.py": "upstream's operators are rows of the generated python_variable_methods.cpp",
@@ -46,7 +54,7 @@ WITHOUT_TWIN = {
 SEARCH_PATHS = ("_as_torch_children",)
 """Folders that stand on `sys.path` of child processes, and so are no packages."""
 
-OPTIONAL = {"cupy", "ml_dtypes", "mpi4py", "cupti", "safetensors"}
+OPTIONAL = {"cupy", "cupyx", "ml_dtypes", "mpi4py", "cupti", "safetensors"}
 """Imported only inside functions or under `try`: the library needs NumPy alone."""
 
 

@@ -25,7 +25,7 @@ def test_a_node_runs_once_when_all_its_gradients_have_arrived() -> None:
     y.grad_fn.register_hook(lambda grads, outs: runs.append(1))
     (y + y * y + y.exp()).sum().backward()
     assert runs == [1]
-    np.testing.assert_allclose(x.grad.numpy(), 3 * (1 + 2 * 3 + np.exp(3)) * np.ones(2))
+    np.testing.assert_allclose(x.grad.cpu().numpy(), 3 * (1 + 2 * 3 + np.exp(3)) * np.ones(2))
 
 
 def test_backward_does_not_recurse() -> None:
@@ -312,7 +312,7 @@ def test_saved_tensor_hooks_pack_and_unpack() -> None:
         y = (x * x).exp()
     y.sum().backward()
     assert len(packed) == 3
-    np.testing.assert_allclose(x.grad.numpy(), 2 * np.e * np.ones(2))
+    np.testing.assert_allclose(x.grad.cpu().numpy(), 2 * np.e * np.ones(2))
 
 
 def test_once_differentiable_refuses_the_second_derivative() -> None:

@@ -36,7 +36,7 @@ def train(name: str, options: dict[str, Any], dtype: torch.dtype) -> list[np.nda
             param.grad = torch.from_numpy(rng.standard_normal(param.shape)).to(dtype)
         optimizer.step()
     state = [value for entry in optimizer.state.values() for value in entry.values() if value is not None]
-    return [tensor.detach().numpy() for tensor in (*params, *state)]
+    return [tensor.detach().cpu().numpy() for tensor in (*params, *state)]
 
 
 @pytest.fixture(params=["BLAS", "NumPy"])

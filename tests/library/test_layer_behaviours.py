@@ -22,7 +22,7 @@ def test_convolution_keeps_the_layout_of_its_input() -> None:
     assert plain.is_contiguous()
     assert not turned.is_contiguous()
     assert turned.is_contiguous(memory_format=torch.channels_last)
-    np.testing.assert_allclose(plain.numpy(), turned.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(plain.cpu().numpy(), turned.cpu().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_result_of_a_convolution_can_be_viewed_flat() -> None:
@@ -65,9 +65,11 @@ def test_results_survive_the_next_call() -> None:
 def test_large_images_are_cut_into_blocks_of_rows() -> None:
     x, w = torch.rand(1, 16, 150, 140), torch.rand(4, 16, 5, 5)
     whole = F.conv2d(x, w, stride=2, padding=2)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.numpy()[0], ((0, 0), (2, 2), (2, 2))), (5, 5), (1, 2))
-    by_hand = np.einsum("cijkl,ockl->oij", windows[:, ::2, ::2], w.numpy())
-    np.testing.assert_allclose(whole.numpy()[0], by_hand, rtol=1e-4)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x.cpu().numpy()[0], ((0, 0), (2, 2), (2, 2))), (5, 5), (1, 2)
+    )
+    by_hand = np.einsum("cijkl,ockl->oij", windows[:, ::2, ::2], w.cpu().numpy())
+    np.testing.assert_allclose(whole.cpu().numpy()[0], by_hand, rtol=1e-4)
 
 
 def test_batch_norm_momentum_none_averages_all_batches() -> None:
@@ -111,7 +113,7 @@ def test_padding_row_of_an_embedding_gets_no_gradient() -> None:
 def test_max_norm_scales_looked_up_rows_in_place() -> None:
     table = nn.Embedding(2, 2, max_norm=1.0, _weight=torch.tensor([[3.0, 4.0], [3.0, 4.0]]))
     table(torch.tensor([0]))
-    np.testing.assert_allclose(table.weight.detach().numpy(), [[0.6, 0.8], [3, 4]], rtol=1e-5)
+    np.testing.assert_allclose(table.weight.detach().cpu().numpy(), [[0.6, 0.8], [3, 4]], rtol=1e-5)
 
 
 def test_dropout_in_place_and_in_evaluation() -> None:
@@ -172,7 +174,7 @@ def test_clipping_leaves_small_gradients_alone_and_counts_none_as_absent() -> No
     a, b = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
     a.grad = torch.tensor([0.3, 0.4])
     assert nn.utils.clip_grad_norm_([a, b], 1.0).item() == pytest.approx(0.5)
-    np.testing.assert_allclose(a.grad.numpy(), [0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(a.grad.cpu().numpy(), [0.3, 0.4], rtol=1e-6)
     assert b.grad is None
     assert nn.utils.clip_grad_norm_([a], 1.0, norm_type=float("inf")).item() == pytest.approx(0.4)
 
@@ -192,10 +194,10 @@ def test_weight_norm_both_ways_and_its_removal() -> None:
         weight = layer.weight.detach().clone()
         with pytest.warns() if apply is nn.utils.weight_norm else _nothing():
             apply(layer)
-        np.testing.assert_allclose(layer.weight.detach().numpy(), weight.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(layer.weight.detach().cpu().numpy(), weight.cpu().numpy(), rtol=1e-5)
     nn.utils.parametrize.remove_parametrizations(layer, "weight")
     assert type(layer) is nn.Linear
-    np.testing.assert_allclose(layer.weight.detach().numpy(), weight.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(layer.weight.detach().cpu().numpy(), weight.cpu().numpy(), rtol=1e-5)
 
 
 class _nothing:
@@ -209,7 +211,7 @@ def test_spectral_norm_brings_the_largest_singular_value_to_one() -> None:
         torch.manual_seed(0)
         layer = apply(nn.Linear(6, 5), n_power_iterations=30)
         layer(torch.rand(1, 6))
-        assert np.linalg.norm(layer.weight.detach().numpy(), 2) == pytest.approx(1, rel=1e-3)
+        assert np.linalg.norm(layer.weight.detach().cpu().numpy(), 2) == pytest.approx(1, rel=1e-3)
 
 
 def test_fused_batch_norm_gives_the_same() -> None:
@@ -218,7 +220,9 @@ def test_fused_batch_norm_gives_the_same() -> None:
     conv, norm = conv.eval(), norm.eval()
     x = torch.rand(2, 3, 6, 6)
     fused = nn.utils.fuse_conv_bn_eval(conv, norm)
-    np.testing.assert_allclose(fused(x).detach().numpy(), norm(conv(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        fused(x).detach().cpu().numpy(), norm(conv(x)).detach().cpu().numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_parametrization_is_a_property_of_a_class_made_for_it() -> None:

@@ -286,6 +286,8 @@ def nan_parameter() -> nn.Parameter:
 
 @pytest.mark.parametrize(("call", "kind", "phrase"), CASES)
 def test_refused_with_upstreams_type_and_phrase(call: str, kind: str, phrase: str) -> None:
+    if "Target 7" in phrase and o(1).is_cuda:
+        pytest.skip("a device has no way to raise: upstream's kernel stops with an assertion")
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # NumPy's own warnings must not come first
         with pytest.raises(getattr(builtins, kind), match=re.escape(phrase)):

@@ -176,7 +176,7 @@ def test_parameter_list_makes_parameters_and_keeps_other_values() -> None:
     assert [type(value).__name__ for value in values[1:3]] == ["Parameter", "str"]
     assert values[-1] == 4
     shown = repr(nn.ParameterList([torch.ones(2, 3), "text"]))
-    assert "(0): Parameter containing: [torch.float32 of size 2x3]" in shown
+    assert "(0): Parameter containing: [torch.float32 of size 2x3" in shown
     assert "(1): Object of type: str" in shown
 
 

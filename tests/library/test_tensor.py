@@ -56,7 +56,7 @@ def test_tensor_accepts_attributes_and_loses_them_in_operators() -> None:
 def test_addition_broadcasts_as_numpy_does(pair: tuple[np.ndarray, np.ndarray]) -> None:
     a, b = pair
     result = torch.tensor(a) + torch.tensor(b)
-    np.testing.assert_array_equal(result.numpy(), a + b)
+    np.testing.assert_array_equal(result.cpu().numpy(), a + b)
 
 
 @given(broadcastable())
@@ -76,11 +76,11 @@ def test_basic_index_gives_numpys_elements_and_scatters_the_gradient_back(data: 
     index = data.draw(basic_index(array.shape))
     x = torch.tensor(array).requires_grad_()
     part = x[index]
-    np.testing.assert_array_equal(part.detach().numpy(), array[index])
+    np.testing.assert_array_equal(part.detach().cpu().numpy(), array[index])
     part.sum().backward()
     expected = np.zeros_like(array)
     expected[index] += 1
-    np.testing.assert_array_equal(x.grad.numpy() if x.grad is not None else 0 * expected, expected)
+    np.testing.assert_array_equal(x.grad.cpu().numpy() if x.grad is not None else 0 * expected, expected)
 
 
 @given(arrays())
@@ -207,6 +207,7 @@ def test_meta_tensors_have_shapes_and_no_data() -> None:
         x.to("cpu")
 
 
+@pytest.mark.cpu("there is a GPU then")
 def test_cuda_without_a_gpu_says_so() -> None:
     with pytest.raises(AssertionError, match="not compiled with CUDA"):
         torch.ones(1, device="cuda")
@@ -286,6 +287,7 @@ def test_a_number_beside_a_list_is_no_tensor() -> None:
         torch.tensor([1, [2, 3]])
 
 
+@pytest.mark.cpu("an array of the host beside a tensor")
 def test_a_tensor_is_compared_with_an_array_element_by_element() -> None:
     assert (torch.ones(2) == np.array([1.0, 2.0])).tolist() == [True, False]
     assert (torch.ones(2) != np.array([1.0, 2.0])).tolist() == [False, True]
@@ -299,6 +301,7 @@ def test_to_takes_the_device_before_the_dtype() -> None:
         x.to(torch.float64, "cpu")
 
 
+@pytest.mark.cpu("shares memory with NumPy")
 def test_dlpack_shares_memory_in_both_directions() -> None:
     array = np.zeros(2)
     torch.from_dlpack(array)[0] = 5

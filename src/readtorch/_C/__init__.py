@@ -32,6 +32,7 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.type_info import finfo as finfo
     from readtorch.csrc.type_info import iinfo as iinfo
     from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
+    from readtorch.csrc.utils.tensor_new import library_of as _library_of
     from readtorch.csrc.utils.tensor_new import legacy_new as _legacy_new
 
     _VariableFunctions: _Any

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import _changed, cpu, cuda, operators
+from readtorch.aten.core.dispatch.dispatcher import _changed, cpu, operators
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
 
@@ -154,7 +154,6 @@ def _apply(name: str, refusal: Refusal) -> None:
     elif entry.composite is not None:
         entry.composite = _checked_composite(entry.composite, refusal)
         setattr(cpu, name, partial(entry.composite, cpu))
-        setattr(cuda, name, partial(entry.composite, cuda))
     else:
         for key, kernel in list(entry.kernels.items()):
             entry.kernels[key] = _checked(kernel, refusal)

@@ -30,14 +30,14 @@ def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float)
     array = inputs[number]._array
     columns: list[list[np.ndarray]] = []
     for index in np.ndindex(array.shape):
-        kept = array[index]
+        kept = array[index].item()
         steps = [eps, 1j * eps] if array.dtype.kind == "c" else [eps]
         parts = []
         for step in steps:
             array[index] = kept + step
-            above = [output._array.copy() for output in _outputs(func, inputs)]
+            above = [output.detach().cpu()._array.copy() for output in _outputs(func, inputs)]
             array[index] = kept - step
-            below = [output._array.copy() for output in _outputs(func, inputs)]
+            below = [output.detach().cpu()._array.copy() for output in _outputs(func, inputs)]
             array[index] = kept
             parts.append([((a - b) / (2 * eps)).reshape(-1) for a, b in zip(above, below, strict=True)])
         if len(parts) == 1:
@@ -53,11 +53,11 @@ def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
     """The same matrix, a column per backward pass."""
     columns = []
     for index in np.ndindex(output._array.shape):
-        seed = np.zeros_like(output._array)
+        seed = output.detach().clone().zero_()
         seed[index] = 1
-        (grad,) = _C._run_backward((output,), (_C._from_numpy(seed),), True, False, (inputs[number],), True, False)
+        (grad,) = _C._run_backward((output,), (seed,), True, False, (inputs[number],), True, False)
         array = inputs[number]._array
-        columns.append(np.zeros(array.size, array.dtype) if grad is None else grad._array.reshape(-1))
+        columns.append(np.zeros(array.size, array.dtype) if grad is None else grad.cpu()._array.reshape(-1))
     return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
 
 
@@ -140,7 +140,9 @@ def gradgradcheck(
     if grad_outputs is None:
         rng = np.random.default_rng(0)
         seeds = [
-            _C._from_numpy(np.asarray(rng.standard_normal(output._array.shape)).astype(output._array.dtype))
+            _C._from_numpy(np.asarray(rng.standard_normal(output._array.shape)).astype(output._array.dtype)).to(
+                output.device
+            )
             for output in outputs
         ]
         grad_outputs = [seed.requires_grad_() for seed in seeds]

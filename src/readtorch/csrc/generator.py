@@ -73,6 +73,10 @@ def checked_seed(seed: Any) -> int:
     return seed + (1 << 64) if seed < 0 else seed
 
 
+#: told of every seed that is for the generators of all devices; the CUDA backend adds its own
+SEEDED: list[Any] = []
+last_seed: list[int] = []
+
 default_generator = Generator.__new__(Generator)
 default_generator.device = Device("cpu")
 default_generator._engine = cpu_generator_impl.default

@@ -122,6 +122,7 @@ def THPVariable_initModule(module: Any) -> None:
     python_torch_functions_manual.init()
     module._VariableFunctions = python_torch_functions.module("")
     module._legacy_new, module._from_numpy = tensor_new.legacy_new, tensor_new.from_numpy
+    module._library_of = tensor_new.library_of
     module._data_address, module._owner_of = storage_impl.data_address, storage_impl.owner_of
 
 

@@ -1,10 +1,11 @@
-# Tangled from chapters/01_import/8c_devices.py — edit there, or here and run `readtorch sync`.
-"""The GPUs' random generators (twin of `torch/cuda/random.py`), as a build without CUDA shows them."""
+# Tangled from chapters/01_import/d7_torch_cuda.py — edit there, or here and run `readtorch sync`.
+"""The GPUs' random generators (twin of `torch/cuda/random.py`)."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 __all__ = [
     "get_rng_state",
@@ -19,24 +20,35 @@ __all__ = [
 ]
 
 
-def _need_cuda() -> NoReturn:
+def _generator(device: Any) -> Any:
+    """The generator of a device's own. AssertionError without CUDA."""
     from readtorch import cuda
+    from readtorch.cuda._utils import _get_device_index
 
     cuda._lazy_init()
+    from readtorch.csrc.cuda.module import generator
+
+    return generator(_get_device_index(device, optional=True))
 
 
-def get_rng_state(device: Any = "cuda") -> NoReturn:
-    """The generator's state. AssertionError without CUDA."""
-    _need_cuda()
+def get_rng_state(device: Any = "cuda") -> Any:
+    """The generator's state, a tensor of bytes on the CPU. AssertionError without CUDA."""
+    return _generator(device).get_state()
 
 
 def get_rng_state_all() -> list[Any]:
-    """The state of every device's generator: none."""
-    return []
+    """The state of every device's generator."""
+    from readtorch import cuda
+
+    return [get_rng_state(number) for number in range(cuda.device_count())]
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Put the generator into a state, when there will be one; nothing to do without CUDA."""
+    """Put the generator into a state, now or when there is one."""
+    from readtorch import cuda
+
+    state = new_state.clone()
+    cuda._lazy_call(lambda: _generator(device).set_state(state))
 
 
 def set_rng_state_all(new_states: Iterable[Any]) -> None:
@@ -46,21 +58,37 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the current device's generator, when there will be one; nothing to do without CUDA."""
+    """Seed the current device's generator, now or when there is one."""
+    from readtorch import cuda
+
+    cuda._lazy_call(lambda: _seed("cuda", seed))
+
+
+def _seed(device: Any, seed: int) -> None:
+    _generator(device).manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed every device's generator; nothing to do without CUDA."""
+    """Seed every device's generator."""
+    from readtorch import cuda
+
+    def all_of_them() -> None:
+        for number in range(cuda.device_count()):
+            _seed(number, seed)
+
+    cuda._lazy_call(all_of_them)
 
 
 def seed() -> None:
-    """Seed the current device's generator at random; nothing to do without CUDA."""
+    """Seed the current device's generator from the operating system."""
+    manual_seed(secrets.randbits(63))
 
 
 def seed_all() -> None:
-    """Seed every device's generator at random; nothing to do without CUDA."""
+    """Seed every device's generator from the operating system, all with one seed."""
+    manual_seed_all(secrets.randbits(63))
 
 
-def initial_seed() -> NoReturn:
+def initial_seed() -> int:
     """The seed of the current device's generator. AssertionError without CUDA."""
-    _need_cuda()
+    return int(_generator("cuda").initial_seed())

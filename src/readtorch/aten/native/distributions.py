@@ -153,6 +153,11 @@ def permutation(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
     return np.array(order, dtype=np.int64)
 
 
+@register("_randperm", variants="")
+def _randperm(n: int, *, generator: Any = None) -> Array:
+    return permutation(engine(generator), n)
+
+
 @register("_bernoulli_scalar_", variants="", node="Bernoulli")
 def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) -> Array:
     if not 0 <= p <= 1:

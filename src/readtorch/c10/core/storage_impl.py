@@ -42,9 +42,20 @@ _alive: weakref.WeakValueDictionary[int, StorageImpl] = weakref.WeakValueDiction
 
 def owner_of(array: Any) -> Any:
     """The array that owns the memory `array` looks into."""
-    while isinstance(base := array.base, np.ndarray):
+    kinds = (np.ndarray, array.__class__)
+    while isinstance(base := array.base, kinds):
         array = base
-    return array
+    return _BASES.get(id(array), array)
+
+
+#: for arrays whose library does not say what they look into
+_BASES: dict[int, Any] = {}
+
+
+def remember_base(view: Any, base: Any) -> None:
+    """Let `owner_of(view)` be `base`."""
+    _BASES[id(view)] = base
+    weakref.finalize(view, _BASES.pop, id(view)).atexit = False
 
 
 def storage_of(array: Any, where: device) -> StorageImpl:
@@ -59,4 +70,5 @@ def storage_of(array: Any, where: device) -> StorageImpl:
 
 def data_address(array: Any) -> int:
     """Address of an array's first element."""
-    return int(array.__array_interface__["data"][0])
+    host = getattr(array, "__array_interface__", None)
+    return int(array.data.ptr if host is None else host["data"][0])

@@ -13,6 +13,7 @@ from readtorch.aten import record_function
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.device_guard import GUARDS, NOTHING, device_guard
 from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
@@ -118,8 +119,9 @@ def execute(
     try:
         _propagate(task, root, grads)
         heap = task.heap
+        evaluate = _evaluate_on_device if GUARDS else _evaluate
         while heap:
-            _evaluate(task, heappop(heap)[2])
+            evaluate(task, heappop(heap)[2])
         for callback in task.callbacks:
             callback()
     finally:
@@ -151,6 +153,14 @@ def _evaluate(task: GraphTask, node: Node) -> None:
         node.release_variables()
     if node._edges:
         _propagate(task, node, outputs, grads)
+
+
+def _evaluate_on_device(task: GraphTask, node: Node) -> None:
+    """`_evaluate` where an accelerator is in use: with the device of the node's gradients as the current one."""
+    buffer = task.buffers[node]
+    grad = next((grad for grad in buffer[: node._count] if grad is not None), None)
+    with NOTHING if task.graph else device_guard(grad):
+        _evaluate(task, node)
 
 
 def _call_function(task: GraphTask, node: Node, grads: list[Any]) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.c10.core.device_guard import GUARDS, device_guard
+
 
 def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> None:
     """Add `grad` to entry `number`. The second half of a buffer says which entries are arrays that nobody else holds."""
@@ -15,6 +17,10 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
     if old is None:
         buffer[number] = grad
         buffer[count + number] = owned
+    elif grad.__class__ in GUARDS:
+        with device_guard(grad):
+            buffer[number] = old + grad
+        buffer[count + number] = False
     elif buffer[count + number] and old.shape == grad.shape:
         old += grad
     elif owned:

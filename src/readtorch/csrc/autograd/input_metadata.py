@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to, sum_to
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.csrc.autograd.node import Node
 
 
@@ -16,12 +17,15 @@ def fit_array(node: Node, index: int, grad: Any, target: Node, number: int) -> A
     if isinstance(grad, np.generic):
         grad = np.asarray(grad)
     shape, dtype = target._input_metadata_at(number)
-    if grad.shape != shape:
-        if not is_expandable_to(shape, grad.shape):
-            raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
-        grad = sum_to(grad, shape)
-    if grad.dtype is not dtype and grad.dtype != dtype:
-        grad = _real_or_not(grad, dtype).astype(dtype)
+    if grad.shape == shape and grad.dtype == dtype:
+        return grad
+    with device_guard(grad):
+        if grad.shape != shape:
+            if not is_expandable_to(shape, grad.shape):
+                raise _invalid(node, index, f"got {list(grad.shape)} but expected shape compatible with {list(shape)}")
+            grad = sum_to(grad, shape)
+        if grad.dtype != dtype:
+            grad = _real_or_not(grad, dtype).astype(dtype)
     return grad
 
 

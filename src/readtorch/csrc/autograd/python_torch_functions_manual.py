@@ -15,12 +15,13 @@ from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.python_arg_parser import checked, is_number
-from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, tensor
+from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, library_of, target_device, tensor
 
 
 def _kind(dtype: Any) -> np.dtype:
@@ -28,17 +29,22 @@ def _kind(dtype: Any) -> np.dtype:
 
 
 def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
-    """A tensor of `make(shape, kind)`; on the meta device nothing is made."""
+    """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made."""
     for size in shape:
         if size < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
     if out is not None:
         from readtorch.csrc.autograd.variable_type import write_out
 
-        return write_out("empty", make(shape, out._array.dtype), out)
+        numpy, guard = library_of(device_of(out._array))
+        with guard:
+            return write_out("empty", make(numpy, shape, out._array.dtype), out)
     if _is_meta(device):
         return finish(np.broadcast_to(np.zeros((), kind), shape), "meta", requires_grad)
-    return finish(make(shape, kind), device, requires_grad)
+    target = target_device(device)
+    numpy, guard = library_of(target)
+    with guard:
+        return finish(make(numpy, shape, kind), target, requires_grad)
 
 
 def _is_meta(device: Any) -> bool:
@@ -57,7 +63,9 @@ def zeros(
     pin_memory: bool = False,
 ) -> Any:
     """Filled with 0."""
-    return _new(np.zeros, sizes(size), _kind(dtype), device, requires_grad, out)
+    return _new(
+        lambda numpy, shape, kind: numpy.zeros(shape, kind), sizes(size), _kind(dtype), device, requires_grad, out
+    )
 
 
 def ones(
@@ -70,7 +78,9 @@ def ones(
     pin_memory: bool = False,
 ) -> Any:
     """Filled with 1."""
-    return _new(np.ones, sizes(size), _kind(dtype), device, requires_grad, out)
+    return _new(
+        lambda numpy, shape, kind: numpy.ones(shape, kind), sizes(size), _kind(dtype), device, requires_grad, out
+    )
 
 
 def empty(
@@ -83,11 +93,11 @@ def empty(
 
 def _empty_in(memory_format: Any) -> Any:
     if memory_format not in (formats.channels_last, formats.channels_last_3d):
-        return np.empty
+        return lambda numpy, shape, kind: numpy.empty(shape, kind)
 
-    def make(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
         rank = len(shape)
-        return np.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
+        return numpy.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
 
     return make
 
@@ -105,7 +115,14 @@ def full(
         dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
         fill_value = fill_value._array.item()
     kind = to_numpy_dtype(number_type(fill_value) if dtype is None else dtype)
-    return _new(lambda shape, kind: np.full(shape, fill_value, kind), sizes((size,)), kind, device, requires_grad, out)
+    return _new(
+        lambda numpy, shape, kind: numpy.full(shape, fill_value, kind),
+        sizes((size,)),
+        kind,
+        device,
+        requires_grad,
+        out,
+    )
 
 
 def empty_strided(
@@ -122,9 +139,11 @@ def empty_strided(
     kind = _kind(dtype)
     shape, steps = sizes((size,)), sizes((stride,))
     count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
-    flat = np.empty(count, kind)
-    return finish(
-        np.lib.stride_tricks.as_strided(flat, shape, tuple(step * kind.itemsize for step in steps)),
+    strides = tuple(step * kind.itemsize for step in steps)
+    return _new(
+        lambda numpy, shape, kind: numpy.lib.stride_tricks.as_strided(numpy.empty(count, kind), shape, strides),
+        shape,
+        kind,
         device,
         requires_grad,
     )
@@ -144,13 +163,23 @@ def _like(make: Any) -> Any:
             return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
         if memory_format is not formats.preserve_format:
             return _new(
-                lambda shape, kind: make(_empty_in(memory_format)(shape, kind), kind),
+                lambda numpy, shape, kind: make(_empty_in(memory_format)(numpy, shape, kind), kind),
                 array.shape,
                 kind,
                 target,
                 requires_grad,
             )
-        return finish(make(array, kind, "C" if 0 in array.strides else "K", subok=False), target, requires_grad)
+        if target_device(target) != device_of(array):
+            return _new(
+                lambda numpy, shape, kind: make(numpy.empty(shape, kind), kind),
+                array.shape,
+                kind,
+                target,
+                requires_grad,
+            )
+        plain = {"subok": False} if isinstance(array, np.ndarray) else {}
+        with device_guard(array):
+            return finish(make(array, kind, "C" if 0 in array.strides else "K", **plain), target, requires_grad)
 
     return like
 
@@ -163,7 +192,8 @@ empty_like = _like(np.empty_like)
 def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
     """Filled with `fill_value`, otherwise like `input`."""
     result = empty_like(input, dtype=dtype, **options)
-    result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
+    with device_guard(result._array):
+        result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
     return result
 
 
@@ -189,12 +219,13 @@ def arange(
     kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
     count = math.ceil((end - start) / step)
     compute = np.dtype(np.int64) if whole else np.dtype(np.float64)
-    values = (np.arange(count, dtype=compute) * step + start).astype(kind)
-    if out is not None:
-        from readtorch.csrc.autograd.variable_type import write_out
 
-        return write_out("arange", values, out)
-    return finish(values, device, requires_grad)
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        return (numpy.arange(count, dtype=compute) * step + start).astype(kind)
+
+    if out is not None:
+        kind = out._array.dtype
+    return _new(make, (count,), kind, device, requires_grad, out)
 
 
 def linspace(
@@ -207,14 +238,17 @@ def linspace(
         raise RuntimeError("number of steps must be non-negative")
     kind = _kind(dtype)
     work = kind if kind.kind == "f" and kind.itemsize >= 4 else np.dtype(np.float64)
-    if steps == 1:
-        return finish(np.full(1, start, kind), device, requires_grad)
-    step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
-    index = np.arange(steps).astype(work)
-    lower = work.type(start) + step * index
-    upper = work.type(end) - step * (work.type(steps - 1) - index)
-    values = np.where(np.arange(steps) < steps // 2, lower, upper).astype(kind)
-    return finish(values, device, requires_grad)
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        if steps == 1:
+            return numpy.full(1, start, kind)
+        step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
+        index = numpy.arange(steps).astype(work)
+        lower = work.type(start) + step * index
+        upper = work.type(end) - step * (work.type(steps - 1) - index)
+        return numpy.where(numpy.arange(steps) < steps // 2, lower, upper).astype(kind)
+
+    return _new(make, (steps,), kind, device, requires_grad)
 
 
 def logspace(
@@ -249,7 +283,7 @@ def eye(
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
     return _new(
-        lambda shape, kind: np.eye(*shape, dtype=kind),
+        lambda numpy, shape, kind: numpy.eye(*shape, dtype=kind),
         (n, n if m is None else m),
         _kind(dtype),
         device,
@@ -268,7 +302,7 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Any:
     """A 0-d tensor of the default dtype."""
-    return finish(np.asarray(s, dtype=_kind(dtype)), device, requires_grad)
+    return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
@@ -356,14 +390,19 @@ def init() -> None:
         offer()
 
 
-def _random(fill: Any) -> Any:
+def _column(numpy: Any, name: str) -> Any:
+    """The raw kernel of an operator for the arrays of this library."""
+    return getattr(dispatcher.cpu if numpy is np else dispatcher.cuda, name)
+
+
+def _random(name: str) -> Any:
     def make(
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
         shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
         return _new(
-            lambda shape, kind: fill(np.empty(shape, kind), generator=generator),
+            lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
             _kind(dtype),
             device,
@@ -374,8 +413,8 @@ def _random(fill: Any) -> Any:
     return make
 
 
-rand = _random(dispatcher.cpu.uniform_)
-randn = _random(dispatcher.cpu.normal_)
+rand = _random("uniform_")
+randn = _random("normal_")
 
 
 def randint(
@@ -395,7 +434,7 @@ def randint(
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
-        lambda shape, kind: dispatcher.cpu.random_(np.empty(shape, kind), low, high, generator=generator),
+        lambda numpy, shape, kind: _column(numpy, "random_")(numpy.empty(shape, kind), low, high, generator=generator),
         sizes((size,)),
         kind,
         device,
@@ -409,13 +448,15 @@ def randperm(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers below `n` in random order."""
-    from readtorch.aten.cpu_generator_impl import engine
-    from readtorch.aten.native.distributions import permutation
-
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    order = permutation(engine(generator), n)
-    return finish(order if dtype is None else order.astype(to_numpy_dtype(dtype)), device, requires_grad)
+    kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        order = _column(numpy, "_randperm")(n, generator=generator)
+        return order if order.dtype == kind else order.astype(kind)
+
+    return _new(make, (n,), kind, device, requires_grad)
 
 
 def normal(
@@ -439,7 +480,7 @@ def normal(
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype))
+    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
     return drawn * std + mean
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core.device import cpu
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.utils.tensor_new import array_from_data
 
@@ -138,7 +140,16 @@ def getitem(self: Any, index: Any) -> Any:
     view, indices = apply_slicing(self, normalize(index))
     if not indices:
         return at.alias(view) if view is self else view
+    if self._array.__class__ is not np.ndarray:
+        indices = [beside(self, index) for index in indices]
     return at.index(view, indices)
+
+
+def beside(tensor: Any, other: Any) -> Any:
+    """`other` on the device of `tensor`: indices, and numbers that are assigned, may come from the host."""
+    if other is None or other._array.__class__ is not np.ndarray or tensor._array.__class__ is MetaArray:
+        return other
+    return dispatcher.autograd._to_device(other, device_of(tensor._array), cpu, True)
 
 
 def setitem(self: Any, index: Any, value: Any) -> None:
@@ -151,6 +162,8 @@ def setitem(self: Any, index: Any, value: Any) -> None:
         value = wrap(
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
         )
+    if self._array.__class__ is not np.ndarray:
+        value, indices = beside(self, value), [beside(self, index) for index in indices]
     if indices:
         by_mask = not any(isinstance(item, TensorImpl) and item._array.dtype.kind != "b" for item in items)
         if is_number or (by_mask and value._array.size == 1):

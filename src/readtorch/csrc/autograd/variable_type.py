@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import lookup
+from readtorch.aten.core.dispatch.dispatcher import lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
@@ -351,6 +351,16 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
+def brought(source: Any, array: Any, non_blocking: bool) -> Any:
+    """`source` on the device of `array`: the one operator that takes tensors of two devices is `copy_`."""
+    if source._array.__class__ is ndarray is array.__class__:
+        return source
+    here, there = device_of(source._array), device_of(array)
+    if here == there or "meta" in (here.type, there.type):
+        return source
+    return operators["_to_device"].call(source, there, here, non_blocking)
+
+
 class Recorder:
     """Makes an operator's nodes."""
 
@@ -449,13 +459,18 @@ class Recorder:
                 node._count = len(shown_outputs)
                 node._shape = [raw[i].shape for i in shown_outputs]
                 node._dtype = [raw[i].dtype for i in shown_outputs]
-            node._result = raw[outputs[0]] if len(outputs) == 1 else [np.asarray(raw[i]) for i in outputs]
+            node._result = raw[outputs[0]] if len(outputs) == 1 else [array_again(raw[i]) for i in outputs]
         else:
             node._shape = raw.shape
             node._dtype = raw.dtype
             node._result = raw if outputs else None
         if counts.special:
             special_node(node)
+
+
+def array_again(value: Any) -> Any:
+    """NumPy's functions return scalars for 0-d results; here they are arrays again."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _wants_grad(value: Any) -> bool:
@@ -486,7 +501,7 @@ def special_node(node: GeneratedNode) -> None:
     if isinstance(node._result, list):
         node._result = [Packed(tensor_impl.wrap(array), innermost) for array in node._result]
     elif node._result is not None:
-        node._result = Packed(tensor_impl.wrap(np.asarray(node._result)), innermost)
+        node._result = Packed(tensor_impl.wrap(array_again(node._result)), innermost)
 
 
 def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
@@ -1055,6 +1070,7 @@ def inplace(entry: OperatorEntry) -> Call:
     keeps_self = record.rule is not None and "self" in record.rule.saved
     keeps_result = record.rule is not None and bool(record.rule.outputs)
     check, first_option = option_check(entry, 1)
+    copies = entry.name == "copy_"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1068,6 +1084,8 @@ def inplace(entry: OperatorEntry) -> Call:
         if check is not None and (kwargs or len(args) > first_option + 1):
             check(args[1:], kwargs)
         array = input._array
+        if copies and isinstance(values[1], TensorImpl):
+            values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
         wants = False
         if record.differentiable and (not counts.grad_off or state.grad_mode):

@@ -380,8 +380,7 @@ class Module:
         Raises TypeError if the dtype is neither floating-point nor complex; NotImplementedError for a module on the meta
         device, which has no data to move (`to_empty` allocates).
         """
-        non_blocking = kwargs.get("non_blocking", False)
-        device, dtype, copy, memory_format = parse_to(args, kwargs)
+        device, dtype, non_blocking, copy, memory_format = parse_to(args, kwargs)
         if copy:
             raise RuntimeError(".to() does not accept copy argument: a module is converted in place")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):

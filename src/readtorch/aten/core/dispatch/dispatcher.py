@@ -18,8 +18,28 @@ operators: dict[str, OperatorEntry] = {}
 cpu = SimpleNamespace()
 """The CPU column as a library: `cpu.sum(array, dim)`. What formulas call `at` in an ordinary backward."""
 
-cuda = SimpleNamespace()
-"""The CUDA column, the same."""
+
+class CudaColumn(SimpleNamespace):
+    """The CUDA column as a library. Its kernels are made when they are first asked for."""
+
+    #: what makes them, and makes formulas and composites fit for device arrays; the CUDA backend puts it here when it is first used
+    maker: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        entry = operators.get(name)
+        if entry is None or self.maker is None:
+            raise AttributeError(f"there is no CUDA kernel aten::{name}")
+        made = self.maker.kernel(entry)
+        setattr(self, name, made)
+        return made
+
+    def forget(self, name: str) -> None:
+        """Make the kernel of this name anew."""
+        self.__dict__.pop(name, None)
+
+
+cuda = CudaColumn()
+"""The CUDA column."""
 
 autograd = SimpleNamespace()
 """The operators on tensors, as a library. What formulas call `at` under `create_graph=True`."""
@@ -36,6 +56,7 @@ def add_registration_listener(listener: Callable[[OperatorEntry], None]) -> None
 
 
 def _changed(entry: OperatorEntry) -> None:
+    cuda.forget(entry.name)
     for listener in _listeners:
         listener(entry)
 
@@ -98,8 +119,8 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
             describe(entry, **description)
         for column in key.split():
             entry.kernels[DispatchKey[column]] = kernel
-            if column in ("CPU", "CUDA"):
-                setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+            if column == "CPU":
+                setattr(cpu, name, kernel)
         _changed(entry)
         return kernel
 
@@ -127,7 +148,6 @@ def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
         describe(entry, **description)
         entry.composite = function
         setattr(cpu, name, partial(function, cpu))
-        setattr(cuda, name, partial(function, cuda))
         _changed(entry)
         return function
 
@@ -160,6 +180,8 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     """The kernel for a backend key."""
+    if key is DispatchKey.CUDA:
+        return getattr(cuda, entry.name)
     if key is DispatchKey.Meta and key not in entry.kernels:
         return meta_kernel(entry)
     return entry.kernel(key)
@@ -182,5 +204,6 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
     describe(entry, **{"variants": "function method", "inplace": True, "out": True, **description})
     for column in key.split():
         entry.kernels[DispatchKey[column]] = kernel
-        setattr({"CPU": cpu, "CUDA": cuda}[column], name, kernel)
+        if column == "CPU":
+            setattr(cpu, name, kernel)
     _changed(entry)

@@ -1,2 +1,2 @@
-# Tangled from chapters/a3_kernels/1_launching.py — edit there, or here and run `readtorch sync`.
-"""Kernels in CUDA C++, each beside the functions that launch it."""
+# Tangled from chapters/01_import/d6_cuda_backend.py — edit there, or here and run `readtorch sync`.
+"""Kernels that only CUDA has (twin of `aten/src/ATen/native/cuda/`)."""

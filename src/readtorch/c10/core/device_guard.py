@@ -1,0 +1,31 @@
+# Tangled from chapters/00_tensor/03_dispatcher.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from readtorch.c10.core.device import device
+
+NOTHING: AbstractContextManager[Any] = nullcontext()
+
+#: for a class of arrays, how to make their device the current one; the CUDA backend adds its own
+GUARDS: dict[type, Callable[[Any], AbstractContextManager[Any]]] = {}
+
+
+#: the current device of a kind; the CUDA backend adds its own
+CURRENT: dict[str, Callable[[], int]] = {}
+
+
+def with_index(wanted: device) -> device:
+    """The device with its number: where none is given, the current one is meant."""
+    if wanted.index is not None or wanted.type not in CURRENT:
+        return wanted
+    return device(wanted.type, CURRENT[wanted.type]())
+
+
+def device_guard(array: Any) -> AbstractContextManager[Any]:
+    """The context in which an array's device is the current one. NumPy's have none to choose."""
+    guard = GUARDS.get(array.__class__)
+    return NOTHING if guard is None else guard(array)

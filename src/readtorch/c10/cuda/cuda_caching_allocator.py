@@ -1,0 +1,125 @@
+# Tangled from chapters/01_import/d4_cuda_runtime.py — edit there, or here and run `readtorch sync`.
+"""What is in use, and memory held for other streams (twin of `c10/cuda/CUDACachingAllocator.h`)."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from readtorch.c10.core.storage_impl import owner_of
+from readtorch.c10.cuda.cuda_functions import current_device, library
+from readtorch.c10.cuda.cuda_guard import CUDAGuard
+
+_held: list[tuple[Any, list[Any]]] = []
+
+
+class _Key:
+    """Stands for an owner in a table of weak references: arrays compare by element and cannot be keys."""
+
+    __slots__ = ("__weakref__", "streams")
+
+    def __init__(self) -> None:
+        self.streams: list[Any] = []
+
+
+_keys: dict[int, _Key] = {}
+
+
+def record_stream(array: Any, stream: Any) -> None:
+    """Keep the memory behind `array`, when it is freed, until `stream` has done what it is to do by then."""
+    release_held()
+    owner = owner_of(array)
+    key = _keys.get(id(owner))
+    if key is None:
+        key = _keys[id(owner)] = _Key()
+        weakref.finalize(owner, _freed, id(owner), owner.data.mem).atexit = False
+    if all(stream is not known for known in key.streams):
+        key.streams.append(stream)
+
+
+def _freed(number: int, memory: Any) -> None:
+    key = _keys.pop(number)
+    events = []
+    for stream in key.streams:
+        with CUDAGuard(max(stream.device_id, 0)):
+            events.append(stream.record())
+    _held.append((memory, events))
+
+
+def release_held() -> None:
+    """Let go of memory whose streams are done with it."""
+    _held[:] = [(memory, events) for memory, events in _held if not all(map(_done, events))]
+
+
+def _done(event: Any) -> bool:
+    seen = getattr(event, "seen", None)  # a simulated event must not be asked: to ask is to know
+    return event.done if seen is None else seen
+
+
+class Statistics:
+    """Bytes in use by device, and the most that were."""
+
+    def __init__(self) -> None:
+        self.current: dict[int, int] = {}
+        self.peak: dict[int, int] = {}
+        self.hook: Any = None
+
+    def watch(self) -> None:
+        """Follow the allocations of this thread."""
+        statistics = self
+
+        class Watcher(library().cuda.MemoryHook):  # type: ignore[misc]
+            """Adds up what is given out and taken back."""
+
+            name = "readtorch statistics"
+
+            def malloc_postprocess(self, **what: Any) -> None:
+                device = what["device_id"]
+                now = statistics.current[device] = statistics.current.get(device, 0) + what["mem_size"]
+                if now > statistics.peak.get(device, 0):
+                    statistics.peak[device] = now
+
+            def free_postprocess(self, **what: Any) -> None:
+                statistics.current[what["device_id"]] = statistics.current.get(what["device_id"], 0) - what["mem_size"]
+
+        self.hook = Watcher()
+        self.hook.__enter__()
+
+
+statistics = Statistics()
+
+
+def allocated(device: int) -> int:
+    """Bytes in use on a device."""
+    release_held()
+    with CUDAGuard(device):
+        used = statistics.current[device] = int(library().get_default_memory_pool().used_bytes())
+    statistics.peak[device] = max(statistics.peak.get(device, 0), used)
+    return used
+
+
+def reserved(device: int) -> int:
+    """Bytes that the allocator holds on a device."""
+    with CUDAGuard(device):
+        return int(library().get_default_memory_pool().total_bytes())
+
+
+def peak(device: int) -> int:
+    """The most bytes that were in use since the last reset."""
+    return max(allocated(device), statistics.peak.get(device, 0))
+
+
+def reset_peak(device: int) -> None:
+    """Begin a new measurement."""
+    statistics.peak[device] = 0
+    allocated(device)
+
+
+def empty_cache() -> None:
+    """Give what is not in use back to the devices."""
+    release_held()
+    pool = library().get_default_memory_pool()
+    here = current_device()
+    for device in range(library().cuda.runtime.getDeviceCount()):
+        with CUDAGuard(device if device != here else here):
+            pool.free_all_blocks()
