@@ -318,7 +318,7 @@ class Schema:
 
     __slots__ = (
         *("annotations", "defaults", "keyword_only", "kinds", "leading", "names", "positional"),
-        *("var_keyword", "var_positional"),
+        *("var_keyword", "var_positional", "var_tensors"),
     )
 
     def __init__(self, kernel: Callable[..., Any], skip: int = 0) -> None:
@@ -333,6 +333,7 @@ class Schema:
         self.defaults = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
         self.defaults.update(kernel.__kwdefaults__ or {})
         self.var_keyword = bool(code.co_flags & 0x08)
+        self.var_tensors = notes.get(self.var_positional or "") == "Tensor"
         self.annotations = tuple(notes.get(name, "") for name in self.names)
         self.kinds = tuple(_KINDS.get(note, OPTION) for note in self.annotations)
         #: how many tensors stand first, if all tensors do; else None

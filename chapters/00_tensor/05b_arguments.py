@@ -197,6 +197,14 @@ def _wanted(schema: Schema, position: int) -> str:
 def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
     """TypeError if the call does not fit the operator's signature."""
     op, schema = entry.name, entry.schema
+    if schema.var_tensors:
+        rest = args[schema.positional :]
+        rest = rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest
+        for number, value in enumerate(rest):
+            if not isinstance(value, TensorImpl):
+                raise TypeError(
+                    f"{op}(): expected Tensor as element {number} in argument 0, but got {type(value).__name__}"
+                )
     for name, value in _bound(op, schema, args, kwargs):
         position = schema.names.index(name)
         kind = schema.kinds[position]

@@ -546,6 +546,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.unary_ops import is_complex
 
 
 # %%
@@ -936,11 +937,16 @@ composite("linalg_matrix_exp", module="linalg", variants="function")(lambda at, 
 #| into: linalg/__init__.py
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import dtype, to_string
+from readtorch.csrc.utils.python_arg_parser import checked
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -959,15 +965,31 @@ svdvals = _at.linalg_svdvals
 vector_norm = _at.linalg_vector_norm
 
 
-def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None) -> Any:
+@checked
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
 
 
+@checked
 def matrix_norm(
-    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Dims = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     if not (A.is_floating_point() or A.is_complex()):
@@ -991,11 +1013,13 @@ def matrix_norm(
     return result if keepdim else result.squeeze((rows, columns))
 
 
-def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
+@checked
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
     """The cross product along `dim`."""
     return _C._VariableFunctions.cross(input, other, dim)
 
 
+@checked
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
     result = tensors[0]
@@ -1004,12 +1028,14 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     return result
 
 
-def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+@checked
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
     return _C._VariableFunctions.diagonal(A, offset, dim1, dim2)
 
 
-def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+@checked
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Any:
     """The eigenvalues of a Hermitian matrix."""
     return eigh(A, UPLO)[0]
 

@@ -139,6 +139,22 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool whole half", "multi_margin_loss", None, "{name}_cpu_kernel"),
     ("half", "_ctc_loss", None, "ctc_loss_cpu"),
     ("bool whole half", "_linalg_pinv", RuntimeError, "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"),
+    ("bool whole half", "linalg_lu linalg_lu_factor", None, "lu_cpu"),
+    ("bool whole", "linalg_lu_solve", RuntimeError, "torch.linalg.lu_solve: " + _FLOATING),
+    ("half", "linalg_lu_solve", None, "linalg.lu_solve_cpu"),
+    ("bool whole half", "linalg_solve_triangular triangular_solve", None, "triangular_solve_cpu"),
+    ("bool whole half", "cholesky_solve geqrf ormqr", None, "{name}_cpu"),
+    ("bool whole half", "cholesky_inverse", None, "cholesky_inverse_out_cpu"),
+    ("bool whole", "linalg_cholesky_ex", RuntimeError, "linalg.cholesky: " + _FLOATING),
+    ("half", "linalg_cholesky_ex", None, "cholesky_cpu"),
+    ("bool whole", "linalg_inv_ex", RuntimeError, "linalg.inv: " + _FLOATING),
+    ("half", "linalg_inv_ex", RuntimeError, "linalg.inv: " + _NARROW),
+    ("bool whole", "linalg_solve_ex", RuntimeError, "linalg.solve: " + _FLOATING),
+    ("half", "linalg_solve_ex", None, "lu_cpu"),
+    ("bool whole", "linalg_eig linalg_eigvals", RuntimeError, "Unknown Complex ScalarType for {dtype}"),
+    ("half", "linalg_eig linalg_eigvals", None, "linalg_eig_out_cpu"),
+    ("bool whole half", "linalg_householder_product orgqr", None, "orgqr_cpu"),
+    ("bool whole half", "linalg_lstsq", RuntimeError, "This function doesn't handle types other than float and double"),
 )  # fmt: skip
 
 # %% [markdown]

@@ -14,6 +14,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
+from readtorch.csrc.utils.python_arg_parser import checked
 
 _at = _C._VariableFunctions
 
@@ -47,7 +48,8 @@ def _einsum_from_lists(args: tuple) -> Tensor:
     return dispatcher.autograd.einsum(equation, operands)
 
 
-def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+@checked
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors, each stretched to their common shape."""
     tensors = tuple(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
     shape: tuple[int, ...] = ()
@@ -67,12 +69,14 @@ def broadcast_shapes(*shapes: Any) -> Any:
     return _C.Size(result)
 
 
+@checked
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of one size, or of the sizes in a list, along `dim`."""
     return tensor.split(split_size_or_sections, dim)
 
 
-def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+@checked
+def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...]:
     """The coordinates of a grid, one tensor per vector. `indexing` "ij" or "xy"."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
     if indexing is None:
@@ -96,6 +100,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@checked
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each vector, as rows."""
     for tensor in tensors:
@@ -106,6 +111,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return _at.stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)
 
 
+@checked
 def block_diag(*tensors: Tensor) -> Tensor:
     """The matrices along a diagonal, zeros elsewhere."""
     matrices = [tensor.reshape(1, -1) if tensor.ndim < 2 else tensor for tensor in tensors]
@@ -121,6 +127,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     return _at.cat(rows, 0)
 
 
+@checked
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of `r` elements of a vector, as rows."""
     if input.ndim != 1:
@@ -136,16 +143,19 @@ def _each(function: Any, tensors: tuple) -> Any:
     return tuple(function(tensor) for tensor in (tensors[0] if len(tensors) == 1 else tensors))
 
 
+@checked
 def atleast_1d(*tensors: Any) -> Any:
     """At least one dimension."""
     return _each(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
 
 
+@checked
 def atleast_2d(*tensors: Any) -> Any:
     """At least two dimensions, new ones in front."""
     return _each(lambda x: x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x, tensors)
 
 
+@checked
 def atleast_3d(*tensors: Any) -> Any:
     """At least three dimensions."""
     return _each(
@@ -162,6 +172,7 @@ def atleast_3d(*tensors: Any) -> Any:
     )
 
 
+@checked
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of `x1` to every row of `x2`."""
     if p < 0:
@@ -192,6 +203,7 @@ def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     return result
 
 
+@checked
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a flat array as coordinates in `shape`."""
     result: list[Tensor] = []
@@ -201,6 +213,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(result))
 
 
+@checked
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -209,6 +222,7 @@ def tril_indices(
     return found if dtype is None else found.to(dtype)
 
 
+@checked
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -217,6 +231,7 @@ def triu_indices(
     return found if dtype is None else found.to(dtype)
 
 
+@checked
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of each element, as rows."""
     count = x.shape[0] if N is None else N

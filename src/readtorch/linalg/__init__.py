@@ -1,11 +1,16 @@
-# Tangled from chapters/a1_operators/5_matrices.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
+
+from __future__ import annotations
 
 from typing import Any
 
 from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import dtype, to_string
+from readtorch.csrc.utils.python_arg_parser import checked
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -24,15 +29,31 @@ svdvals = _at.linalg_svdvals
 vector_norm = _at.linalg_vector_norm
 
 
-def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None) -> Any:
+@checked
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
 
 
+@checked
 def matrix_norm(
-    A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Dims = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     if not (A.is_floating_point() or A.is_complex()):
@@ -56,11 +77,13 @@ def matrix_norm(
     return result if keepdim else result.squeeze((rows, columns))
 
 
-def cross(input: Any, other: Any, *, dim: Any = -1) -> Any:
+@checked
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
     """The cross product along `dim`."""
     return _C._VariableFunctions.cross(input, other, dim)
 
 
+@checked
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
     result = tensors[0]
@@ -69,11 +92,97 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     return result
 
 
-def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+@checked
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions."""
     return _C._VariableFunctions.diagonal(A, offset, dim1, dim2)
 
 
-def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+@checked
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Any:
     """The eigenvalues of a Hermitian matrix."""
     return eigh(A, UPLO)[0]
+
+
+cholesky_ex = _at.linalg_cholesky_ex
+eig = _at.linalg_eig
+eigvals = _at.linalg_eigvals
+householder_product = _at.linalg_householder_product
+inv_ex = _at.linalg_inv_ex
+lstsq = _at.linalg_lstsq
+lu = _at.linalg_lu
+lu_factor = _at.linalg_lu_factor
+lu_solve = _at.linalg_lu_solve
+solve_ex = _at.linalg_solve_ex
+solve_triangular = _at.linalg_solve_triangular
+
+
+@checked
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Any:
+    """`torch.matmul` by another name."""
+    return _C._VariableFunctions.matmul(input, other, out=out)
+
+
+@checked
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Any:
+    """The dot products of vectors along `dim`; the first of each is conjugated."""
+    if not (x.is_floating_point() or x.is_complex()):
+        kind = to_string(x.dtype)
+        raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {kind}")
+    return (x.conj() * y).sum(dim)
+
+
+@checked
+def vander(x: Tensor, *, N: int | None = None) -> Any:
+    """The powers 0 to N - 1 of each element, along a new last dimension."""
+    if x.ndim < 1:
+        raise RuntimeError("linalg.vander: x must have at least one dimension")
+    kind = to_string(x.dtype)
+    if kind in ("Bool", "Half", "BFloat16"):
+        raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {kind}")
+    x = x if x.is_floating_point() or x.is_complex() else x.long()
+    count = x.shape[-1] if N is None else N
+    if count < 2:
+        raise RuntimeError("N must be greater than 1.")
+    stack = _C._VariableFunctions.stack
+    return stack([x**power for power in range(count)], -1)
+
+
+@checked
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Any:
+    """The condition number: how much an error in the right-hand side can grow."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
+    if p in (None, 2, -2):
+        values = svdvals(A)
+        first, last = values[..., 0], values[..., -1]
+        return last / first if p == -2 else first / last
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+
+
+@checked
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
+    """The inverse under `tensordot` with `ind` dimensions. RuntimeError unless the dimensions on both sides have the same product."""
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    first, last = A.shape[:ind], A.shape[ind:]
+    rows, columns = first.numel(), _C.Size(last).numel()
+    if rows != columns:
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {columns} != {rows}"
+        )
+    return inv(A.reshape(rows, columns)).reshape(*last, *first)
+
+
+@checked
+def tensorsolve(A: Tensor, B: Tensor, dims: Dims | None = None, *, out: Tensor | None = None) -> Any:
+    """X with `tensordot(A, X, X.ndim) = B`."""
+    if dims is not None:
+        moved = [dim % A.ndim for dim in dims]
+        A = A.permute(*(axis for axis in range(A.ndim) if axis not in moved), *moved)
+    last = A.shape[B.ndim :]
+    if _C.Size(last).numel() != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
+        )
+    return solve(A.reshape(B.numel(), -1), B.flatten()).reshape(last)

@@ -1,0 +1,540 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Factorizations
+#
+# A linear system is solved by writing its matrix as a product of simpler ones. Upstream calls LAPACK for each of these; NumPy hands out some of LAPACK's factorizations (Cholesky, QR, SVD, eigenvalues) and keeps
+# others to itself: `numpy.linalg.solve` computes an LU factorization and throws it away. So that one is written out here, over whole batches at once: the loop runs over the columns, as in the textbook, and every step is done for all matrices.
+#
+# | function | factors | what they are for |
+# |---|---|---|
+# | `lu`, `lu_factor` | A = P L U | solving the same system for many right-hand sides |
+# | `cholesky_ex` | A = L Lᴴ | the same for positive definite A, and a test whether it is |
+# | `eig` | A V = V Λ | any square A; the factors are complex |
+# | `geqrf`, `householder_product` | A = Q R, with Q as a product of reflections | least squares |
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_lu_factor_ex_out
+def _eliminate(A: Array) -> tuple[Array, Array, Array]:
+    """L and U in one matrix, the row that was swapped to each place (counted from 1, as LAPACK does), and the order of the rows."""
+    _matrices("torch.lu_factor", A)
+    packed = np.array(A)
+    rows, columns = A.shape[-2:]
+    steps = min(rows, columns)
+    flat = packed.reshape(math.prod(A.shape[:-2]), rows, columns)
+    every = np.arange(len(flat))
+    pivots = np.empty((len(flat), steps), np.int32)
+    order = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
+    for k in range(steps):
+        largest = np.abs(flat[:, k:, k]).argmax(axis=1) + k
+        pivots[:, k] = largest + 1
+        for target in (flat, order):
+            target[every, k], target[every, largest] = target[every, largest], target[every, k].copy()
+        pivot = flat[:, k, k][:, None]
+        flat[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
+        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+    batch = A.shape[:-2]
+    return flat.reshape(A.shape), pivots.reshape(*batch, steps), order.reshape(*batch, rows)
+
+
+@register("_linalg_lu", key="CPU CUDA", variants="", outputs="L U P", node="LinalgLu", differentiable_outputs=(0, 1))
+def _linalg_lu(A: Array) -> Any:
+    packed, _, order = _eliminate(A)
+    steps = min(A.shape[-2:])
+    P = np.swapaxes(np.eye(A.shape[-2], dtype=A.dtype)[order], -2, -1)
+    L = np.tril(packed[..., :, :steps], -1) + np.eye(A.shape[-2], steps, dtype=A.dtype)
+    return [L, np.triu(packed[..., :steps, :]), P]
+
+
+def _lu_backward(at: Any, grads: Any, P: Any, L: Any, U: Any) -> Any:
+    """Differentiate P A = L U: what lies below the diagonal belongs to L, the rest to U."""
+    to_l, to_u = grads
+    to_l = at.zeros_like(L) if to_l is None else to_l
+    to_u = at.zeros_like(U) if to_u is None else to_u
+    steps = L.shape[-1]
+    tall, wide = L.shape[-2] - steps, U.shape[-1] - steps
+    top, left = at.narrow(L, -2, 0, steps), at.narrow(U, -1, 0, steps)
+    grad_top, grad_left = at.narrow(to_l, -2, 0, steps), at.narrow(to_u, -1, 0, steps)
+    below = right = None
+    if tall:
+        below = _right_solve(at, at.narrow(to_l, -2, steps, tall), _adjoint(at, left))
+        grad_left = grad_left - at.matmul(_adjoint(at, at.narrow(L, -2, steps, tall)), below)
+    if wide:
+        right = at._linalg_solve(_adjoint(at, top), at.narrow(to_u, -1, steps, wide))
+        grad_top = grad_top - at.matmul(right, _adjoint(at, at.narrow(U, -1, steps, wide)))
+    inner = at.tril(at.matmul(_adjoint(at, top), grad_top), -1) + at.triu(at.matmul(grad_left, _adjoint(at, left)))
+    result = at._linalg_solve(_adjoint(at, top), _right_solve(at, inner, _adjoint(at, left)))
+    if below is not None:
+        result = at.cat([result, below], -2)
+    if right is not None:
+        result = at.cat([result, right], -1)
+    return at.matmul(P, result)
+
+
+def _right_solve(at: Any, B: Any, A: Any) -> Any:
+    """X with X A = B."""
+    return at.transpose(at._linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+
+
+derivative("_linalg_lu", A=lambda at, grads, L, U, P: _lu_backward(at, grads, P, L, U))
+
+
+@composite("linalg_lu", module="linalg", variants="function", outputs="P L U", named="linalg_lu")
+def linalg_lu(at: Any, A: Array, *, pivot: bool = True) -> Any:
+    """A = P L U, with a permutation P, ones on the diagonal of L. RuntimeError for `pivot=False`, which only CUDA has."""
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    L, U, P = at._linalg_lu(A)
+    return P, L, U
+
+
+@register("_eye_rows", key="CPU CUDA", variants="")
+def _eye_rows(self: Array) -> Array:
+    """For each matrix the unit matrix with as many rows."""
+    rows = self.shape[-2]
+    return np.broadcast_to(np.eye(rows, dtype=self.dtype), (*self.shape[:-2], rows, rows)).copy()
+
+
+@register("_pivots", key="CPU CUDA", variants="")
+def _pivots(A: Array) -> Array:
+    return _eliminate(A)[1]
+
+
+@composite("linalg_lu_factor", module="linalg", variants="function", outputs="LU pivots", named="linalg_lu_factor")
+def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
+    """L and U in one matrix, and the swaps of rows."""
+    _, L, U = at.linalg_lu(A, pivot=pivot)
+    zeros = at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
+    if len(zeros):
+        place = int(zeros[0][-1]) + 1
+        raise RuntimeError(
+            f"torch.linalg.lu_factor: U[{place},{place}] is zero and using it on lu_solve would result in a division by zero. "
+            "linalg.lu() does not mind."
+        )
+    lower = at.tril(L, -1)
+    rows, columns = A.shape[-2:]
+    if rows < columns:
+        lower = at.constant_pad_nd(lower, [0, columns - rows])
+    upper = at.constant_pad_nd(U, [0, 0, 0, rows - columns]) if rows > columns else U
+    return lower + upper, at._pivots(A)
+
+
+@register("_order_of", key="CPU CUDA", variants="")
+def _order_of(pivots: Array, rows: int) -> Array:
+    """The permutation that a list of swaps amounts to, as rows of a matrix."""
+    flat = pivots.reshape(-1, pivots.shape[-1])
+    order = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
+    every = np.arange(len(flat))
+    for k in range(flat.shape[1]):
+        other = flat[:, k] - 1
+        order[every, k], order[every, other] = order[every, other], order[every, k].copy()
+    return order.reshape(*pivots.shape[:-1], rows)
+
+
+@composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack")
+def lu_unpack(at: Any, LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """P, L and U out of what `lu_factor` gives."""
+    rows, columns = LU_data.shape[-2:]
+    steps = min(rows, columns)
+    eye = at._eye_rows(LU_data)
+    P = (
+        at.transpose(at.index(eye, [at._order_of(LU_pivots, rows)]), -2, -1)
+        if LU_data.ndim == 2
+        else _permutations(at, eye, LU_pivots, rows)
+    )
+    L = at.tril(at.narrow(LU_data, -1, 0, steps), -1) + at.narrow(eye, -1, 0, steps)
+    return P, L, at.triu(at.narrow(LU_data, -2, 0, steps))
+
+
+def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
+    order = at._order_of(pivots, rows)
+    index = at.expand(at.unsqueeze(order, -1), (*order.shape, rows))
+    return at.transpose(at.gather(eye, -2, index), -2, -1)
+
+
+@composite("linalg_lu_solve", module="linalg", variants="function")
+def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
+    """X with A X = B (or X A = B), A given by its factors."""
+    P, L, U = at.lu_unpack(LU, pivots)
+    A = at.matmul(P, at.matmul(L, U))
+    return at.linalg_solve(_adjoint(at, A) if adjoint else A, B, left=left)
+
+
+@composite("linalg_solve_triangular", module="linalg", variants="function", out=True)
+def linalg_solve_triangular(
+    at: Any, self: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    """X with A X = B; of A only the triangle is looked at."""
+    _square("solve_triangular", self)
+    A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
+    if unitriangular:
+        A = A + at._eye_rows(self)
+    return at._linalg_solve(A, B) if left else _right_solve(at, B, A)
+
+
+# %% [markdown]
+# ## Those that tell, and those that raise
+#
+# The functions with `_ex` return a number per matrix in place of an error: on a GPU raising means waiting, and in a batch one bad matrix should not lose the others.
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
+def _failures(A: Array, attempt: Any) -> Array:
+    """1 for each matrix at which `attempt` raises."""
+    found = np.zeros(A.shape[:-2], np.int32)
+    for place in np.ndindex(A.shape[:-2]):
+        try:
+            attempt(A[place])
+        except np.linalg.LinAlgError:
+            found[place] = 1
+    return found
+
+
+@register("_cholesky_info", key="CPU CUDA", variants="")
+def _cholesky_info(self: Array) -> Array:
+    return _failures(self, np.linalg.cholesky)
+
+
+@register("_inverse_info", key="CPU CUDA", variants="")
+def _inverse_info(self: Array) -> Array:
+    return _failures(self, np.linalg.inv)
+
+
+def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> Any:
+    """`function(A)`; where `info` tells of a failure, of the unit matrix in place of A."""
+    if check_errors and at.any(info != 0):
+        return function(A)
+    failed = at.unsqueeze(at.unsqueeze(info != 0, -1), -1)
+    return function(at.where(failed, at._eye_rows(A), A))
+
+
+@composite("linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex")
+def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """The Cholesky factor, and 0 for each matrix that has one."""
+    info = at._cholesky_info(self)
+    return _unless(at, info, self, check_errors, lambda A: at.linalg_cholesky(A, upper=upper)), info
+
+
+@composite("linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex")
+def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
+    """The inverse, and 0 for each matrix that has one."""
+    _square("inv", A)
+    info = at._inverse_info(A)
+    return _unless(at, info, A, check_errors, at.linalg_inv), info
+
+
+@composite("linalg_solve_ex", module="linalg", variants="function", outputs="result info", named="linalg_solve_ex")
+def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
+    """The solution, and 0 for each matrix that is regular."""
+    _square("solve", A)
+    info = at._inverse_info(A)
+    return _unless(at, info, A, check_errors, lambda A: at.linalg_solve(A, B, left=left)), info
+
+
+@composite("cholesky_solve", variants="function method", out=True)
+def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
+    """X with A X = `self`, A given by its Cholesky factor."""
+    L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
+    return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
+
+
+@composite("cholesky_inverse", variants="function method", out=True)
+def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
+    """The inverse of the matrix whose Cholesky factor this is."""
+    L = _adjoint(at, at.triu(self)) if upper else at.tril(self)
+    return at.linalg_inv(at.matmul(L, _adjoint(at, L)))
+
+
+@composite(
+    "triangular_solve", variants="function method", outputs="solution cloned_coefficient", named="triangular_solve"
+)
+def triangular_solve(
+    at: Any, self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """The old form of `solve_triangular`."""
+    turned = at.transpose(A, -2, -1) if transpose else A
+    solution = at.linalg_solve_triangular(turned, self, upper=upper != transpose, unitriangular=unitriangular)
+    return solution, at.clone(A)
+
+
+# %% [markdown]
+# ## Eigenvalues of any matrix
+#
+# A real matrix may have complex eigenvalues, so the result is complex always. Each eigenvector is determined up to a complex factor; upstream's derivative, and this one, is only for losses that do not depend on that factor.
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::linalg_eig_backward
+@register("_linalg_eig", key="CPU CUDA", variants="", outputs="eigenvalues eigenvectors", node="LinalgEig")
+def _linalg_eig(self: Array) -> Any:
+    _square("eig", self)
+    if not np.isfinite(self).all():
+        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+    kind = np.result_type(self.dtype, np.complex64)
+    values, vectors = np.linalg.eig(self)
+    return [values.astype(kind), vectors.astype(kind)]
+
+
+def _eig_backward(at: Any, grads: Any, self: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    to_values, to_vectors = grads
+    V, VH = eigenvectors, _adjoint(at, eigenvectors)
+    to_values = at.zeros_like(eigenvalues) if to_values is None else to_values
+    middle = at.diag_embed(to_values)
+    if to_vectors is not None:
+        part = at.matmul(VH, to_vectors)
+        own = at.diagonal(part, 0, -2, -1)
+        part = part - at.matmul(at.matmul(VH, V), at.diag_embed(at._to_copy_like(at.real(own), own)))
+        distance = at.conj(at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1))
+        eye = at.diag_embed(at.ones_like(eigenvalues)) == 1
+        middle = middle + at.where(eye, 0, part / at.where(eye, at.ones_like(distance), distance))
+    result = at._linalg_solve(VH, at.matmul(middle, VH))
+    return result if is_complex(self) else at.real(result)
+
+
+derivative(
+    "_linalg_eig",
+    self=lambda at, grads, self, eigenvalues, eigenvectors: _eig_backward(at, grads, self, eigenvalues, eigenvectors),
+)
+
+
+@composite("linalg_eig", module="linalg", variants="function", outputs="eigenvalues eigenvectors", named="linalg_eig")
+def linalg_eig(at: Any, self: Array) -> Any:
+    """Eigenvalues and eigenvectors of a square matrix, complex."""
+    return at._linalg_eig(self)
+
+
+@composite("linalg_eigvals", module="linalg", variants="function")
+def linalg_eigvals(at: Any, self: Array) -> Any:
+    """The eigenvalues of a square matrix, complex."""
+    return at._linalg_eig(self)[0]
+
+
+# %% [markdown]
+# ## Reflections, and least squares
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_householder_product
+@register("geqrf", key="CPU CUDA", variants="function method", outputs="a tau", named="geqrf")
+def geqrf(self: Array) -> Any:
+    """QR as LAPACK leaves it: R above the diagonal, the reflections below, and their factors."""
+    _matrices("torch.geqrf", self)
+    raw: Any = np.linalg.qr(self, mode="raw")
+    return [np.ascontiguousarray(np.swapaxes(raw[0], -2, -1)), raw[1]]
+
+
+@composite("linalg_householder_product", module="linalg", variants="function")
+def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
+    """The first columns of the product of reflections 1 - τ v vᴴ, the v below the diagonal of `input`."""
+    if input.ndim < 2:
+        raise RuntimeError("torch.linalg.householder_product: input must have at least 2 dimensions.")
+    rows, columns = input.shape[-2:]
+    if rows < columns:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+        )
+    count = tau.shape[-1]
+    eye = at._eye_rows(input)
+    result = at.narrow(eye, -1, 0, columns)
+    lower = at.tril(at.narrow(input, -1, 0, count), -1) + at.narrow(eye, -1, 0, count)
+    for number in reversed(range(count)):
+        v = at.narrow(lower, -1, number, 1)
+        factor = at.unsqueeze(at.narrow(tau, -1, number, 1), -1)
+        result = result - factor * at.matmul(v, at.matmul(_adjoint(at, v), result))
+    return result
+
+
+composite("orgqr", variants="function method")(lambda at, self, input2: at.linalg_householder_product(self, input2))
+
+
+@composite("ormqr", variants="function method", out=True)
+def ormqr(at: Any, self: Array, input2: Array, input3: Array, left: bool = True, transpose: bool = False) -> Any:
+    """The product of `input3` with the whole Q of a QR factorization, or its adjoint."""
+    if self.ndim < 2:
+        raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    rows, columns = self.shape[-2:]
+    wide = at.constant_pad_nd(self, [0, rows - columns]) if rows > columns else self
+    Q = at.linalg_householder_product(at.narrow(wide, -1, 0, rows), input2)
+    Q = _adjoint(at, Q) if transpose else Q
+    return at.matmul(Q, input3) if left else at.matmul(input3, Q)
+
+
+@register("_lstsq_rest", key="CPU CUDA", variants="")
+def _lstsq_rest(A: Array, rcond: float | None) -> Any:
+    """The rank and the singular values."""
+    values = np.linalg.svd(A, compute_uv=False)
+    limit = max(A.shape[-2:]) * np.finfo(A.dtype).eps if rcond is None else rcond
+    rank = (values > limit * values.max(axis=-1, keepdims=True, initial=0)).sum(axis=-1)
+    return [np.asarray(rank, np.int64), values]
+
+
+@composite(
+    "linalg_lstsq",
+    module="linalg",
+    variants="function",
+    outputs="solution residuals rank singular_values",
+    named="linalg_lstsq",
+)
+def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """The X that makes A X closest to B; of several the smallest."""
+    if self.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    rows, columns = self.shape[-2:]
+    is_vector = b.ndim == self.ndim - 1
+    B = at.unsqueeze(b, -1) if is_vector else b
+    solution = at.matmul(at.linalg_pinv(self), B)
+    rank, values = at._lstsq_rest(self, rcond)
+    empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
+    residuals = empty
+    if rows > columns and driver != "gelsy" and bool(at.all(rank == columns)):
+        difference = at.matmul(self, solution) - B
+        residuals = at.sum(at.abs(difference) ** 2, -2)
+    return (
+        at.squeeze(solution, -1) if is_vector else solution,
+        residuals,
+        rank,
+        values if driver in ("gelsd", "gelss") else empty,
+    )
+
+
+# %% [markdown]
+# ## Written with the others
+
+
+# %%
+#| into: linalg/__init__.py
+#| upstream: torch/linalg/__init__.py#cond
+cholesky_ex = _at.linalg_cholesky_ex
+eig = _at.linalg_eig
+eigvals = _at.linalg_eigvals
+householder_product = _at.linalg_householder_product
+inv_ex = _at.linalg_inv_ex
+lstsq = _at.linalg_lstsq
+lu = _at.linalg_lu
+lu_factor = _at.linalg_lu_factor
+lu_solve = _at.linalg_lu_solve
+solve_ex = _at.linalg_solve_ex
+solve_triangular = _at.linalg_solve_triangular
+
+
+@checked
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Any:
+    """`torch.matmul` by another name."""
+    return _C._VariableFunctions.matmul(input, other, out=out)
+
+
+@checked
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Any:
+    """The dot products of vectors along `dim`; the first of each is conjugated."""
+    if not (x.is_floating_point() or x.is_complex()):
+        kind = to_string(x.dtype)
+        raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {kind}")
+    return (x.conj() * y).sum(dim)
+
+
+@checked
+def vander(x: Tensor, *, N: int | None = None) -> Any:
+    """The powers 0 to N - 1 of each element, along a new last dimension."""
+    if x.ndim < 1:
+        raise RuntimeError("linalg.vander: x must have at least one dimension")
+    kind = to_string(x.dtype)
+    if kind in ("Bool", "Half", "BFloat16"):
+        raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {kind}")
+    x = x if x.is_floating_point() or x.is_complex() else x.long()
+    count = x.shape[-1] if N is None else N
+    if count < 2:
+        raise RuntimeError("N must be greater than 1.")
+    stack = _C._VariableFunctions.stack
+    return stack([x**power for power in range(count)], -1)
+
+
+@checked
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Any:
+    """The condition number: how much an error in the right-hand side can grow."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
+    if p in (None, 2, -2):
+        values = svdvals(A)
+        first, last = values[..., 0], values[..., -1]
+        return last / first if p == -2 else first / last
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+
+
+@checked
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
+    """The inverse under `tensordot` with `ind` dimensions. RuntimeError unless the dimensions on both sides have the same product."""
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    first, last = A.shape[:ind], A.shape[ind:]
+    rows, columns = first.numel(), _C.Size(last).numel()
+    if rows != columns:
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {columns} != {rows}"
+        )
+    return inv(A.reshape(rows, columns)).reshape(*last, *first)
+
+
+@checked
+def tensorsolve(A: Tensor, B: Tensor, dims: Dims | None = None, *, out: Tensor | None = None) -> Any:
+    """X with `tensordot(A, X, X.ndim) = B`."""
+    if dims is not None:
+        moved = [dim % A.ndim for dim in dims]
+        A = A.permute(*(axis for axis in range(A.ndim) if axis not in moved), *moved)
+    last = A.shape[B.ndim :]
+    if _C.Size(last).numel() != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
+        )
+    return solve(A.reshape(B.numel(), -1), B.flatten()).reshape(last)
+
+
+# %%
+A = torch.tensor([[0.0, 2.0], [3.0, 4.0]])
+P, L, U = torch.linalg.lu(A)
+P, L, U, P @ L @ U
+
+# %%
+torch.linalg.eigvals(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
+
+
+# %%
+#| claim: an `_ex` function returns where its namesake raises, and says at which matrix it failed
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
+def _(torch):
+    batch = torch.stack([torch.eye(2), -torch.eye(2)])
+    L, info = torch.linalg.cholesky_ex(batch)
+    assert torch.equal(L[0], torch.eye(2)) and info[0] == 0 and info[1] != 0
+    try:
+        torch.linalg.cholesky(batch)
+    except torch.linalg.LinAlgError:
+        pass
+    else:
+        raise AssertionError("no error")
