@@ -198,7 +198,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
     """TypeError if the call does not fit the operator's signature."""
     op, schema = entry.name, entry.schema
     if schema.var_tensors:
-        rest = args[schema.positional :]
+        rest: Sequence[Any] = args[schema.positional :]
         rest = rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest
         for number, value in enumerate(rest):
             if not isinstance(value, TensorImpl):

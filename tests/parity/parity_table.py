@@ -467,7 +467,12 @@ op("t.linalg.lu_factor(a)", F(3, 4), layouts=SHAPED)
 op("t.lu_unpack(*t.linalg.lu_factor(a))", F(2, 3, 3), layouts=SHAPED)
 op(f"t.linalg.lu_solve(*t.linalg.lu_factor({EYE}), b)", F(3, 3), F(3, 2), layouts=SHAPED)
 op(f"t.linalg.solve_triangular({EYE}, b, upper=True)", F(3, 3), F(3, 2), layouts=SHAPED)
-op(f"t.linalg.solve_triangular({EYE}, b, upper=False, left=False, unitriangular=True)", F(3, 3), F(2, 3), layouts=SHAPED)
+op(
+    f"t.linalg.solve_triangular({EYE}, b, upper=False, left=False, unitriangular=True)",
+    F(3, 3),
+    F(2, 3),
+    layouts=SHAPED,
+)
 op(f"t.triangular_solve(b, {EYE}, upper=False, transpose=True)[0]", F(3, 3), F(3, 2), layouts=SHAPED)
 op(f"t.cholesky_solve(b, t.linalg.cholesky({EYE}))", F(3, 3), F(3, 2), layouts=SHAPED)
 op(f"t.cholesky_inverse(t.linalg.cholesky({EYE}))", F(3, 3), layouts=SHAPED)
