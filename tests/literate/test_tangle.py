@@ -387,3 +387,26 @@ def test_later_chapters_may_be_imported_inside_functions_and_for_typing() -> Non
             c02_module="# %%\n#| into: b.py\ny = 1\n",
         )
     )
+
+
+def test_what_did_not_change_is_not_parsed_or_tangled_again(tmp_path: Path) -> None:
+    drawn = books.Drawn(
+        {
+            "00_tensor": books.HEADER + "# %%\n#| into: a.py\nx = 1\n\n# %%\n#| into: b.py\ny = 1\n",
+            "02_module": books.HEADER + "# %%\n#| into: b.py\nz = 1\n",
+        }
+    )
+    drawn.write(tmp_path)
+    first = Book.load(tmp_path)
+    before = tangle(first)
+    drawn.parts["02_module"] = drawn.parts["02_module"].replace("z = 1", "z = 2")
+    drawn.write(tmp_path)
+    second = Book.load(tmp_path, first)
+    after = tangle(second, before)
+    assert second.parts[0] is first.parts[0]
+    assert second.parts[1] is not first.parts[1]
+    assert after["a.py"] is before["a.py"]
+    assert "z = 2\n" in after["b.py"].text
+    assert {path: file.text for path, file in after.items()} == {
+        path: file.text for path, file in tangle(Book.load(tmp_path)).items()
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -212,18 +212,20 @@ class Book:
         return Book(self.root, tuple(p for p in self.parts if ORDER.index(p.chapter) <= last))
 
     @classmethod
-    def load(cls, root: Path | None = None) -> Book:
+    def load(cls, root: Path | None = None, previous: Book | None = None) -> Book:
         """Read every chapter below `root` (default: the book this package belongs to).
 
-        Raises LiterateError: what is wrong in the chapters, and in the package that the sound cells would make.
+        Parts whose text is as in `previous` are taken from there. Raises LiterateError: what is wrong in the chapters, and
+        in the package that the sound cells would make.
         """
         root = find_root() if root is None else Path(root)
         problems = Problems()
         parts = []
+        known = {} if previous is None else {part.path: part for part in previous.parts}
         with collection_paused():
             for file in part_files(root / "chapters", problems):
                 with problems.collecting():
-                    parts.append(read_part(file, root, problems))
+                    parts.append(read_part(file, root, problems, known))
         book = cls(root, tuple(parts))
         if len(problems):
             from readtorch.literate.tangle import further_faults
@@ -266,14 +268,22 @@ def find_root() -> Path:
     raise LiterateError(Problem(str(here), 0, "no chapters found", "run from a checkout, or reinstall readtorch"))
 
 
-def read_part(file: Path, root: Path, problems: Problems | None = None) -> Part:
-    """Parse one part. LiterateError lists everything wrong in it, unless it is put to `problems` and faulty cells marked."""
+def read_part(
+    file: Path, root: Path, problems: Problems | None = None, known: Mapping[str, Part] | None = None
+) -> Part:
+    """Parse one part, or find it by path in `known` with the same text.
+
+    LiterateError lists everything wrong in it, unless it is put to `problems` and faulty cells marked.
+    """
     path = file.relative_to(root).as_posix()
     name = file.relative_to(root / "chapters").with_suffix("").as_posix()
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise LiterateError(Problem(path, 0, f"is not UTF-8: {error}", "save it as UTF-8")) from None
+    kept = None if known is None else known.get(path)
+    if kept is not None and kept.text == text and kept.file == file:
+        return kept
     return parse_part(text, name=name, path=path, file=file, problems=problems)
 
 

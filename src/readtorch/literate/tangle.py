@@ -8,6 +8,7 @@ the head of the file. Between the pieces stand the blank lines that `ruff format
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from readtorch.literate.assembly import Assembly
@@ -47,13 +48,20 @@ def tangled_cells(book: Book) -> dict[str, list[Cell]]:
     return files
 
 
-def tangle(book: Book) -> dict[str, TangledFile]:
-    """Every file of the package. Raises LiterateError with all that is wrong."""
+def tangle(book: Book, previous: Mapping[str, TangledFile] | None = None) -> dict[str, TangledFile]:
+    """Every file of the package. Raises LiterateError with all that is wrong.
+
+    A file whose cells are the very ones that it was made of in `previous` is taken from there.
+    """
     problems = Problems()
     files = tangled_cells(book)
     tangled: dict[str, TangledFile] = {}
     with collection_paused():
         for path, cells in sorted(files.items()):
+            old = None if previous is None else previous.get(path)
+            if old is not None and list(map(id, old.cells)) == list(map(id, cells)):
+                tangled[path] = old
+                continue
             with problems.collecting():
                 tangled[path] = tangle_file(path, cells)
         check_across_files(files, problems)

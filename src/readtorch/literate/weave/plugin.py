@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from jinja2 import Environment
 from mkdocs.config import config_options as c
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
@@ -31,7 +32,7 @@ from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api, here
 from readtorch.literate.weave.addresses import page_source
 from readtorch.literate.weave.pages import WovenPage
-from readtorch.literate.weave.rendered import KeptPage, KeptSearch, Rendered
+from readtorch.literate.weave.rendered import KeptPage, KeptSearch, KeptTemplates, Rendered
 from readtorch.literate.weave.site import Site
 
 log = logging.getLogger("mkdocs.plugins.readtorch")
@@ -63,6 +64,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self.here_pages: dict[str, str] = {}
         self.scripts: dict[str, tuple[tuple[str, str], bytes]] = {}
         self.search = KeptSearch()
+        self.templates = KeptTemplates()
         self._whole_page: str | None = None
         self.on_progress: Callable[..., None] | None = None
 
@@ -72,8 +74,9 @@ class ReadtorchPlugin(BasePlugin[Options]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path).parent if config.config_file_path else Path.cwd()
         try:
-            book = Book.load(root)
-            tangled = tangle(book)
+            previous = self.site if self.site is not None and self.site.book.root == root else None
+            book = Book.load(root, previous.book if previous is not None else None)
+            tangled = tangle(book, previous.tangled if previous is not None else None)
             if self.config.execute or self.config.api:
                 check_package(book, tangled)
             site = Site(book, tangled, self._execute(book, root), self.scripts)
@@ -105,6 +108,11 @@ class ReadtorchPlugin(BasePlugin[Options]):
         from readtorch.literate.execute import execute
 
         return dict(execute(book, cache=default_location(root), on_progress=self.on_progress))
+
+    def on_env(self, env: Environment, *, config: MkDocsConfig, files: Files) -> Environment:
+        """The theme's templates are compiled in the first build only."""
+        env.bytecode_cache = self.templates
+        return env
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
         assert self.site is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from jinja2.bccache import Bucket, BytecodeCache
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -76,6 +77,21 @@ def _copied(there: dict[str, Any]) -> dict[str, Any]:
 def _reference_maps(config: MkDocsConfig) -> list[dict[str, Any]]:
     plugin = config.plugins.get("autorefs")
     return [m for name in _MAPS if isinstance(m := getattr(plugin, name, None), dict)]
+
+
+class KeptTemplates(BytecodeCache):
+    """Jinja's compiled templates, in memory. Jinja compares the text they were made of itself."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        code = self._code.get(bucket.key)
+        if code is not None:
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key] = bucket.bytecode_to_string()
 
 
 class KeptSearch:
