@@ -61,7 +61,7 @@ live()
 #| imports
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from readtorch import Tensor, is_grad_enabled
@@ -175,11 +175,18 @@ def sgd(
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
     number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
+    options: dict[str, Any] | None = None
+    done: Container[int] = ()
+    if number is not None and not is_grad_enabled():
+        options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
+        options |= {"nesterov": nesterov, "maximize": maximize}
+        done = fused_sgd.sgd_on_device(params, d_p_list, momentum_buffer_list, **options)
     for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
+        if i in done:
+            continue
         buffer = momentum_buffer_list[i] if momentum != 0 else None
-        if number is not None and (momentum == 0 or buffer is not None) and not is_grad_enabled():
-            options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
-            if fused_sgd.sgd(param, d_p, buffer, nesterov=nesterov, maximize=maximize, **options):
+        if options is not None and (momentum == 0 or buffer is not None):
+            if fused_sgd.sgd(param, d_p, buffer, **options):
                 continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
@@ -224,7 +231,7 @@ def _(torch):
 #| imports
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import readtorch as torch
@@ -387,10 +394,19 @@ def adam(
     if not (capturable or differentiable):
         numbers = {"lr": _get_value(lr), "beta1": _get_value(beta1), "beta2": _get_value(beta2)}
         numbers |= {"weight_decay": weight_decay, "eps": eps, "maximize": maximize, "decoupled": decoupled_weight_decay}
-    for i, param in enumerate(params):
-        step = state_steps[i]
+    for step in state_steps:
         step += 1
-        if numbers is not None and not is_grad_enabled():
+    if is_grad_enabled():
+        numbers = None
+    done: Container[int] = ()
+    if numbers is not None:
+        most_of = max_exp_avg_sqs if amsgrad else None
+        done = fused_adam.adam_on_device(params, grads, exp_avgs, exp_avg_sqs, most_of, state_steps, **numbers)
+    for i, param in enumerate(params):
+        if i in done:
+            continue
+        step = state_steps[i]
+        if numbers is not None:
             most = max_exp_avg_sqs[i] if amsgrad else None
             if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
                 continue

@@ -48,6 +48,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
+from readtorch.aten.native import foreach_ops_kernels
 from readtorch.nn import Module
 from readtorch.optim.lr_scheduler import LRScheduler, _format_param
 from readtorch.optim.optimizer import Optimizer
@@ -102,7 +103,10 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
 
     @torch.no_grad()
     def ema_update(ema_param_list: list[Tensor], current_param_list: list[Tensor], _: Any) -> None:
-        for average, new in zip(ema_param_list, current_param_list, strict=True):
+        done = foreach_ops_kernels.lerp_on_device(ema_param_list, current_param_list, 1 - decay)
+        for i, (average, new) in enumerate(zip(ema_param_list, current_param_list, strict=True)):
+            if i in done:
+                continue
             if _averages_exactly(average):
                 average.lerp_(new, 1 - decay)
             else:
@@ -117,7 +121,10 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     @torch.no_grad()
     def swa_update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any) -> None:
         weight = 1 / (float(num_averaged) + 1)
-        for average, new in zip(averaged_param_list, current_param_list, strict=True):
+        done = foreach_ops_kernels.lerp_on_device(averaged_param_list, current_param_list, weight)
+        for i, (average, new) in enumerate(zip(averaged_param_list, current_param_list, strict=True)):
+            if i in done:
+                continue
             if _averages_exactly(average):
                 average.lerp_(new, weight)
             else:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import readtorch as torch
@@ -160,10 +160,19 @@ def adam(
     if not (capturable or differentiable):
         numbers = {"lr": _get_value(lr), "beta1": _get_value(beta1), "beta2": _get_value(beta2)}
         numbers |= {"weight_decay": weight_decay, "eps": eps, "maximize": maximize, "decoupled": decoupled_weight_decay}
-    for i, param in enumerate(params):
-        step = state_steps[i]
+    for step in state_steps:
         step += 1
-        if numbers is not None and not is_grad_enabled():
+    if is_grad_enabled():
+        numbers = None
+    done: Container[int] = ()
+    if numbers is not None:
+        most_of = max_exp_avg_sqs if amsgrad else None
+        done = fused_adam.adam_on_device(params, grads, exp_avgs, exp_avg_sqs, most_of, state_steps, **numbers)
+    for i, param in enumerate(params):
+        if i in done:
+            continue
+        step = state_steps[i]
+        if numbers is not None:
             most = max_exp_avg_sqs[i] if amsgrad else None
             if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
                 continue

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/9_lists_and_old_names.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/, chapters/04_optim/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.native.fused_sgd import arrays_of, bump, device_groups, on_device
 
 
 def _rows(name: str, tensors: Sequence[Any], others: tuple) -> list[tuple]:
@@ -100,3 +101,20 @@ def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blockin
     """Copy each source into its target."""
     for target, source in _rows("copy", self, (list(src),)):
         at.copy_(target, source)
+
+
+def lerp_on_device(starts: Sequence[Any], ends: Sequence[Any], weight: float) -> frozenset[int]:
+    """`start += weight (end - start)` in place for the pairs that a device's kernel can take: which those were."""
+    if not starts or not on_device(starts[0]):
+        return frozenset()
+    from readtorch.aten.native.cuda import jit_utils
+    from readtorch.aten.native.cuda.foreach_ternary_op import lerp as kernel
+
+    done: set[int] = set()
+    for numbers in device_groups([starts, ends]):
+        arrays = [arrays_of(one, numbers) for one in (starts, ends)]
+        with jit_utils.target.beside(arrays[0][0]):
+            kernel(*arrays, weight)
+        bump(*(starts[number] for number in numbers))
+        done.update(numbers)
+    return frozenset(done)

@@ -1,16 +1,16 @@
-# Tangled from chapters/04_optim/9_fused.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/04_optim/ — edit there, or here and run `readtorch sync`.
 """SGD's step in place over blocks of memory, and what the fused kernels share."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.native.cpu_blas import axpby
-from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+from readtorch.c10.core.tensor_impl import TensorImpl, version_counter, wrap
 
 BLOCK = 131072
 
@@ -93,3 +93,64 @@ def sgd(
         axpby(-lr, g, 1.0, p, t)
     bump(*written)
     return True
+
+
+def on_device(first: Any) -> bool:
+    """Do fused kernels of a device reach this tensor?"""
+    array = getattr(first, "_array", None)
+    if array is None or array.__class__ is np.ndarray:
+        return False
+    from readtorch.aten.native.cuda import jit_utils
+
+    return jit_utils.target.takes(array)
+
+
+def device_groups(lists: Sequence[Sequence[Any]], steps: Sequence[float] | None = None) -> Iterator[list[int]]:
+    """Numbers of the parameters that one launch can take, group by group. A list's None stands for memory yet to be made."""
+    from readtorch.aten.native.cuda import jit_utils
+
+    takes = jit_utils.target.takes
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for number, row in enumerate(zip(*lists, strict=True)):
+        arrays = [tensor._array for tensor in row if tensor is not None]
+        first = arrays[0]
+        alike = all(
+            takes(a) and a.dtype == first.dtype and a.shape == first.shape and a.flags.c_contiguous for a in arrays
+        )
+        if alike and jit_utils.cpp_type(first) is not None:
+            made = tuple(tensor is not None for tensor in row)
+            step = None if steps is None else steps[number]
+            key = (first.dtype, getattr(getattr(first, "data", None), "device_id", 0), step, made)
+            groups.setdefault(key, []).append(number)
+    yield from groups.values()
+
+
+def arrays_of(tensors: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+    """The arrays behind some tensors of a list."""
+    return [tensors[number]._array for number in numbers]
+
+
+def sgd_on_device(
+    params: Sequence[Any], grads: Sequence[Any], buffers: list[Any], *, momentum: float, **options: Any
+) -> frozenset[int]:
+    """Step the parameters that a device's kernel can take, and put fresh buffers into `buffers`: which those were."""
+    if not params or not on_device(params[0]):
+        return frozenset()
+    from readtorch.aten.native.cuda import jit_utils
+    from readtorch.aten.native.cuda.fused_sgd_kernel import sgd as kernel
+
+    done: set[int] = set()
+    lists = [params, grads, *([buffers] if momentum != 0 else [])]
+    for numbers in device_groups(lists):
+        arrays = [arrays_of(one, numbers) for one in (params, grads)]
+        xp = jit_utils.array_module(arrays[0][0])
+        first = momentum != 0 and buffers[numbers[0]] is None
+        with jit_utils.target.beside(arrays[0][0]):
+            if first:
+                for number, array in zip(numbers, arrays[0], strict=True):
+                    buffers[number] = wrap(xp.empty_like(array))
+            moved = arrays_of(buffers, numbers) if momentum != 0 else None
+            kernel(*arrays, moved, momentum=momentum, first=first, **options)
+        bump(*(one[number] for one in (params, buffers)[: 1 + (moved is not None)] for number in numbers))
+        done.update(numbers)
+    return frozenset(done)

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,14 @@ class OnCpu:
     def multiprocessors(self) -> int:
         """As many as were asked for."""
         return self._multiprocessors
+
+    def takes(self, array: Any) -> bool:
+        """Is it one of NumPy's?"""
+        return isinstance(array, np.ndarray)
+
+    def beside(self, array: Any) -> AbstractContextManager[None]:
+        """There is one CPU."""
+        return nullcontext()
 
 
 def host_of(instances: Sequence[Any]) -> Host:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -114,6 +114,12 @@ class Target(Protocol):
     def multiprocessors(self) -> int:
         """How many blocks' worth of hardware there is."""
 
+    def takes(self, array: Array) -> bool:
+        """Can kernels that run here reach this array?"""
+
+    def beside(self, array: Array) -> AbstractContextManager[Any]:
+        """Where launches go to the device of this array."""
+
 
 class Device:
     """The current GPU, through CuPy."""
@@ -135,6 +141,14 @@ class Device:
         """Of the current device."""
         cuda = _cupy().cuda
         return _multiprocessors(cuda.runtime.getDevice())
+
+    def takes(self, array: Array) -> bool:
+        """Is it one of CuPy's?"""
+        return type(array).__module__.split(".")[0] == "cupy"
+
+    def beside(self, array: Array) -> AbstractContextManager[Any]:
+        """Makes the array's device the current one."""
+        return _cupy().cuda.Device(array.data.device_id)
 
     def _compiled(self, instance: Instance, number: int) -> Any:
         text = source(instance.kernel.path)
