@@ -106,7 +106,7 @@ def sgd_on_device(
                 for number, array in zip(numbers, arrays[0], strict=True):
                     buffers[number] = wrap(xp.empty_like(array))
             moved = arrays_of(buffers, numbers) if momentum != 0 else None
-            kernel(*arrays, moved, momentum=momentum, first=first, **options)
+            kernel(arrays[0], arrays[1], moved, momentum=momentum, first=first, **options)
         bump(*(one[number] for one in (params, buffers)[: 1 + (moved is not None)] for number in numbers))
         done.update(numbers)
     return frozenset(done)
@@ -155,7 +155,7 @@ def adam_on_device(
         most = None if max_exp_avg_sqs is None else arrays_of(max_exp_avg_sqs, numbers)
         arrays = [arrays_of(one, numbers) for one in (params, grads, exp_avgs, exp_avg_sqs)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(*arrays, most, steps[numbers[0]], **options)
+            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, steps[numbers[0]], **options)
         bump(*(one[number] for one in written for number in numbers))
         done.update(numbers)
     return frozenset(done)
@@ -196,7 +196,7 @@ def lerp_on_device(starts: Sequence[Any], ends: Sequence[Any], weight: float) ->
     for numbers in device_groups([starts, ends]):
         arrays = [arrays_of(one, numbers) for one in (starts, ends)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(*arrays, weight)
+            kernel(arrays[0], arrays[1], weight)
         bump(*(starts[number] for number in numbers))
         done.update(numbers)
     return frozenset(done)

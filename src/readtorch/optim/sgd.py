@@ -111,7 +111,7 @@ def sgd(
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
     number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
-    options: dict[str, Any] | None = None
+    options: dict[str, Any] = {}
     done: Container[int] = ()
     if number is not None and not is_grad_enabled():
         options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
@@ -121,9 +121,9 @@ def sgd(
         if i in done:
             continue
         buffer = momentum_buffer_list[i] if momentum != 0 else None
-        if options is not None and (momentum == 0 or buffer is not None):
-            if fused_sgd.sgd(param, d_p, buffer, **options):
-                continue
+        plain = options and (momentum == 0 or buffer is not None)
+        if plain and fused_sgd.sgd(param, d_p, buffer, **options):
+            continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
             if buffer is None:

@@ -114,7 +114,7 @@ def lerp_on_device(starts: Sequence[Any], ends: Sequence[Any], weight: float) ->
     for numbers in device_groups([starts, ends]):
         arrays = [arrays_of(one, numbers) for one in (starts, ends)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(*arrays, weight)
+            kernel(arrays[0], arrays[1], weight)
         bump(*(starts[number] for number in numbers))
         done.update(numbers)
     return frozenset(done)

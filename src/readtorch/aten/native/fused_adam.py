@@ -79,7 +79,7 @@ def adam_on_device(
         most = None if max_exp_avg_sqs is None else arrays_of(max_exp_avg_sqs, numbers)
         arrays = [arrays_of(one, numbers) for one in (params, grads, exp_avgs, exp_avg_sqs)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(*arrays, most, steps[numbers[0]], **options)
+            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, steps[numbers[0]], **options)
         bump(*(one[number] for one in written for number in numbers))
         done.update(numbers)
     return frozenset(done)

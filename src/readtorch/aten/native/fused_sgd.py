@@ -150,7 +150,7 @@ def sgd_on_device(
                 for number, array in zip(numbers, arrays[0], strict=True):
                     buffers[number] = wrap(xp.empty_like(array))
             moved = arrays_of(buffers, numbers) if momentum != 0 else None
-            kernel(*arrays, moved, momentum=momentum, first=first, **options)
+            kernel(arrays[0], arrays[1], moved, momentum=momentum, first=first, **options)
         bump(*(one[number] for one in (params, buffers)[: 1 + (moved is not None)] for number in numbers))
         done.update(numbers)
     return frozenset(done)
