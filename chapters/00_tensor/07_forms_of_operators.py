@@ -17,7 +17,7 @@
 # %% [markdown]
 # # The forms of an operator
 #
-# What part 6 does for tensors in front and options behind, each further form does its own way: pointwise operators in one stroke, views without a kernel's copy, in-place operators with the checks that keep the graph true, composites by calling other operators. Autocast stands in front of them all.
+# What [the part before](../00_tensor/06_from_call_to_result.py) does for tensors in front and options behind, each further form does its own way: pointwise operators in one stroke, views without a kernel's copy, in-place operators with the checks that keep the graph true, composites by calling other operators. Autocast stands in front of them all.
 
 # %%
 import readtorch as torch
@@ -526,7 +526,7 @@ computed = leaf * 1
 # A leaf with a history would be no leaf, and its gradient would go on to somewhere else than `.grad`. A view of a leaf would make one of it. And a result of another shape has no
 # place.
 #
-# The two questions about memory come from part 2. Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
+# The two questions about memory come from [the part on storage](../00_tensor/02_storage_and_views.py). Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
 # go wrong. And three were once allowed on expanded tensors and still are, with a warning.
 
 

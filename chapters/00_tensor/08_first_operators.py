@@ -65,7 +65,7 @@ live()
 #| fact: tools/autograd/derivatives.yaml#mul.Tensor
 
 # %% [markdown]
-# What is common to all pointwise operators (promotion, broadcasting, `out=`, `NAME_`) was written once, in part 5 and part 7. What is left to say about one of
+# What is common to all pointwise operators (promotion, broadcasting, `out=`, `NAME_`) was written once, [before the kernels](../00_tensor/05_before_the_kernels.py#Pointwise) and in [the forms](../00_tensor/07_forms_of_operators.py). What is left to say about one of
 # them is its ufunc, its rule for the type, its signature and its derivative.
 
 # %%
@@ -881,7 +881,7 @@ derivative("sum_to_size", self=lambda at, grad, self_shape: at.expand(grad, self
 #
 # None of these operators computes anything. Each hands out the same memory under other strides, and its derivative is the operator that undoes it: `transpose` its own, `permute` the inverse
 # permutation, `reshape` back to the old shape, `unsqueeze` a `squeeze`. `expand` alone has a derivative that adds, and even that is not in its formula: the engine sums a gradient down to the
-# shape of the input (part 5). So a backward pass through shapes costs as little as the forward pass, as long as nobody needs the elements in order.
+# shape of the input ([shapes that meet](../00_tensor/05_before_the_kernels.py#sum_to)). So a backward pass through shapes costs as little as the forward pass, as long as nobody needs the elements in order.
 #
 # The exception is `reshape`, whose registration says `view="maybe"`. It looks into the same memory where it can and copies where it must, and it shows afterwards, in the name of the
 # node.

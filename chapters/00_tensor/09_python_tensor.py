@@ -272,7 +272,7 @@ def _(torch):
 # %% [markdown]
 # ## What is `.data = …` good for?
 #
-# `x.data` and `x.detach()` were told apart in part 2: the same memory, with and without the version counter. *Assigning* to `.data` is another matter, and the one use that has not been replaced. It exchanges the memory under
+# `x.data` and `x.detach()` were told apart [where the version counter is](../00_tensor/02_storage_and_views.py): the same memory, with and without the version counter. *Assigning* to `.data` is another matter, and the one use that has not been replaced. It exchanges the memory under
 # a tensor whose identity stays: every list that holds the tensor, every optimizer state keyed by it, the module that owns it see other numbers, even of another dtype or shape. That is how `module.half()`
 # and `module.cuda()` work while an optimizer holds the parameters (chapter 2).
 #
@@ -936,7 +936,7 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * The Python object can be thrown away while C++ holds the tensor, and comes back with its attributes (`PyObjectSlot`, part 2).
+# * The Python object can be thrown away while C++ holds the tensor, and comes back with its attributes ([`PyObjectSlot`](../00_tensor/02_storage_and_views.py#TensorImpl)).
 # * Attributes are intercepted for subclasses and modes: `x.shape` of a class with `__torch_function__` calls that first, with the getter as `func`.
 # * Negative strides do not exist. `from_numpy(a[::-1])` is refused, since kernels count on offsets that grow; `flip` copies.
 

@@ -325,7 +325,7 @@ def _(torch):
 
 # %% [markdown]
 # ### Assigning converts, adding does not
-# `counts[0] = 2.7` stores 2, without a word: an assignment is a `copy_`, and copies convert. `counts += 0.7` is refused, since there the types are promoted first (part 1). A gathered assignment
+# `counts[0] = 2.7` stores 2, without a word: an assignment is a `copy_`, and copies convert. `counts += 0.7` is refused, since there the types are [promoted first](../00_tensor/01_dtype_and_device.py#can_cast). A gathered assignment
 # stands between: `counts[[0]] = 2.7` converts the number, and a float *tensor* on the right is refused.
 
 

@@ -17,7 +17,7 @@
 # %% [markdown]
 # # Storages as objects, and how a tensor is pickled
 #
-# The storage that part 2 put behind every array has a public face: `tensor.untyped_storage()`, bytes without a dtype. It is where a tensor is shared between processes, freed behind everybody's back, and written to files, and where
+# The storage that [stands behind every array](../00_tensor/02_storage_and_views.py#StorageImpl) has a public face: `tensor.untyped_storage()`, bytes without a dtype. It is where a tensor is shared between processes, freed behind everybody's back, and written to files, and where
 # one goes to see bits. Its older relative, `TypedStorage`, is deprecated and cannot die, because every `.pt` file ever written names it: the pickle of a tensor says `torch.FloatStorage`.
 
 # %%
