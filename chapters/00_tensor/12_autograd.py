@@ -505,6 +505,23 @@ def _(torch):
 
 
 # %%
+#| claim: set_grad_enabled acts when it is called; as a context manager it puts back what was before the call, as a decorator it leaves the caller alone
+#| upstream: torch/autograd/grad_mode.py#set_grad_enabled
+def _(torch):
+    mode = torch.set_grad_enabled(False)
+    assert not torch.is_grad_enabled()
+    with mode:
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+
+    @torch.set_grad_enabled(False)
+    def inside():
+        return torch.is_grad_enabled()
+
+    assert torch.is_grad_enabled() and not inside() and torch.is_grad_enabled()
+
+
+# %%
 #| needs: 02_module
 #| claim: eval() does not turn recording off; it sets a flag that dropout and normalisation layers read
 def _(torch):

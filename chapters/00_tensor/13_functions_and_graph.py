@@ -557,6 +557,100 @@ def _(torch):
 
 
 # %% [markdown]
+# ### What may `forward` return?
+#
+# A new tensor, and nothing has to be said. For the rest, `apply` looks at each output and asks three questions.
+#
+# *Is it an input, written to?* Then the input itself is returned and its history is replaced, as by any in-place operation, with the same checks. That needs `mark_dirty`. Without it the write is unknown: the version counter is right, since the operators inside have counted, but
+# the input keeps its old node, and a gradient through it ignores what the function did.
+#
+# *Is it an input, as it is?* Then a view of it is returned, with the new node: `y is x` is false after `y = Identity.apply(x)`. Returning the object would give `x` a new history behind the caller's back.
+#
+# *Can it have a gradient?* Integers cannot. A mask in floating point can, as far as its dtype tells, and `mark_non_differentiable` says that it should not.
+
+
+# %%
+#| claim: a written input must be marked and returned, or else it keeps its old history; an input returned as it is comes back as a view
+#| upstream: torch/csrc/autograd/custom_function.h#torch::autograd::_wrap_outputs
+def _(torch):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, mark, fresh):
+            x.mul_(2)
+            if mark:
+                ctx.mark_dirty(x)
+            return x * 1 if fresh else x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2, None, None
+
+    def gradient(mark):
+        leaf = torch.ones(1, requires_grad=True)
+        x = leaf * 1
+        y = Double.apply(x, mark, False)
+        assert x.item() == 2 and (y is x) == mark
+        return torch.autograd.grad(x, leaf)[0].item()
+
+    assert gradient(mark=True) == 2 and gradient(mark=False) == 1
+    try:
+        Double.apply(torch.ones(1, requires_grad=True) * 1, True, True)
+    except RuntimeError as error:
+        assert "must all be outputs of the Function" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %%
+#| claim: outputs of integers and marked ones require no gradient; where no gradient arrived, backward sees zeros, or None if it asked for that
+#| needs: a1_operators
+def _(torch):
+    seen = []
+
+    class Parts(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, materialize):
+            ctx.set_materialize_grads(materialize)
+            mask = (x > 0).to(x.dtype)
+            ctx.mark_non_differentiable(mask)
+            return x * 1, x * 2, mask, x.argmax()
+
+        @staticmethod
+        def backward(ctx, first, second, mask, position):
+            seen.append(second)
+            return first, None
+
+    for materialize in (True, False):
+        first, second, mask, position = Parts.apply(torch.ones(2, requires_grad=True), materialize)
+        assert [t.requires_grad for t in (first, second, mask, position)] == [True, True, False, False]
+        first.sum().backward()
+    assert seen[0].tolist() == [0, 0] and seen[1] is None
+
+
+# %%
+#| claim: with setup_context forward does not see ctx, and what it returned may be saved there
+#| upstream: torch/autograd/function.py#_SingleLevelFunction.setup_context
+def _(torch):
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output)
+
+        @staticmethod
+        def backward(ctx, grad):
+            (y,) = ctx.saved_tensors
+            return grad * y
+
+    x = torch.zeros(1, requires_grad=True)
+    Exp.apply(x).backward()
+    assert x.grad.item() == 1
+
+
+# %% [markdown]
 # ### And the second derivative?
 #
 # `backward` is called with tensors, and with recording on if the user asked for `create_graph`. What it computes by operators is recorded like anything else and can be
@@ -599,6 +693,44 @@ class _DelayedError(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+# %% [markdown]
+# An error in one case of three. The decorator can only hang a node with the error on the result. It does so if a gradient that came *in* is part of a graph; at the end of a network that gradient is a constant 1, nothing is attached, the first derivative comes
+# out without a graph, and a penalty made of it adds nothing to the gradient of the loss. And where the error is attached, it hangs on a new leaf beside the path: `backward` runs into it, `autograd.grad(…, x)` runs only what leads to `x`, and returns
+# the second derivative without the terms that are missing. `gradgradcheck` is the test that is not fooled.
+
+
+# %%
+#| claim: a second backward through a once_differentiable one is an error if the gradient came from a graph; autograd.grad passes it by with a wrong result, and of a constant gradient no graph is left
+#| upstream: torch/autograd/function.py#once_differentiable
+def _(torch):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    x = torch.ones(1, requires_grad=True)
+    (inside,) = torch.autograd.grad(Square.apply(x) * x, x, create_graph=True)
+    assert torch.autograd.grad(inside, x, retain_graph=True)[0].item() == 2  # of x³ it is 6
+    try:
+        inside.backward()
+    except RuntimeError as error:
+        assert "once_differentiable" in str(error)
+    else:
+        raise AssertionError("differentiated twice")
+    (at_the_end,) = torch.autograd.grad(Square.apply(x), x, create_graph=True)
+    x.grad = None
+    assert not at_the_end.requires_grad
+    (x * 0 + at_the_end * at_the_end).backward()
+    assert x.grad.item() == 0
 
 
 # %%
@@ -990,6 +1122,27 @@ def _(torch):
         warnings.simplefilter("always")
         torch.autograd.gradcheck(Cube.apply, (torch.ones(1, requires_grad=True),), raise_exception=False)
     assert any("double precision" in str(w.message) for w in caught)
+
+
+# %%
+#| needs: a1_operators
+#| claim: gradgradcheck finds a first derivative that is right and cuts the graph
+#| upstream: torch/autograd/gradcheck.py#gradgradcheck
+def _(torch):
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 3 * (x * x).detach() * grad
+
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Cube.apply, (x,))
+    assert not torch.autograd.gradgradcheck(Cube.apply, (x,), raise_exception=False)
 
 
 # %% [markdown]
