@@ -136,7 +136,7 @@ def _(torch):
 # %% [markdown]
 # ## The sub-packages, and cycles that do not break
 #
-# Thirty of them, alphabetically, with four exceptions; the exceptions are the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
+# Some thirty of them in one statement, alphabetically; what stands outside that statement is the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
 # everything, nothing uses them. And `onnx`, `_dynamo`, `_inductor`, `_export` are not imported at all.
 #
 # Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that the part on finding modules has shown: what is used while a file is imported must exist by then. Upstream states what depends on what in comments (five times "needs to be before … to avoid circular dependencies"), and moves the remaining uses into functions. Here is the rule, broken and mended.
@@ -177,7 +177,7 @@ align(ours, theirs)
 #
 # * `torch._C`, the widest bar: the loading of half a gigabyte of libraries, and inside it an import of **NumPy**, from C++. `initModule` brings it in, through the tensor–array bridge.
 # * The first wide bar after it belongs to `torch.functional`, and in it, of all things, to `torch.nn`. Nobody has asked for `nn` yet, but `functional` needs one function of it. The bar of a module says who was *first*, not who is large.
-# * `torch._meta_registrations` and `torch.export` near the end: shape functions for every operator and the exporter, which most programs never use. Together with `torch.fx` and `sympy` they are the second half of the import.
+# * `torch._meta_registrations` and `torch.export` near the end: shape functions for every operator and the exporter, which most programs never use. They are the larger part of the second half of the import.
 # * Names below `torch._C` that have no bar: 38 entries of `sys.modules` are made by hand, as told above.
 #
 # How many are put off?

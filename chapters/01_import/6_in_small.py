@@ -263,4 +263,4 @@ def _(torch):
 
 # %% [markdown]
 # ### What upstream does more
-# It does all of it, and at once. Making `import torch` lazy has been asked for since 2017; what was done instead is to take things out one by one (pandas, sympy in some places, ONNX, Dynamo), each time after somebody had looked at a picture like those above.
+# It does all of it, and at once. What has been put off was put off one by one, ONNX, Dynamo and Inductor as modules, pandas as a dependency (pytorch/pytorch#71313), each time after somebody had looked at a picture like those above (#97106, #110174).

@@ -106,6 +106,13 @@ def test_a_package_that_raises_is_reported_with_what_came_before(package: Make) 
     assert "ModuleNotFoundError" in by_name(run)["bad.part"].error and not by_name(run)["json"].error
 
 
+def test_a_namespace_package_below_a_package_that_failed_is_told_as_one(package: Make) -> None:
+    at = package("half", "from half import _C\nfrom half._C import Size\n")
+    (at / "half" / "_C").mkdir()
+    run = record_import("half", path=[at])
+    assert run.outcome == "raised" and by_name(run)["half._C"].kind == "namespace"
+
+
 def test_an_optional_import_that_was_caught_is_marked_and_does_no_harm(package: Make) -> None:
     at = package("optional", "try:\n    import no_such_module_at_all\nexcept ImportError:\n    pass\n")
     run = record_import("optional", path=[at])

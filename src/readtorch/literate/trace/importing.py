@@ -94,6 +94,9 @@ def _facts(module: object) -> tuple[str, list[str], bool]:
     loader = getattr(spec, "loader", None)
     name = loader.__name__ if isinstance(loader, type) else type(loader).__name__
     path = held.get("__path__")
-    folders = [str(folder) for folder in path] if path is not None else []
+    try:
+        folders = [str(folder) for folder in path] if path is not None else []
+    except KeyError:  # the path of a namespace package depends on that of its package, which may have failed and be gone
+        folders = []
     lazy = "__getattr__" in held or type(module).__name__ == "_LazyModule"
     return name, folders, lazy
