@@ -96,7 +96,9 @@ def _facts(module: object) -> tuple[str, list[str], bool]:
     path = held.get("__path__")
     try:
         folders = [str(folder) for folder in path] if path is not None else []
-    except KeyError:  # the path of a namespace package depends on that of its package, which may have failed and be gone
+    except (
+        KeyError
+    ):  # the path of a namespace package depends on that of its package, which may have failed and be gone
         folders = []
     lazy = "__getattr__" in held or type(module).__name__ == "_LazyModule"
     return name, folders, lazy
