@@ -330,6 +330,16 @@ def test_what_did_not_change_since_the_last_check_is_not_tangled_again(checkout:
     assert run(checkout, "tangle", "--check").returncode == 0
 
 
+def test_a_tangle_with_nothing_to_do_still_leaves_the_copy_that_sync_needs(checkout: Path) -> None:
+    shutil.rmtree(checkout / ".cache")
+    assert run(checkout, "tangle", "--check").returncode == 0
+    assert run(checkout, "tangle").returncode == 0
+    file = checkout / "src/readtorch/a.py"
+    file.write_text(file.read_text().replace("return 2", "return 3"))
+    assert run(checkout, "sync").returncode == 0
+    assert "return 3" in (checkout / "chapters/02_module.py").read_text()
+
+
 def test_sync_dry_run_shows_the_edit_and_writes_nothing(checkout: Path) -> None:
     file = checkout / "src/readtorch/a.py"
     file.write_text(file.read_text().replace("return 2", "return 3"))

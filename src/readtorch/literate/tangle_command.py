@@ -35,7 +35,9 @@ def run(args: argparse.Namespace) -> int:
         from readtorch.literate.watch import watch
 
         return watch()
-    if unchanged(_checkout()):
+    root = _checkout()
+    # A check leaves no copy of what both sides agree on; the next tangle does, though it has nothing else to do.
+    if unchanged(root) and (args.check or os.path.exists(os.path.join(root, ".cache", "readtorch", "agreed", "index"))):
         if not args.check:
             print("everything is up to date")
         return 0
