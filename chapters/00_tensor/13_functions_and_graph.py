@@ -1100,6 +1100,7 @@ torch.autograd.gradcheck(Cube.apply, (torch.tensor([1.0, 2.0], dtype=torch.float
 
 
 # %%
+#| needs: a1_operators
 #| claim: gradcheck finds a wrong derivative and warns where the inputs are in single precision
 def _(torch):
     import warnings
