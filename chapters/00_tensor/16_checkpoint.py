@@ -34,6 +34,93 @@ from readtorch.literate import live
 
 live()
 
+# %% [markdown]
+# ## What is gained, and with how many segments?
+#
+# Sixteen layers, each of which saves its input, and the memory in use whenever a layer runs, first forward, then backward:
+
+# %%
+#| needs: a1_operators
+from readtorch.utils.checkpoint import checkpoint
+
+LAYERS, SIZE = 16, 1 << 16
+
+
+def memory_over_time(segments):
+    """Megabytes in use, read each time a layer runs, forward or backward."""
+    seen = []
+
+    def note(grad=None):
+        seen.append(tracemalloc.get_traced_memory()[0] / 1e6)
+
+    def run(x, count):
+        for _ in range(count):
+            x = x.sin()
+            note()
+            if x.requires_grad:
+                x.register_hook(note)
+        return x
+
+    x = torch.ones(SIZE, requires_grad=True)
+    tracemalloc.start()
+    try:
+        if segments:
+            for _ in range(segments):
+                x = checkpoint(run, x, LAYERS // segments, use_reentrant=False)
+        else:
+            x = run(x, LAYERS)
+        x.sum().backward()
+    finally:
+        tracemalloc.stop()
+    return seen
+
+
+figure, axes = plt.subplots(figsize=(7, 3))
+for segments, label in ((0, "no checkpoint"), (1, "1 segment"), (4, "4 segments"), (16, "16 segments")):
+    axes.plot(memory_over_time(segments), label=label, linestyle="--" if segments == 16 else "-")
+axes.set_xlabel("layers run")
+axes.set_ylabel("MB")
+axes.legend(frameon=False)
+figure.tight_layout()
+
+# %% [markdown]
+# One segment only moves the peak: nothing is kept in the forward pass, and in backward all of it is there again at once. Sixteen segments of one layer keep sixteen arguments, which is what was to be saved. Between them lies the square root: with √*n* segments the
+# arguments of all and the insides of one are about equal, and the peak grows with √*n*. The price is one more forward pass, to be seen as the longer curves: about a third more time, if backward costs twice as much as forward. (The sixteen get it for nothing. What a layer saves here is its argument, and the second run ends when that is found, before anything is computed.)
+#
+# Real layers shift the balance. A segment's argument is one activation, while a transformer block saves a dozen; there a checkpoint per block is close to the best, and the square root
+# is for chains of equal parts.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a checkpointed function lets go of everything inside, runs once more per backward pass, and stops at the last tensor it saves
+#| upstream: torch/utils/checkpoint.py#_StopRecomputationError
+def _(torch):
+    import weakref
+    from importlib import import_module
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    inside, begun, finished = [], [], []
+
+    def function(x):
+        begun.append(1)
+        hidden = x * 2
+        inside.append(weakref.ref(hidden))
+        result = hidden.sin()
+        finished.append(1)
+        return result
+
+    x = torch.ones(2, requires_grad=True)
+    kept = function(x)
+    assert inside.pop()() is not None and kept is not None
+    y = checkpoint(function, x, use_reentrant=False)
+    assert inside.pop()() is None
+    begun.clear(), finished.clear()
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert len(begun) == 2 and len(finished) == 0
+
+
 # %%
 #| into: utils/checkpoint.py
 """Activation checkpointing (twin of `torch/utils/checkpoint.py`)."""
@@ -401,93 +488,6 @@ def checkpoint_sequential(
         segment = run(steps[start : start + size])
         input = checkpoint(segment, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return run(steps[size * (segments - 1) :])(input)
-
-
-# %% [markdown]
-# ## What is gained, and with how many segments?
-#
-# Sixteen layers, each of which saves its input, and the memory in use whenever a layer runs, first forward, then backward:
-
-# %%
-#| needs: a1_operators
-from readtorch.utils.checkpoint import checkpoint
-
-LAYERS, SIZE = 16, 1 << 16
-
-
-def memory_over_time(segments):
-    """Megabytes in use, read each time a layer runs, forward or backward."""
-    seen = []
-
-    def note(grad=None):
-        seen.append(tracemalloc.get_traced_memory()[0] / 1e6)
-
-    def run(x, count):
-        for _ in range(count):
-            x = x.sin()
-            note()
-            if x.requires_grad:
-                x.register_hook(note)
-        return x
-
-    x = torch.ones(SIZE, requires_grad=True)
-    tracemalloc.start()
-    try:
-        if segments:
-            for _ in range(segments):
-                x = checkpoint(run, x, LAYERS // segments, use_reentrant=False)
-        else:
-            x = run(x, LAYERS)
-        x.sum().backward()
-    finally:
-        tracemalloc.stop()
-    return seen
-
-
-figure, axes = plt.subplots(figsize=(7, 3))
-for segments, label in ((0, "no checkpoint"), (1, "1 segment"), (4, "4 segments"), (16, "16 segments")):
-    axes.plot(memory_over_time(segments), label=label, linestyle="--" if segments == 16 else "-")
-axes.set_xlabel("layers run")
-axes.set_ylabel("MB")
-axes.legend(frameon=False)
-figure.tight_layout()
-
-# %% [markdown]
-# One segment only moves the peak: nothing is kept in the forward pass, and in backward all of it is there again at once. Sixteen segments of one layer keep sixteen arguments, which is what was to be saved. Between them lies the square root: with √*n* segments the
-# arguments of all and the insides of one are about equal, and the peak grows with √*n*. The price is the same in all three cases, one forward pass, to be seen as the longer curves: about a third more time, if backward costs twice as much as forward.
-#
-# Real layers shift the balance. A segment's argument is one activation, while a transformer block saves a dozen; there a checkpoint per block is close to the best, and the square root
-# is for chains of equal parts.
-
-
-# %%
-#| needs: a1_operators
-#| claim: a checkpointed function lets go of everything inside, runs once more per backward pass, and stops at the last tensor it saves
-#| upstream: torch/utils/checkpoint.py#_StopRecomputationError
-def _(torch):
-    import weakref
-    from importlib import import_module
-
-    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
-    inside, begun, finished = [], [], []
-
-    def function(x):
-        begun.append(1)
-        hidden = x * 2
-        inside.append(weakref.ref(hidden))
-        result = hidden.sin()
-        finished.append(1)
-        return result
-
-    x = torch.ones(2, requires_grad=True)
-    kept = function(x)
-    assert inside.pop()() is not None and kept is not None
-    y = checkpoint(function, x, use_reentrant=False)
-    assert inside.pop()() is None
-    begun.clear(), finished.clear()
-    y.sum().backward(retain_graph=True)
-    y.sum().backward()
-    assert len(begun) == 2 and len(finished) == 0
 
 
 # %% [markdown]
