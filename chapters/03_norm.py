@@ -757,18 +757,103 @@ class LocalResponseNorm(Module):
 
 
 # %% [markdown]
+# An older twin, `CrossMapLRN2d`, comes from Lua Torch and is written as an autograd function with a derivative of its own. Its windows are not centred as they should be: the first channel, once added to a running sum, is not taken out again, and the
+# derivative, which does take it out, is that of another function. Networks were trained with it, so it stays as it is, here too: each direction is a matrix of zeros and ones over channels.
+
+# %%
+#| into: nn/modules/_functions.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import readtorch as torch
+from readtorch._tensor import Tensor
+from readtorch.autograd.function import Function, once_differentiable
+
+
+# %%
+#| into: nn/modules/_functions.py
+#| upstream: torch/nn/modules/_functions.py#CrossMapLRN2d
+def _forward_windows(channels: int, size: int, like: Tensor) -> Tensor:
+    """Which channels (columns) each channel's sum takes in."""
+    reach = int((size - 1) / 2 + 1)
+    rows = [
+        [j < c + reach and (j == 0 or j > c - reach or c <= reach) for j in range(channels)] for c in range(channels)
+    ]
+    return torch.tensor(rows, device=like.device).to(like.dtype)
+
+
+def _backward_windows(channels: int, size: int, like: Tensor) -> Tensor:
+    before = int(size - (size - 1) / 2)
+    rows = [[c - before <= j < c - before + size for j in range(channels)] for c in range(channels)]
+    return torch.tensor(rows, device=like.device).to(like.dtype)
+
+
+class CrossMapLRN2d(Function):
+    """`x / (k + alpha / size · Σ x²)^beta` over neighbouring channels of `(N, C, H, W)`."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        ctx.size, ctx.alpha, ctx.beta = size, alpha, beta
+        windows = _forward_windows(input.size(1), size, input)
+        ctx.scale = torch.einsum("cj,njhw->nchw", windows, input * input) * (alpha / size) + k
+        output = ctx.scale.pow(-beta) * input
+        ctx.save_for_backward(input, output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> Any:
+        input, output = ctx.saved_tensors
+        windows = _backward_windows(input.size(1), ctx.size, input)
+        share = torch.einsum("cj,njhw->nchw", windows, grad_output * output / ctx.scale)
+        grad = ctx.scale.pow(-ctx.beta) * grad_output - 2 * ctx.alpha * ctx.beta / ctx.size * input * share
+        return grad, None, None, None, None
+
+
+# %%
+#| into: nn/modules/normalization.py
+#| imports
+from readtorch.nn.modules import _functions
+
+
+# %%
+#| into: nn/modules/normalization.py
+#| upstream: torch/nn/modules/normalization.py#CrossMapLRN2d
+class CrossMapLRN2d(Module):
+    """Lua Torch's `LocalResponseNorm` of images `(N, C, H, W)`."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _functions.CrossMapLRN2d.apply(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+# %% [markdown]
 # ## Into the namespace
 
 # %%
 #| into: nn/modules/__init__.py
 from readtorch.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from readtorch.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from readtorch.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from readtorch.nn.modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 
 __all__ += [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "CrossMapLRN2d",
     "GroupNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",

@@ -181,7 +181,12 @@ def uniform(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, low: float
 
 @register("uniform_", variants="method")
 def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = None) -> Array:
-    """Fill with numbers drawn evenly from [from, to)."""
+    """Fill with numbers drawn evenly from [from, to); of complex numbers, both parts."""
+    if self.dtype.kind == "c":
+        parts = np.empty((self.size, 2), self.real.dtype)
+        uniform_(parts, from_, to, generator=generator)
+        self[...] = parts.view(self.dtype).reshape(self.shape)
+        return self
     if self.dtype.kind not in "fV":
         name = to_string(from_numpy_dtype(self.dtype))
         raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{name}'")

@@ -640,6 +640,141 @@ class CrossEntropyLoss(_WeightedLoss):
         )
 
 
+# %% [markdown]
+# The last layer of a language model and its loss belong together: the logits, one number per token and word of the vocabulary, are often the largest tensor of a step, and nobody wants them. `linear_cross_entropy` takes the layer's input and weight.
+#
+# > [!NOTE]
+# > **What upstream does more.** With `options` it never holds all logits: it goes through the batch in chunks, computes each chunk's gradient in the forward pass and throws the logits away. Here, as there without `options`, it is the two functions in a row.
+
+
+# %%
+#| into: nn/functional.py
+#| upstream: torch/nn/functional.py#linear_cross_entropy
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)` of `(N, in)` or `(in,)`, with `(C, *, in)` weights.
+
+    `ignore_index` is -100 for class numbers, and refused for probabilities.
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy() in chunks is not in this book: leave out `options`")
+    _check_linear_cross_entropy(input, linear_weight, linear_bias)
+    classes, sizes = linear_weight.shape[0], tuple(linear_weight.shape[1:-1])
+    if target.shape == (*input.shape[:-1], classes, *sizes) and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if sizes:
+        linear_weight = linear_weight.reshape(-1, input.shape[-1])
+        linear_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight, linear_bias)
+    return cross_entropy(
+        logits.reshape(*input.shape[:-1], classes, *sizes) if sizes else logits,
+        target,
+        weight=weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
+def _check_linear_cross_entropy(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {weight.dim()}")
+    if input.shape[-1] != weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {weight.shape[-1]}, respectively"
+        )
+    if bias is not None and bias.shape != weight.shape[:-1]:
+        raise RuntimeError(f"expected linear_bias shape {tuple(weight.shape[:-1])}, got {tuple(bias.shape)}")
+    if weight.dim() > 2 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched input, "
+            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+        )
+
+
+# %%
+#| into: nn/modules/loss.py
+#| imports
+import math
+
+from readtorch.nn.modules.linear import Linear
+
+
+# %%
+#| into: nn/modules/loss.py
+#| upstream: torch/nn/modules/loss.py#LinearCrossEntropyLoss
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """A linear layer and the cross entropy of what it gives; `out_features` are further dimensions of the loss."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        if weight is not None and weight.shape != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight=weight, size_average=None, reduce=None, reduction=reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        rows = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape = (self.num_classes, *self.out_features)
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, self.linear.in_features),
+            target,
+            linear_bias=None if self.linear.bias is None else self.linear.bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        named = {
+            "in_features": self.linear.in_features,
+            "num_classes": self.num_classes,
+            "out_features": self.out_features,
+            "bias": self.linear.bias is not None,
+            "reduction": self.reduction,
+            "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing,
+            "options": self.options,
+        }
+        return ", ".join(f"{name}={value}" for name, value in named.items())
+
+
 # %%
 #| into: nn/modules/loss.py
 #| upstream: torch/nn/modules/loss.py#BCELoss

@@ -1165,6 +1165,61 @@ def ctc_loss(
     return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
 
 
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)` of `(N, in)` or `(in,)`, with `(C, *, in)` weights.
+
+    `ignore_index` is -100 for class numbers, and refused for probabilities.
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy() in chunks is not in this book: leave out `options`")
+    _check_linear_cross_entropy(input, linear_weight, linear_bias)
+    classes, sizes = linear_weight.shape[0], tuple(linear_weight.shape[1:-1])
+    if target.shape == (*input.shape[:-1], classes, *sizes) and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if sizes:
+        linear_weight = linear_weight.reshape(-1, input.shape[-1])
+        linear_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight, linear_bias)
+    return cross_entropy(
+        logits.reshape(*input.shape[:-1], classes, *sizes) if sizes else logits,
+        target,
+        weight=weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
+def _check_linear_cross_entropy(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {weight.dim()}")
+    if input.shape[-1] != weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {weight.shape[-1]}, respectively"
+        )
+    if bias is not None and bias.shape != weight.shape[:-1]:
+        raise RuntimeError(f"expected linear_bias shape {tuple(weight.shape[:-1])}, got {tuple(bias.shape)}")
+    if weight.dim() > 2 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched input, "
+            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+        )
+
+
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad by (before, after) of the last dimension, then of the one before it, and so on; negative numbers crop.
 

@@ -22,12 +22,13 @@ __all__ = [
 
 from readtorch.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from readtorch.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from readtorch.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from readtorch.nn.modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 
 __all__ += [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "CrossMapLRN2d",
     "GroupNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
@@ -103,6 +104,7 @@ from readtorch.nn.modules.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MSELoss,
     MarginRankingLoss,
     MultiLabelMarginLoss,
@@ -248,6 +250,7 @@ __all__ += [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",

@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/13_parametrize.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -100,3 +100,117 @@ def spectral_norm(
         transposed = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
         dim = 1 if isinstance(module, transposed) else 0
     return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+
+
+_MAPS = ("matrix_exp", "cayley", "householder")
+
+
+def _tall_orthogonal(A: Tensor) -> Tensor:
+    """The Q of a QR decomposition whose R has no negative number on its diagonal."""
+    reflections, factors = torch.geqrf(A)
+    Q = torch.linalg.householder_product(reflections, factors)
+    return Q * reflections.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+def _is_orthogonal(Q: Tensor) -> bool:
+    rows, columns = Q.shape[-2:]
+    eye = torch.eye(columns, dtype=Q.dtype, device=Q.device)
+    return torch.allclose(Q.mH @ Q, eye, atol=10.0 * rows * torch.finfo(Q.dtype).eps)
+
+
+class _Orthogonal(Module):
+    """From a free matrix to one with orthonormal columns (or rows, where it is wide)."""
+
+    base: Tensor
+
+    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: Tensor) -> Tensor:
+        wide = X.size(-2) < X.size(-1)
+        X = X.mT if wide else X
+        Q = self._reflected(X) if self.orthogonal_map == "householder" else self._turned(X)
+        if hasattr(self, "base"):
+            Q = self.base @ Q
+        return Q.mT if wide else Q
+
+    def _turned(self, X: Tensor) -> Tensor:
+        rows, columns = X.shape[-2:]
+        X = X.tril()
+        if rows != columns:
+            X = torch.cat([X, X.new_zeros(*X.shape[:-1], rows - columns)], dim=-1)
+        skew = X - X.mH
+        if self.orthogonal_map == "matrix_exp":
+            Q = torch.matrix_exp(skew)
+        else:
+            eye = torch.eye(rows, dtype=skew.dtype, device=skew.device)
+            Q = torch.linalg.solve(eye - 0.5 * skew, eye + 0.5 * skew)
+        return Q[..., :columns]
+
+    def _reflected(self, X: Tensor) -> Tensor:
+        vectors = X.tril(-1)
+        factors = 2.0 / (1.0 + (vectors * vectors).sum(dim=-2))
+        signs = X.diagonal(dim1=-2, dim2=-1).detach().sgn()
+        return torch.linalg.householder_product(vectors, factors) * signs.unsqueeze(-2)
+
+    @no_grad()
+    def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}."
+            )
+        wide = Q.size(-2) < Q.size(-1)
+        tall = Q.mT if wide else Q
+        if not hasattr(self, "base"):
+            found = self._reflections_of(tall)
+            return found.mT if wide else found
+        rows, columns = tall.shape[-2:]
+        if rows != columns:
+            noise = torch.randn(*tall.shape[:-2], rows, rows - columns, dtype=tall.dtype, device=tall.device)
+            self.base = _tall_orthogonal(torch.cat([tall, noise], dim=-1))
+        else:
+            self.base = tall.clone() if _is_orthogonal(tall) else _tall_orthogonal(tall)
+        start = torch.zeros_like(Q)
+        start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return start
+
+    def _reflections_of(self, tall: Tensor) -> Tensor:
+        if self.orthogonal_map != "householder":
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+            )
+        found, factors = torch.geqrf(tall)
+        diagonal = found.diagonal(dim1=-2, dim2=-1)
+        diagonal.sign_()
+        diagonal[factors == 0.0] *= -1  # LAPACK's way of saying that it did not reflect
+        return found
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
+    """Keep the matrix `name`, or each of a batch, orthogonal (unitary if it is complex).
+
+    `orthogonal_map` is "matrix_exp" (the default where the matrix is square or complex), "cayley" or "householder". ValueError for other
+    names, for a tensor of fewer than two dimensions, and for complex reflections.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if weight.ndim < 2:
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1)
+        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+    if orthogonal_map not in _MAPS:
+        raise ValueError(
+            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+        )
+    kind = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, kind, unsafe=True)
