@@ -53,7 +53,7 @@ def comparable(result: PartResult) -> dict[int, Any]:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, str):
-        return re.sub(r"\d+(\.\d+)?(e-?\d+)? ?(s|ms|µs|ns|seconds|it/s|steps/s)\b", "TIME", value)
+        return re.sub(r"\d+(\.\d+)?(e-?\d+)? ?(s|ms|µs|ns|seconds|it/s|steps/s|times (slower|faster))\b", "TIME", value)
     if isinstance(value, list):
         return [_timeless(v) for v in value]
     if isinstance(value, dict):

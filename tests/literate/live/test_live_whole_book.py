@@ -18,7 +18,7 @@ from readtorch.literate.chapter import Book
 
 shell = InteractiveShell.instance()
 shell.run_cell("import readtorch as torch\\ntorch.ones(1)")
-shell.run_cell("from readtorch.literate import diff, live, reset\\nlive()")
+shell.run_cell("import readtorch.literate\\nreadtorch.literate.live()")
 book = Book.load()
 cells = [c for p in book.parts for c in p.code_cells if c.into and c.into.endswith(".py")]
 failed, said = [], io.StringIO()
@@ -42,7 +42,7 @@ for c in cells[::3]:  # cells of every file; all of them would take minutes
 files = {c.into for c in cells}
 import subprocess, sys
 child = subprocess.run([sys.executable, "-c", "import readtorch; print(readtorch.__file__)"], capture_output=True, text=True)
-run("reset()", None)
+run("readtorch.literate.reset()", None)  # a part may define a `reset` of its own
 left = [f"{c.kind} {c.target if c.kind == 'class' else ''} {c.key}" for c in kept.changes() if not isinstance(c.after, types.ModuleType)]
 print(json.dumps([len(cells), edited, sorted(printed), failed, left, child.stdout.strip(), child.stderr[-2000:]]))
 """
