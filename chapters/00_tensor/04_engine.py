@@ -638,6 +638,7 @@ def _(torch):
 #| imports
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -810,6 +811,7 @@ def _evaluate(task: GraphTask, node: Node) -> None:
         buffer[count:] = [False] * count
     if task.captures and node in task.captures:
         _capture(task, node, grads)
+        buffer[count:] = [False] * count
         if task.needed is not None and node not in task.needed:
             return
     if node._retains_grad is not None:
@@ -821,7 +823,7 @@ def _evaluate(task: GraphTask, node: Node) -> None:
     if not task.keep:
         node.release_variables()
     if node._edges:
-        _propagate(task, node, outputs, grads)
+        _propagate(task, node, outputs, grads, count == 1 and buffer[1] and not (node._pre_hooks or node._post_hooks))
 
 
 def _evaluate_on_device(task: GraphTask, node: Node) -> None:
@@ -863,8 +865,11 @@ def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
 # %%
 #| into: csrc/autograd/engine.py
 #| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::validate_outputs
-def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) -> None:
-    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
+def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = (), owned_input: bool = False) -> None:
+    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has.
+
+    `owned_input`: the one incoming gradient is an array that nobody else holds.
+    """
     edges = node._edges
     if len(outputs) != len(edges):
         raise RuntimeError(
@@ -897,7 +902,13 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
                 or grad.dtype is not target._dtype
             ):
                 grad = fit_array(node, index, grad, target, number)
-            owned = fresh and grad.base is None and id(grad) not in given
+            if fresh:
+                if grad.base is None:
+                    owned = id(grad) not in given
+                elif owned_input and len(edges) == 1 and (grad.base is incoming[0] or grad.base is incoming[0].base):
+                    owned = grad.size == grad.base.size
+                else:
+                    owned = _is_sole_view(grad)
             given.append(id(grad))
         buffer = buffers.get(target)
         if buffer is None:
@@ -912,9 +923,20 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
             heappush(task.heap, (-target._sequence, id(target), target))
 
 
+# %%
+#| into: csrc/autograd/engine.py
+def _is_sole_view(grad: Any) -> bool:
+    """Is `grad` all of an array that only `grad` refers to? (`.base` makes the second reference of the two counted.)"""
+    if grad.__class__ is not np.ndarray or sys.getrefcount(grad.base) != 2:
+        return False
+    base = grad.base
+    return base.__class__ is np.ndarray and base.base is None and grad.size == base.size
+
+
 # %% [markdown]
 # The last line of the loop is the whole of the scheduling. Everything above it is about handing over a gradient in the form that the receiver
-# needs, and about not copying it.
+# needs, and about not copying it: `owned` follows an array that nobody else holds until it meets another gradient or a leaf, which then adds to it or keeps it instead of allocating. Upstream asks `use_count()` the same
+# question; Python counts references too. A view passes the ownership of its memory on, so the gradient of a linear layer's weight, computed as a product and handed through the derivative of `t()`, becomes `.grad` without a copy.
 #
 # The pieces it uses: where gradients wait,
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -373,3 +375,77 @@ def test_gradients_are_accumulated_in_the_grad_dtype_of_a_leaf() -> None:
     for factor in (2048.0, 1.0):
         (leaf * factor).sum().backward()
     assert leaf.grad.dtype is torch.float32 and leaf.grad.item() == 2049
+
+
+# gradients that are kept instead of copied
+
+
+def test_a_weights_gradient_is_not_copied_on_its_way() -> None:
+    layer = torch.nn.Linear(300, 200)
+    x = torch.randn(50, 300)
+
+    loss = layer(x).sum()
+    tracemalloc.start()
+    loss.backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert layer.weight.nbytes < peak < 2 * layer.weight.nbytes
+
+
+def test_a_linear_layers_gradient_lies_as_its_weight_lies() -> None:
+    layer = torch.nn.Linear(4, 3)
+    layer(torch.randn(5, 4)).sum().backward()
+    assert layer.weight.grad.is_contiguous()
+    plain = torch.randn(4, 3, requires_grad=True)
+    torch.addmm(torch.zeros(3), torch.randn(5, 4), plain).sum().backward()
+    assert plain.grad.is_contiguous()
+
+
+@pytest.mark.parametrize("view", [lambda t: t.t(), lambda t: t.view(6), lambda t: t.unsqueeze(0), lambda t: t.t().t()])
+def test_gradients_through_views_are_nobody_elses(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    a, b = (torch.randn(2, 3, requires_grad=True) for _ in range(2))
+    seen = []
+    out = view(a) * 2 + view(b) * 2
+    out.register_hook(seen.append)
+    inner = view(a)
+    inner.retain_grad()
+    (out.sum() + (inner * 3).sum()).backward()
+    first = [seen[0].clone(), inner.grad.clone(), a.grad.clone(), b.grad.clone()]
+    a.grad.add_(100)
+    assert torch.equal(b.grad, first[3])
+    b.grad.add_(100)
+    assert torch.equal(seen[0], first[0])
+    assert torch.equal(inner.grad, first[1])
+
+
+def test_a_gradient_that_was_captured_or_hooked_is_not_written_to() -> None:
+    leaf = torch.randn(3, 2, requires_grad=True)
+    middle = leaf.t()
+    (captured,) = torch.autograd.grad((middle * torch.ones(2, 3)).sum(), middle, retain_graph=True)
+    before = captured.clone()
+    kept = []
+    middle = leaf.t()
+    middle.register_hook(lambda grad: kept.append(grad) or grad)
+    for _ in range(2):
+        (middle * 2.0).sum().backward(retain_graph=True)
+    assert torch.equal(captured, before)
+    assert [k.tolist() for k in kept] == [[[2.0] * 3] * 2] * 2
+    assert leaf.grad.tolist() == [[4.0] * 2] * 3
+
+
+def test_functions_that_return_a_view_of_what_they_keep() -> None:
+    kept = torch.ones(2, 3)
+
+    class Keeping(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return kept.view(3, 2)
+
+    x = torch.randn(3, 2, requires_grad=True)
+    Keeping.apply(x).sum().backward()
+    x.grad.zero_()
+    assert kept.sum() == 6

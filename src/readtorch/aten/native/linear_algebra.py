@@ -285,6 +285,14 @@ def _batched(at: Any, self: Any, other: Any) -> Any:
     return at.reshape(at.bmm(first, second), (*lead, n, p))
 
 
+def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any:
+    """mat1ᴴ · grad, in the memory order of the second matrix."""
+    (rows, columns), strides, _ = geometry
+    if strides[0] == 1 and strides[1] == rows and columns > 1:
+        return at.t(at.mm(at.t(grad), at.conj(mat1)))
+    return at.mm(at.conj(at.t(mat1)), grad)
+
+
 def _scaled(array: Array, factor: float) -> Array:
     return array if factor == 1 else array * array.dtype.type(factor)
 
@@ -321,7 +329,9 @@ derivative(
     "addmm",
     self=lambda at, grad, beta: grad if beta == 1 else grad * beta,
     mat1=lambda at, grad, mat2, alpha: at.mm(grad if alpha == 1 else grad * alpha, at.conj(at.t(mat2))),
-    mat2=lambda at, grad, mat1, alpha: at.mm(at.conj(at.t(mat1)), grad if alpha == 1 else grad * alpha),
+    mat2=lambda at, grad, mat1, mat2_geometry, alpha: _gradient_of_mat2(
+        at, grad if alpha == 1 else grad * alpha, mat1, mat2_geometry
+    ),
 )
 
 

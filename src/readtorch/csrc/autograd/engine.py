@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -141,6 +142,7 @@ def _evaluate(task: GraphTask, node: Node) -> None:
         buffer[count:] = [False] * count
     if task.captures and node in task.captures:
         _capture(task, node, grads)
+        buffer[count:] = [False] * count
         if task.needed is not None and node not in task.needed:
             return
     if node._retains_grad is not None:
@@ -152,7 +154,7 @@ def _evaluate(task: GraphTask, node: Node) -> None:
     if not task.keep:
         node.release_variables()
     if node._edges:
-        _propagate(task, node, outputs, grads)
+        _propagate(task, node, outputs, grads, count == 1 and buffer[1] and not (node._pre_hooks or node._post_hooks))
 
 
 def _evaluate_on_device(task: GraphTask, node: Node) -> None:
@@ -191,8 +193,11 @@ def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
     return outputs
 
 
-def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) -> None:
-    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has."""
+def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = (), owned_input: bool = False) -> None:
+    """Hand each gradient to the node its edge leads to, in the shape and dtype that node's output has.
+
+    `owned_input`: the one incoming gradient is an array that nobody else holds.
+    """
     edges = node._edges
     if len(outputs) != len(edges):
         raise RuntimeError(
@@ -225,7 +230,13 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
                 or grad.dtype is not target._dtype
             ):
                 grad = fit_array(node, index, grad, target, number)
-            owned = fresh and grad.base is None and id(grad) not in given
+            if fresh:
+                if grad.base is None:
+                    owned = id(grad) not in given
+                elif owned_input and len(edges) == 1 and (grad.base is incoming[0] or grad.base is incoming[0].base):
+                    owned = grad.size == grad.base.size
+                else:
+                    owned = _is_sole_view(grad)
             given.append(id(grad))
         buffer = buffers.get(target)
         if buffer is None:
@@ -238,6 +249,14 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = ()) ->
             add(buffer, number, count, grad, owned)
         if left == 0:
             heappush(task.heap, (-target._sequence, id(target), target))
+
+
+def _is_sole_view(grad: Any) -> bool:
+    """Is `grad` all of an array that only `grad` refers to? (`.base` makes the second reference of the two counted.)"""
+    if grad.__class__ is not np.ndarray or sys.getrefcount(grad.base) != 2:
+        return False
+    base = grad.base
+    return base.__class__ is np.ndarray and base.base is None and grad.size == base.size
 
 
 def _as_tensor(grad: Any, graph: bool) -> Any:
