@@ -129,6 +129,9 @@ def set_default_tensor_type(t: _Any) -> None:
     _C._set_default_dtype(legacy_dtype(t))
 
 
+_MODULES += ["fft", "special"]
+_NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))
+
 _MODULES.append("testing")
 
 from typing import TypeGuard as _TypeGuard

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/7_functional.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -237,3 +237,127 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x.shape[0] if N is None else N
     columns = [x**i for i in range(count)]
     return _at.stack(columns if increasing else columns[::-1], -1)
+
+
+@checked
+def stft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The transforms of windowed pieces of a signal: (B, frequencies, pieces)."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if return_complex is None and not (input.is_complex() or (window is not None and window.is_complex())):
+        raise RuntimeError("stft requires the return_complex parameter be given for real inputs")
+    if window is None:
+        warnings.warn(
+            "A window was not provided. A rectangular window will be applied, whose edges leak into all frequencies.",
+            stacklevel=3,
+        )
+    if return_complex is False:
+        warnings.warn("stft with return_complex=False is deprecated: view_as_real() gives the same.", stacklevel=3)
+    if not (input.is_floating_point() or input.is_complex()):
+        if input.dtype is scalar_type.bool:
+            raise NotImplementedError("\"reflection_pad1d\" not implemented for 'Bool'")
+        raise RuntimeError(f"stft: expected a tensor of floating point or complex values, but got {input.dtype}")
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.ndim}D")
+    signal = input if input.ndim == 2 else input.unsqueeze(0)
+    if center:
+        fold = n_fft // 2
+        padded = nn_pad(signal.unsqueeze(1), (fold, fold), pad_mode).squeeze(1)
+    else:
+        padded = signal
+    length = padded.shape[-1]
+    if n_fft <= 0 or n_fft > length:
+        raise RuntimeError(f"stft: expected 0 < n_fft < {length}, but got n_fft={n_fft}")
+    if hop <= 0:
+        raise RuntimeError(f"stft: expected hop_length > 0, but got hop_length={hop}")
+    if not 0 < width <= n_fft:
+        raise RuntimeError(f"stft: expected 0 < win_length <= n_fft, but got win_length={width}")
+    shape = _window_of(window, width, n_fft, padded)
+    pieces = padded.unfold(-1, n_fft, hop)
+    pieces = pieces if shape is None else pieces * shape
+    half = not pieces.is_complex() if onesided is None else onesided
+    norm = "ortho" if normalized else None
+    from readtorch import fft
+
+    result = (fft.rfft if half else fft.fft)(pieces, norm=norm).transpose(-2, -1)
+    result = result if input.ndim == 2 else result.squeeze(0)
+    return result if return_complex or return_complex is None else _at.view_as_real(result)
+
+
+def nn_pad(input: Tensor, pad: tuple[int, int], mode: str) -> Tensor:
+    """`nn.functional.pad`, which stands above this module."""
+    from readtorch.nn import functional
+
+    return functional.pad(input, pad, mode)
+
+
+def _window_of(window: Tensor | None, width: int, n_fft: int, like: Tensor) -> Tensor | None:
+    if window is not None and tuple(window.shape) != (width,):
+        raise RuntimeError(
+            f"stft: expected a 1D window tensor of size equal to win_length={width}, but got window with size {list(window.shape)}"
+        )
+    if width == n_fft:
+        return window
+    shape = like.new_ones(width) if window is None else window
+    left = (n_fft - width) // 2
+    return _at.constant_pad_nd(shape, [left, n_fft - width - left])
+
+
+@checked
+def istft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
+) -> Tensor:  # fmt: skip
+    """The signal of which `stft` gave the pieces."""
+    from readtorch import fft
+
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if not input.is_complex():
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
+    if input.ndim not in (2, 3):
+        raise RuntimeError(f"istft expected a tensor with 2 or 3 dimensions, but got {input.ndim}")
+    spectrum = (input if input.ndim == 3 else input.unsqueeze(0)).transpose(1, 2)
+    half = n_fft // 2 + 1 != n_fft if onesided is None else onesided
+    half = half and spectrum.shape[-1] != n_fft
+    if spectrum.shape[-1] != (n_fft // 2 + 1 if half else n_fft):
+        raise RuntimeError(
+            f"istft: expected the frequency dimension to match n_fft={n_fft}, but got {spectrum.shape[-1]}"
+        )
+    norm = "ortho" if normalized else None
+    pieces = fft.irfft(spectrum, n_fft, norm=norm) if half else fft.ifft(spectrum, norm=norm)
+    pieces = pieces if return_complex or half else pieces.real
+    shape = _window_of(window, width, n_fft, pieces.real if pieces.is_complex() else pieces)
+    shape = pieces.new_ones(n_fft) if shape is None else shape
+    count = pieces.shape[1]
+    whole = n_fft + hop * (count - 1)
+    place = (_at.arange(count).unsqueeze(1) * hop + _at.arange(n_fft)).reshape(-1)
+    signal = pieces.new_zeros(pieces.shape[0], whole).index_add(1, place, (pieces * shape).reshape(pieces.shape[0], -1))
+    weights = shape.new_zeros(whole).index_add(0, place, (shape * shape).expand(count, n_fft).reshape(-1))
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else whole - (n_fft // 2 if center else 0)
+    signal, weights = signal[:, start:end], weights[start:end]
+    if bool((weights.abs() < 1e-11).any()):
+        raise RuntimeError("istft: window overlap add min: 1")
+    signal = signal / weights
+    if length is not None and signal.shape[-1] < length:
+        signal = _at.constant_pad_nd(signal, [0, length - signal.shape[-1]])
+    return signal if input.ndim == 3 else signal.squeeze(0)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """L and U in one matrix, and the swaps of rows; deprecated for `linalg.lu_factor`."""
+    from readtorch import linalg
+
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex.", stacklevel=2
+    )
+    factors, pivots = linalg.lu_factor(A, pivot=pivot)
+    infos = _at.zeros(A.shape[:-2], dtype=scalar_type.int32)
+    return (factors, pivots, infos) if get_infos else (factors, pivots)

@@ -491,6 +491,37 @@ op("t.linalg.tensorsolve(t.eye(6, dtype=a.dtype).reshape(2, 3, 6) * 3 + a, b)", 
 op("t.linalg.vander(a)", F(2, 3), layouts=SHAPED)
 op("t.linalg.vecdot(a, b)", F(3, 4), F(3, 4), layouts=SHAPED)
 
+# Fourier transforms, windows, special functions
+R = "t.view_as_real"
+for norm in ("None", "'ortho'", "'forward'"):
+    op(f"{R}(t.fft.fft(a, norm={norm}))", F(3, 4), layouts=SHAPED)
+    op(f"t.fft.irfft(a, norm={norm})", F(3, 5), layouts=SHAPED)
+op(f"{R}(t.fft.ifft(a, 6, 0).resolve_conj())", F(3, 4), layouts=SHAPED)
+op(f"{R}(t.fft.rfft(a))", F(3, 4), layouts=SHAPED)
+op(f"{R}(t.fft.rfft(a, 5, 0))", F(3, 4), layouts=SHAPED)
+op("t.fft.irfft(a, 7)", F(3, 4), layouts=SHAPED)
+op(f"{R}(t.fft.fft2(a))", F(2, 3, 4), layouts=SHAPED)
+op(f"{R}(t.fft.rfftn(a, dim=(0, 2)))", F(2, 3, 4), layouts=SHAPED)
+op("t.fft.irfft2(a, (3, 5))", F(2, 3, 4), layouts=SHAPED)
+op("t.fft.hfft(a)", F(5), layouts=SHAPED)
+op("t.fft.fftshift(a)", F(3, 4), layouts=SHAPED)
+op(f"{R}(t.stft(a, 8, 3, window=b, return_complex=True))", F(2, 32), F(8), layouts=SHAPED)
+op(
+    "t.istft(t.stft(a, 8, 2, window=t.hann_window(8, dtype=a.dtype), return_complex=True), 8, 2, window=t.hann_window(8, dtype=a.dtype))",
+    F(2, 32),
+    layouts=SHAPED,
+)
+for name in ("hann", "hamming", "bartlett", "blackman", "kaiser"):
+    op(f"t.{name}_window(9, dtype=a.dtype) * a", F(9), layouts=("contiguous",))
+op("t.i0(a)", F(3, 4))
+op("t.special.i1(a)", F(3, 4), layouts=SHAPED, grad=False)
+op("t.polygamma(1, a)", P(3, 4), layouts=SHAPED, tolerance=1e5)
+op("t.polygamma(2, a)", P(3, 4), layouts=SHAPED, tolerance=1e3)
+op("t.mvlgamma(a, 2)", P(3, 4), layouts=SHAPED)
+op("t.frexp(a)", F(3, 4), layouts=SHAPED, double=False)
+op("t.special.entr(a)", P(3, 4), layouts=SHAPED)
+op("t.special.ndtr(a)", F(3, 4), layouts=SHAPED)
+
 # in place, on a copy that is not a leaf
 for name, rest in {
     "add_": "b", "sub_": "b", "mul_": "b", "div_": "b + 3", "pow_": "2", "clamp_": "-1, 1", "exp_": "", "neg_": "", "sigmoid_": "", "tanh_": "",

@@ -37,6 +37,8 @@ from readtorch.aten.native import distributions as distributions
 
 from readtorch.aten.native import foreach_ops_kernels as foreach_ops_kernels
 
+from readtorch.aten.native import spectral_ops as spectral_ops
+
 from readtorch.aten.native import convolution as convolution
 
 from readtorch.aten.native import pooling as pooling

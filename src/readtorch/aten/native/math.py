@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/1_pointwise.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -199,3 +199,40 @@ def digamma(x: Any) -> Any:
         negative, np.where(pole, np.where(wide == 0, -np.copysign(np.inf, wide), np.nan), reflected), result
     )
     return result.astype(x.dtype)
+
+
+_CIRCLE = np.cos(2 * np.pi * np.arange(256) / 256)
+
+
+def _bessel(order: int, x: Any) -> Any:
+    """Iₙ for n of 0 or 1."""
+    wide = np.abs(np.asarray(x, np.float64))
+    weights = np.exp(wide[..., None] * (_CIRCLE - 1))
+    mean = (weights * (_CIRCLE if order else 1)).mean(axis=-1) * np.exp(wide)
+    return (np.where(wide == 0, x, np.copysign(mean, x)) if order else mean).astype(x.dtype)
+
+
+def i0(x: Any) -> Any:
+    """The modified Bessel function of order 0."""
+    return _bessel(0, x)
+
+
+def i1(x: Any) -> Any:
+    """The modified Bessel function of order 1."""
+    return _bessel(1, x)
+
+
+def zeta(s: float, x: Any) -> Any:
+    """Hurwitz' Σ 1/(x + k)ˢ for x > 0, by Euler and Maclaurin: ten terms, then an integral and its corrections."""
+    wide = np.asarray(x, np.float64)
+    total = sum((wide + k) ** -s for k in range(10))
+    tail = wide + 10
+    total = total + tail ** (1 - s) / (s - 1) + 0.5 * tail**-s
+    factor, power = s, tail ** (-s - 1)
+    for number, bernoulli in enumerate(
+        (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000), 1
+    ):
+        total = total + bernoulli * factor * power
+        factor *= (s + 2 * number - 1) * (s + 2 * number)
+        power = power / tail**2
+    return total

@@ -324,3 +324,62 @@ derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad:
 composite("conj_physical", variants="function method")(lambda at, self: at._conj_physical(self))
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)
+
+unary("i0", special.i0, formula=lambda at, grad, self: grad * at._i1(self))
+unary("_i1", special.i1, variants="", inplace=False, node="SpecialI1", formula=lambda at, grad, self, result: grad * (at.i0(self) - at.where(self == 0, 0.5, result / at.where(self == 0, 1, self))))  # fmt: skip
+
+
+@register("_polygamma", key="CPU CUDA", variants="", node="Polygamma")
+def _polygamma(self: Array, n: int) -> Array:
+    kind = self.dtype if self.dtype.kind in "fV" else np.dtype(np.float32)
+    if n == 0:
+        return special.digamma(self.astype(kind))
+    x = self.astype(np.float64)
+    sign = 1 if n % 2 else -1
+    result = np.where(x == 0, np.inf, special.zeta(n + 1, np.where(x > 0, x, np.nan))) * (sign * math.factorial(n))
+    if n == 1 and not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
+        mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
+        result = np.where(x > 0, result, mirrored)
+    return np.asarray(result).astype(kind)
+
+
+derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))
+derivative("_polygamma", self=lambda at, grad, self, n: grad * at._polygamma(self, n + 1))
+
+
+@composite("polygamma", variants="function", out=True)
+def polygamma(at: Any, n: int, self: Array) -> Any:
+    """The n-th derivative of `digamma`."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    return at._polygamma(self, n)
+
+
+@composite("mvlgamma", variants="function method", inplace=True, out=True)
+def mvlgamma(at: Any, self: Array, p: int) -> Any:
+    """The logarithm of the gamma function of p dimensions."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    total = at.lgamma(self)
+    for number in range(1, p):
+        total = total + at.lgamma(self - number / 2)
+    return total + p * (p - 1) * math.log(math.pi) / 4
+
+
+@register(
+    "frexp",
+    key="CPU CUDA",
+    variants="function method",
+    outputs="mantissa exponent",
+    named="frexp",
+    differentiable_outputs=(0,),
+)
+def frexp(self: Array) -> Any:
+    """Mantissa and exponent, x = mantissa · 2^exponent, the mantissa's size from ½ up to 1."""
+    if self.dtype.kind not in "fV":
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    mantissa, exponent = np.frexp(self)
+    return [mantissa.astype(self.dtype, copy=False), exponent.astype(np.int32)]
+
+
+derivative("frexp", self=lambda at, grads, exponent: grads[0] / 2.0**exponent)

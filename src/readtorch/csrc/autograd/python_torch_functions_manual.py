@@ -538,3 +538,70 @@ def _rename_from(name: str) -> None:
 
 
 further.append(init_random)
+
+
+def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, float], ...] = ()) -> Callable[..., Any]:
+    """A window function: `shape(x, n, *options)` over the n places. A periodic window of n is that of n + 1 without its last."""
+    defaults = [value for _, value in options]
+
+    def window(
+        window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, **named: float,
+    ) -> Any:  # fmt: skip
+        if window_length < 0:
+            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+        kind = _kind(dtype)
+        if kind.kind not in "fV":
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
+        given = [*values, *defaults[len(values) :]]
+        for number, (key, _) in enumerate(options):
+            given[number] = named.get(key, given[number])
+        count = window_length + int(periodic)
+        if window_length <= 1:
+            return finish(np.ones(window_length, kind), device, requires_grad)
+        work = np.dtype(np.float32) if kind.itemsize == 2 else kind
+        values_of = shape(np.arange(count).astype(work), count, *given)
+        return finish(values_of[:window_length].astype(kind), device, requires_grad)
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"The {name.removesuffix('_window').capitalize()} window."
+    return window
+
+
+def _hamming(x: np.ndarray, count: int, alpha: float, beta: float) -> np.ndarray:
+    kind = x.dtype.type
+    return np.cos(x * kind(math.pi * 2 / (count - 1))) * kind(-beta) + kind(alpha)
+
+
+def _bartlett(x: np.ndarray, count: int) -> np.ndarray:
+    x = x * x.dtype.type(2 / (count - 1))
+    x[((count - 1) >> 1) + 1 :] = 2 - x[((count - 1) >> 1) + 1 :]
+    return x
+
+
+def _blackman(x: np.ndarray, count: int) -> np.ndarray:
+    x = x * x.dtype.type(math.pi / (count - 1))
+    return np.cos(x * 4) * x.dtype.type(0.08) - np.cos(x * 2) * x.dtype.type(0.5) + x.dtype.type(0.42)
+
+
+def _kaiser(x: np.ndarray, count: int, beta: float) -> np.ndarray:
+    middle = (count - 1) / 2
+    return (
+        np.i0(beta * np.sqrt(np.maximum(1 - ((x.astype(np.float64) - middle) / middle) ** 2, 0))) / np.i0(beta)
+    ).astype(x.dtype)
+
+
+def init_windows() -> None:
+    """Offer the windows."""
+    namespace = module("")
+    for function in (
+        _window("hann_window", lambda x, count: _hamming(x, count, 0.5, 0.5)),
+        _window("hamming_window", _hamming, (("alpha", 0.54), ("beta", 0.46))),
+        _window("bartlett_window", _bartlett),
+        _window("blackman_window", _blackman),
+        _window("kaiser_window", _kaiser, (("beta", 12.0),)),
+    ):
+        setattr(namespace, function.__name__, checked(function))
+
+
+further.append(init_windows)

@@ -1,0 +1,797 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Fourier transforms, windows, special functions
+#
+# Seventeen functions of `torch.fft` rest on three operators: complex to complex, real to complex, complex to real. They differ in what they may leave out: the transform of real numbers is its own mirror image, so half of it is enough
+# (`rfft`), and who has half of one can get the real numbers back (`irfft`).
+#
+# | operator | derivative |
+# |---|---|
+# | complex to complex | the transform in the other direction, with the same scale |
+# | real to complex, both halves | the real part of that |
+# | real to complex, one half | the same, after zeros stand for the other half |
+# | complex to real | real to complex of the gradient; all but the first and the middle one count twice |
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import spectral_ops as spectral_ops
+
+# %%
+#| into: aten/native/spectral_ops.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+
+
+# %%
+#| into: aten/native/spectral_ops.py
+#| upstream: aten/src/ATen/native/SpectralOps.cpp#at::native::_fft_c2c_mkl
+def _norm(normalization: int, forward: bool) -> Any:
+    """NumPy's word for a scale: 0 none, 1 by the root of the count, 2 by the count, in this direction."""
+    return ("backward" if forward else "forward", "ortho", "forward" if forward else "backward")[normalization]
+
+
+def _refuse_empty(array: Array) -> None:
+    if not array.size:
+        raise RuntimeError(f"FFT: nothing to transform in a tensor of shape {list(array.shape)}")
+
+
+@register("_fft_c2c", key="CPU CUDA", node="FftC2C")
+def _fft_c2c(self: Array, dim: Dims, normalization: int, forward: bool) -> Array:
+    """The transform of complex numbers over `dim`."""
+    _refuse_empty(self)
+    transform: Any = np.fft.fftn if forward else np.fft.ifftn
+    return transform(self, axes=tuple(dim), norm=_norm(normalization, forward)) if dim else self.copy()
+
+
+derivative(
+    "_fft_c2c",
+    self=lambda at, grad, dim, normalization, forward: at._fft_c2c(grad, dim, normalization, not forward),
+)
+
+
+@register("_fft_r2c", key="CPU CUDA", node="FftR2C")
+def _fft_r2c(self: Array, dim: Dims, normalization: int, onesided: bool) -> Array:
+    """The transform of real numbers; of the last dimension half, if `onesided`."""
+    _refuse_empty(self)
+    norm = _norm(normalization, True)
+    if onesided:
+        return np.fft.rfftn(self, axes=tuple(dim), norm=norm)
+    return np.fft.fftn(self.astype(np.result_type(self.dtype, np.complex64)), axes=tuple(dim), norm=norm)
+
+
+def _r2c_backward(
+    at: Any, grad: Any, shape: tuple[int, ...], dim: Sequence[int], normalization: int, onesided: bool
+) -> Any:
+    if onesided:
+        last = dim[-1] % len(shape)
+        missing = shape[last] - grad.shape[last]
+        grad = at.constant_pad_nd(grad, [0, 0] * (len(shape) - 1 - last) + [0, missing])
+    return at.real(at._fft_c2c(grad, dim, normalization, False))
+
+
+derivative(
+    "_fft_r2c",
+    self=lambda at, grad, self_shape, dim, normalization, onesided: _r2c_backward(
+        at, grad, self_shape, dim, normalization, onesided
+    ),
+)
+
+
+@register("_fft_c2r", key="CPU CUDA", node="FftC2R")
+def _fft_c2r(self: Array, dim: Dims, normalization: int, last_dim_size: int) -> Array:
+    """Real numbers out of half of their transform."""
+    _refuse_empty(self)
+    sizes = [self.shape[axis] for axis in dim[:-1]] + [last_dim_size]
+    return np.fft.irfftn(self, sizes, axes=tuple(dim), norm=_norm(normalization, False))
+
+
+def _c2r_backward(at: Any, grad: Any, dim: Sequence[int], normalization: int) -> Any:
+    result = at._fft_r2c(grad, dim, normalization, True)
+    last = dim[-1] % len(grad.shape)
+    twice = grad.shape[last] - result.shape[last]
+    if twice <= 0:
+        return result
+    first = at.narrow(result, last, 0, 1)
+    middle = at.narrow(result, last, 1, twice)
+    rest = at.narrow(result, last, 1 + twice, result.shape[last] - 1 - twice)
+    return at.cat([first, middle * 2, rest], last)
+
+
+derivative("_fft_c2r", self=lambda at, grad, dim, normalization: _c2r_backward(at, grad, dim, normalization))
+
+# %% [markdown]
+# ## torch.fft
+
+# %%
+#| into: fft/__init__.py
+#| imports
+"""Discrete Fourier transforms (twin of `torch/fft/__init__.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch.operator_entry import Dims
+from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.scalar_type import complex64, dtype, promote_types, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.utils.python_arg_parser import checked
+
+# %%
+#| into: fft/__init__.py
+_at = _C._VariableFunctions
+
+
+# %%
+#| into: fft/__init__.py
+#| upstream: torch/fft/__init__.py#fft
+def _scale(norm: str | None, forward: bool) -> int:
+    """Which scale a word means in this direction: 0 none, 1 by the root of the count, 2 by the count."""
+    if norm not in (None, "backward", "forward", "ortho"):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    return 1 if norm == "ortho" else 2 * int((norm == "forward") == forward)
+
+
+def _floating(input: Tensor) -> Tensor:
+    if input.is_floating_point() and input.itemsize == 2:
+        raise RuntimeError(f"Unsupported dtype {to_string(input.dtype)}")
+    return input if input.is_floating_point() or input.is_complex() else input.to(get_default_dtype())
+
+
+def _complex(input: Tensor) -> Tensor:
+    input = _floating(input)
+    return input if input.is_complex() else input.to(promote_types(input.dtype, complex64))
+
+
+def _resized(input: Tensor, sizes: Sequence[int | None], dims: Sequence[int]) -> Tensor:
+    """`input` cut off, or continued with zeros, to a size along each dimension."""
+    for size, dim in zip(sizes, dims, strict=True):
+        if size is None:
+            continue
+        if size < 1:
+            raise RuntimeError(f"Invalid number of data points ({size}) specified")
+        have = input.shape[dim]
+        if have > size:
+            input = input.narrow(dim, 0, size)
+        elif have < size:
+            place = [0, 0] * (input.ndim - 1 - dim % input.ndim)
+            input = _at.constant_pad_nd(input, [*place, 0, size - have])
+    for dim in dims:
+        if not input.shape[dim]:
+            raise RuntimeError("Invalid number of data points (0) specified")
+    return input
+
+
+def _axes(input: Tensor, s: Any, dim: Any) -> tuple[list[int | None], list[int]]:
+    """The sizes and dimensions that `s` and `dim` mean together."""
+    sizes = None if s is None else [None if n == -1 else n for n in ([s] if isinstance(s, int) else s)]
+    if dim is None:
+        dims = list(range(input.ndim)) if sizes is None else list(range(input.ndim - len(sizes), input.ndim))
+        if dims and dims[0] < 0:
+            raise RuntimeError(f"Got shape with {len(dims)} values but input tensor only has {input.ndim} dimensions.")
+    else:
+        dims = [maybe_wrap_dim(axis, input.ndim) for axis in ([dim] if isinstance(dim, int) else dim)]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError("FFT dims must be unique")
+    if sizes is not None and len(sizes) != len(dims):
+        raise RuntimeError("When given, dim and shape arguments must have the same length")
+    return sizes or [None] * len(dims), dims
+
+
+def _both(name: str, forward: bool, default: Any) -> Callable[..., Any]:
+    def transform(
+        input: Tensor, s: Dims | None = None, dim: Dims | None = default, norm: str | None = None, *, out: Any = None
+    ) -> Any:
+        sizes, dims = _axes(input, s, dim)
+        return _at._fft_c2c(_resized(_complex(input), sizes, dims), dims, _scale(norm, forward), forward)
+
+    return _named(
+        name,
+        transform,
+        "The transform over several dimensions." if forward else "The inverse transform over several dimensions.",
+    )
+
+
+def _named(name: str, function: Callable[..., Any], text: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return checked(function)
+
+
+fftn = _both("fftn", True, None)
+ifftn = _both("ifftn", False, None)
+fft2 = _both("fft2", True, (-2, -1))
+ifft2 = _both("ifft2", False, (-2, -1))
+
+
+@checked
+def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """The transform along `dim`, of `n` numbers."""
+    return fftn(input, None if n is None else [n], [dim], norm)
+
+
+@checked
+def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """The inverse of `fft`."""
+    return ifftn(input, None if n is None else [n], [dim], norm)
+
+
+@checked
+def rfftn(
+    input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None, *, out: Any = None
+) -> Any:
+    """The transform of real numbers: half of it in the last dimension, the other half mirrors it."""
+    if input.is_complex():
+        raise RuntimeError(f"rfftn expects a real-valued input tensor, but got {to_string(input.dtype)}")
+    sizes, dims = _axes(input, s, dim)
+    if not dims:
+        raise RuntimeError("rfftn must transform at least one axis")
+    return _at._fft_r2c(_resized(_floating(input), sizes, dims), dims, _scale(norm, True), True)
+
+
+@checked
+def irfftn(
+    input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None, *, out: Any = None
+) -> Any:
+    """The inverse of `rfftn`. Whether the last size was odd or even cannot be seen: `s` says it, else it is taken for even."""
+    sizes, dims = _axes(input, s, dim)
+    if not dims:
+        raise RuntimeError("irfftn must transform at least one axis")
+    last = sizes[-1] if sizes[-1] is not None else 2 * (input.shape[dims[-1]] - 1)
+    if last < 1:
+        raise RuntimeError(f"Invalid number of data points ({last}) specified")
+    resized = _resized(_complex(input), [*sizes[:-1], last // 2 + 1], dims)
+    return _at._fft_c2r(resized, dims, _scale(norm, False), last)
+
+
+@checked
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """Half of the transform of real numbers."""
+    return rfftn(input, None if n is None else [n], [dim], norm)
+
+
+@checked
+def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """The inverse of `rfft`."""
+    return irfftn(input, None if n is None else [n], [dim], norm)
+
+
+@checked
+def rfft2(
+    input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None, *, out: Any = None
+) -> Any:
+    """`rfftn` over two dimensions."""
+    return rfftn(input, s, dim, norm)
+
+
+@checked
+def irfft2(
+    input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None, *, out: Any = None
+) -> Any:
+    """`irfftn` over two dimensions."""
+    return irfftn(input, s, dim, norm)
+
+
+def _turned(norm: str | None) -> str | None:
+    return {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+
+
+@checked
+def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """The transform of a signal that mirrors itself, given by half: real numbers."""
+    return irfft(input.conj(), n, dim, _turned(norm))
+
+
+@checked
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
+    """The inverse of `hfft`."""
+    return rfft(input, n, dim, _turned(norm)).conj()
+
+
+# %% [markdown]
+# The frequencies that belong to the results, and the order with zero in the middle:
+
+
+# %%
+#| into: fft/__init__.py
+#| upstream: torch/fft/__init__.py#fftfreq
+@checked
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: Any = None,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:
+    """The frequency of each number that `fft` gives, for samples a distance `d` apart."""
+    whole = _at.arange(n, dtype=dtype or get_default_dtype(), device=device)
+    whole[(n + 1) // 2 :] -= n
+    return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
+
+
+@checked
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: Any = None,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:
+    """The frequency of each number that `rfft` gives."""
+    whole = _at.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
+    return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
+
+
+def _shift(input: Tensor, dim: Any, back: bool) -> Any:
+    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if not dims:
+        raise RuntimeError("`shifts` required")
+    sizes = [input.shape[axis] for axis in dims]
+    return _at.roll(input, [(size + int(back)) // 2 for size in sizes], dims)
+
+
+@checked
+def fftshift(input: Tensor, dim: Dims | None = None) -> Any:
+    """The numbers in order of frequency, zero in the middle."""
+    return _shift(input, dim, False)
+
+
+@checked
+def ifftshift(input: Tensor, dim: Dims | None = None) -> Any:
+    """The order that `ifft` wants, out of that of `fftshift`."""
+    return _shift(input, dim, True)
+
+
+# %%
+tone = torch.sin(2 * torch.pi * 3 * torch.arange(16) / 16)
+torch.fft.rfft(tone).abs().round(decimals=3)
+
+
+# %%
+#| claim: Parseval: the transform with norm="ortho" keeps lengths, so its gradient does too
+def _(torch):
+    x = torch.randn(8, dtype=torch.float64, requires_grad=True)
+    y = torch.fft.fft(x, norm="ortho")
+    assert torch.allclose(y.abs().square().sum(), x.square().sum())
+    assert torch.allclose(torch.autograd.grad(y.abs().square().sum(), x)[0], 2 * x)
+
+
+# %% [markdown]
+# ## A signal in pieces
+#
+# `stft` cuts a signal into overlapping pieces, weighs each with a window that fades to zero at its ends, and transforms it. `istft` puts them together again, and divides by what the windows add up to at each place.
+
+
+# %%
+#| into: functional.py
+#| upstream: torch/functional.py#stft
+@checked
+def stft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The transforms of windowed pieces of a signal: (B, frequencies, pieces)."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if return_complex is None and not (input.is_complex() or (window is not None and window.is_complex())):
+        raise RuntimeError("stft requires the return_complex parameter be given for real inputs")
+    if window is None:
+        warnings.warn(
+            "A window was not provided. A rectangular window will be applied, whose edges leak into all frequencies.",
+            stacklevel=3,
+        )
+    if return_complex is False:
+        warnings.warn("stft with return_complex=False is deprecated: view_as_real() gives the same.", stacklevel=3)
+    if not (input.is_floating_point() or input.is_complex()):
+        if input.dtype is scalar_type.bool:
+            raise NotImplementedError("\"reflection_pad1d\" not implemented for 'Bool'")
+        raise RuntimeError(f"stft: expected a tensor of floating point or complex values, but got {input.dtype}")
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.ndim}D")
+    signal = input if input.ndim == 2 else input.unsqueeze(0)
+    if center:
+        fold = n_fft // 2
+        padded = nn_pad(signal.unsqueeze(1), (fold, fold), pad_mode).squeeze(1)
+    else:
+        padded = signal
+    length = padded.shape[-1]
+    if n_fft <= 0 or n_fft > length:
+        raise RuntimeError(f"stft: expected 0 < n_fft < {length}, but got n_fft={n_fft}")
+    if hop <= 0:
+        raise RuntimeError(f"stft: expected hop_length > 0, but got hop_length={hop}")
+    if not 0 < width <= n_fft:
+        raise RuntimeError(f"stft: expected 0 < win_length <= n_fft, but got win_length={width}")
+    shape = _window_of(window, width, n_fft, padded)
+    pieces = padded.unfold(-1, n_fft, hop)
+    pieces = pieces if shape is None else pieces * shape
+    half = not pieces.is_complex() if onesided is None else onesided
+    norm = "ortho" if normalized else None
+    from readtorch import fft
+
+    result = (fft.rfft if half else fft.fft)(pieces, norm=norm).transpose(-2, -1)
+    result = result if input.ndim == 2 else result.squeeze(0)
+    return result if return_complex or return_complex is None else _at.view_as_real(result)
+
+
+def nn_pad(input: Tensor, pad: tuple[int, int], mode: str) -> Tensor:
+    """`nn.functional.pad`, which stands above this module."""
+    from readtorch.nn import functional
+
+    return functional.pad(input, pad, mode)
+
+
+def _window_of(window: Tensor | None, width: int, n_fft: int, like: Tensor) -> Tensor | None:
+    if window is not None and tuple(window.shape) != (width,):
+        raise RuntimeError(
+            f"stft: expected a 1D window tensor of size equal to win_length={width}, but got window with size {list(window.shape)}"
+        )
+    if width == n_fft:
+        return window
+    shape = like.new_ones(width) if window is None else window
+    left = (n_fft - width) // 2
+    return _at.constant_pad_nd(shape, [left, n_fft - width - left])
+
+
+@checked
+def istft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
+) -> Tensor:  # fmt: skip
+    """The signal of which `stft` gave the pieces."""
+    from readtorch import fft
+
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if not input.is_complex():
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
+    if input.ndim not in (2, 3):
+        raise RuntimeError(f"istft expected a tensor with 2 or 3 dimensions, but got {input.ndim}")
+    spectrum = (input if input.ndim == 3 else input.unsqueeze(0)).transpose(1, 2)
+    half = n_fft // 2 + 1 != n_fft if onesided is None else onesided
+    half = half and spectrum.shape[-1] != n_fft
+    if spectrum.shape[-1] != (n_fft // 2 + 1 if half else n_fft):
+        raise RuntimeError(
+            f"istft: expected the frequency dimension to match n_fft={n_fft}, but got {spectrum.shape[-1]}"
+        )
+    norm = "ortho" if normalized else None
+    pieces = fft.irfft(spectrum, n_fft, norm=norm) if half else fft.ifft(spectrum, norm=norm)
+    pieces = pieces if return_complex or half else pieces.real
+    shape = _window_of(window, width, n_fft, pieces.real if pieces.is_complex() else pieces)
+    shape = pieces.new_ones(n_fft) if shape is None else shape
+    count = pieces.shape[1]
+    whole = n_fft + hop * (count - 1)
+    place = (_at.arange(count).unsqueeze(1) * hop + _at.arange(n_fft)).reshape(-1)
+    signal = pieces.new_zeros(pieces.shape[0], whole).index_add(1, place, (pieces * shape).reshape(pieces.shape[0], -1))
+    weights = shape.new_zeros(whole).index_add(0, place, (shape * shape).expand(count, n_fft).reshape(-1))
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else whole - (n_fft // 2 if center else 0)
+    signal, weights = signal[:, start:end], weights[start:end]
+    if bool((weights.abs() < 1e-11).any()):
+        raise RuntimeError("istft: window overlap add min: 1")
+    signal = signal / weights
+    if length is not None and signal.shape[-1] < length:
+        signal = _at.constant_pad_nd(signal, [0, length - signal.shape[-1]])
+    return signal if input.ndim == 3 else signal.squeeze(0)
+
+
+# %% [markdown]
+# ## Windows
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| upstream: aten/src/ATen/native/TensorFactories.cpp#at::native::hann_window
+def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, float], ...] = ()) -> Callable[..., Any]:
+    """A window function: `shape(x, n, *options)` over the n places. A periodic window of n is that of n + 1 without its last."""
+    defaults = [value for _, value in options]
+
+    def window(
+        window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, **named: float,
+    ) -> Any:  # fmt: skip
+        if window_length < 0:
+            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+        kind = _kind(dtype)
+        if kind.kind not in "fV":
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
+        given = [*values, *defaults[len(values) :]]
+        for number, (key, _) in enumerate(options):
+            given[number] = named.get(key, given[number])
+        count = window_length + int(periodic)
+        if window_length <= 1:
+            return finish(np.ones(window_length, kind), device, requires_grad)
+        work = np.dtype(np.float32) if kind.itemsize == 2 else kind
+        values_of = shape(np.arange(count).astype(work), count, *given)
+        return finish(values_of[:window_length].astype(kind), device, requires_grad)
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"The {name.removesuffix('_window').capitalize()} window."
+    return window
+
+
+def _hamming(x: np.ndarray, count: int, alpha: float, beta: float) -> np.ndarray:
+    kind = x.dtype.type
+    return np.cos(x * kind(math.pi * 2 / (count - 1))) * kind(-beta) + kind(alpha)
+
+
+def _bartlett(x: np.ndarray, count: int) -> np.ndarray:
+    x = x * x.dtype.type(2 / (count - 1))
+    x[((count - 1) >> 1) + 1 :] = 2 - x[((count - 1) >> 1) + 1 :]
+    return x
+
+
+def _blackman(x: np.ndarray, count: int) -> np.ndarray:
+    x = x * x.dtype.type(math.pi / (count - 1))
+    return np.cos(x * 4) * x.dtype.type(0.08) - np.cos(x * 2) * x.dtype.type(0.5) + x.dtype.type(0.42)
+
+
+def _kaiser(x: np.ndarray, count: int, beta: float) -> np.ndarray:
+    middle = (count - 1) / 2
+    return (
+        np.i0(beta * np.sqrt(np.maximum(1 - ((x.astype(np.float64) - middle) / middle) ** 2, 0))) / np.i0(beta)
+    ).astype(x.dtype)
+
+
+def init_windows() -> None:
+    """Offer the windows."""
+    namespace = module("")
+    for function in (
+        _window("hann_window", lambda x, count: _hamming(x, count, 0.5, 0.5)),
+        _window("hamming_window", _hamming, (("alpha", 0.54), ("beta", 0.46))),
+        _window("bartlett_window", _bartlett),
+        _window("blackman_window", _blackman),
+        _window("kaiser_window", _kaiser, (("beta", 12.0),)),
+    ):
+        setattr(namespace, function.__name__, checked(function))
+
+
+further.append(init_windows)
+
+# %%
+torch.hann_window(8), torch.kaiser_window(5, beta=3.0)
+
+# %% [markdown]
+# ## Special functions
+#
+# The modified Bessel functions are integrals over a circle, Iₙ(x) = 1/2π ∫ eˣᶜᵒˢᵗ cos nt dt. For a smooth periodic function the sum over equally spaced points converges faster than any power of their number: 256 points are exact to the last bit
+# as long as the result is a float64 at all.
+
+
+# %%
+#| into: aten/native/math.py
+#| upstream: aten/src/ATen/native/Math.h#calc_i0
+_CIRCLE = np.cos(2 * np.pi * np.arange(256) / 256)
+
+
+def _bessel(order: int, x: Any) -> Any:
+    """Iₙ for n of 0 or 1."""
+    wide = np.abs(np.asarray(x, np.float64))
+    weights = np.exp(wide[..., None] * (_CIRCLE - 1))
+    mean = (weights * (_CIRCLE if order else 1)).mean(axis=-1) * np.exp(wide)
+    return (np.where(wide == 0, x, np.copysign(mean, x)) if order else mean).astype(x.dtype)
+
+
+def i0(x: Any) -> Any:
+    """The modified Bessel function of order 0."""
+    return _bessel(0, x)
+
+
+def i1(x: Any) -> Any:
+    """The modified Bessel function of order 1."""
+    return _bessel(1, x)
+
+
+def zeta(s: float, x: Any) -> Any:
+    """Hurwitz' Σ 1/(x + k)ˢ for x > 0, by Euler and Maclaurin: ten terms, then an integral and its corrections."""
+    wide = np.asarray(x, np.float64)
+    total = sum((wide + k) ** -s for k in range(10))
+    tail = wide + 10
+    total = total + tail ** (1 - s) / (s - 1) + 0.5 * tail**-s
+    factor, power = s, tail ** (-s - 1)
+    for number, bernoulli in enumerate(
+        (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000), 1
+    ):
+        total = total + bernoulli * factor * power
+        factor *= (s + 2 * number - 1) * (s + 2 * number)
+        power = power / tail**2
+    return total
+
+
+# %%
+#| into: aten/native/unary_ops.py
+#| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::polygamma_
+unary("i0", special.i0, formula=lambda at, grad, self: grad * at._i1(self))
+unary("_i1", special.i1, variants="", inplace=False, node="SpecialI1", formula=lambda at, grad, self, result: grad * (at.i0(self) - at.where(self == 0, 0.5, result / at.where(self == 0, 1, self))))  # fmt: skip
+
+
+@register("_polygamma", key="CPU CUDA", variants="", node="Polygamma")
+def _polygamma(self: Array, n: int) -> Array:
+    kind = self.dtype if self.dtype.kind in "fV" else np.dtype(np.float32)
+    if n == 0:
+        return special.digamma(self.astype(kind))
+    x = self.astype(np.float64)
+    sign = 1 if n % 2 else -1
+    result = np.where(x == 0, np.inf, special.zeta(n + 1, np.where(x > 0, x, np.nan))) * (sign * math.factorial(n))
+    if n == 1 and not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
+        mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
+        result = np.where(x > 0, result, mirrored)
+    return np.asarray(result).astype(kind)
+
+
+derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))
+derivative("_polygamma", self=lambda at, grad, self, n: grad * at._polygamma(self, n + 1))
+
+
+@composite("polygamma", variants="function", out=True)
+def polygamma(at: Any, n: int, self: Array) -> Any:
+    """The n-th derivative of `digamma`."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    return at._polygamma(self, n)
+
+
+@composite("mvlgamma", variants="function method", inplace=True, out=True)
+def mvlgamma(at: Any, self: Array, p: int) -> Any:
+    """The logarithm of the gamma function of p dimensions."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    total = at.lgamma(self)
+    for number in range(1, p):
+        total = total + at.lgamma(self - number / 2)
+    return total + p * (p - 1) * math.log(math.pi) / 4
+
+
+@register(
+    "frexp",
+    key="CPU CUDA",
+    variants="function method",
+    outputs="mantissa exponent",
+    named="frexp",
+    differentiable_outputs=(0,),
+)
+def frexp(self: Array) -> Any:
+    """Mantissa and exponent, x = mantissa · 2^exponent, the mantissa's size from ½ up to 1."""
+    if self.dtype.kind not in "fV":
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    mantissa, exponent = np.frexp(self)
+    return [mantissa.astype(self.dtype, copy=False), exponent.astype(np.int32)]
+
+
+derivative("frexp", self=lambda at, grads, exponent: grads[0] / 2.0**exponent)
+
+
+# %%
+#| into: special/__init__.py
+#| imports
+"""Special functions (twin of `torch/special/__init__.py`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.csrc.utils.python_arg_parser import checked
+
+# %%
+#| into: special/__init__.py
+#| upstream: torch/special/__init__.py#entr
+_at = _C._VariableFunctions
+digamma = psi = _at.digamma
+erf = _at.erf
+erfc = _at.erfc
+erfinv = _at.erfinv
+exp2 = _at.exp2
+expit = _at.sigmoid
+expm1 = _at.expm1
+gammaln = _at.lgamma
+i0 = _at.i0
+log1p = _at.log1p
+log_softmax = _at.log_softmax
+logit = _at.logit
+logsumexp = _at.logsumexp
+multigammaln = _at.mvlgamma
+polygamma = _at.polygamma
+round = _at.round
+sinc = _at.sinc
+softmax = _at.softmax
+xlogy = _at.xlogy
+
+
+@checked
+def i1(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The modified Bessel function of order 1."""
+    return dispatcher.autograd._i1(input)
+
+
+@checked
+def entr(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """-x log x; 0 at 0, -inf below."""
+    return _at.where(input < 0, -math.inf, _at.where(input == 0, 0.0, -_at.xlogy(input, input)))
+
+
+@checked
+def ndtr(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The share of a normal distribution below x."""
+    scaled = input / math.sqrt(2)
+    return _at.where(input < -1, 0.5 * _at.erfc(-scaled), 0.5 * (1 + _at.erf(scaled)))
+
+
+@checked
+def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The inverse of `ndtr`."""
+    return _at.erfinv(2 * input - 1) * math.sqrt(2)
+
+
+def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
+    """The product x log(1 + y); 0 where x is."""
+    return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
+
+
+# %%
+#| into: functional.py
+#| upstream: torch/functional.py#lu
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """L and U in one matrix, and the swaps of rows; deprecated for `linalg.lu_factor`."""
+    from readtorch import linalg
+
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex.", stacklevel=2
+    )
+    factors, pivots = linalg.lu_factor(A, pivot=pivot)
+    infos = _at.zeros(A.shape[:-2], dtype=scalar_type.int32)
+    return (factors, pivots, infos) if get_infos else (factors, pivots)
+
+
+# %%
+#| into: __init__.py
+_MODULES += ["fft", "special"]
+_NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))
+
+# %%
+torch.special.ndtr(torch.tensor([-1.96, 0.0, 1.96])), torch.polygamma(1, torch.tensor(1.0)), torch.pi**2 / 6

@@ -1,0 +1,63 @@
+# Tangled from chapters/a1_operators/9b_fourier_and_special.py — edit there, or here and run `readtorch sync`.
+"""Special functions (twin of `torch/special/__init__.py`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.csrc.utils.python_arg_parser import checked
+
+_at = _C._VariableFunctions
+digamma = psi = _at.digamma
+erf = _at.erf
+erfc = _at.erfc
+erfinv = _at.erfinv
+exp2 = _at.exp2
+expit = _at.sigmoid
+expm1 = _at.expm1
+gammaln = _at.lgamma
+i0 = _at.i0
+log1p = _at.log1p
+log_softmax = _at.log_softmax
+logit = _at.logit
+logsumexp = _at.logsumexp
+multigammaln = _at.mvlgamma
+polygamma = _at.polygamma
+round = _at.round
+sinc = _at.sinc
+softmax = _at.softmax
+xlogy = _at.xlogy
+
+
+@checked
+def i1(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The modified Bessel function of order 1."""
+    return dispatcher.autograd._i1(input)
+
+
+@checked
+def entr(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """-x log x; 0 at 0, -inf below."""
+    return _at.where(input < 0, -math.inf, _at.where(input == 0, 0.0, -_at.xlogy(input, input)))
+
+
+@checked
+def ndtr(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The share of a normal distribution below x."""
+    scaled = input / math.sqrt(2)
+    return _at.where(input < -1, 0.5 * _at.erfc(-scaled), 0.5 * (1 + _at.erf(scaled)))
+
+
+@checked
+def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
+    """The inverse of `ndtr`."""
+    return _at.erfinv(2 * input - 1) * math.sqrt(2)
+
+
+def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
+    """The product x log(1 + y); 0 where x is."""
+    return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
