@@ -131,6 +131,70 @@ for name in ("add", "sum", "mm"):
 # | its Python signature | the kernel's own | `native_functions.yaml`; the parser is generated |
 
 # %% [markdown]
+# ## From `nn.Conv2d` to cuDNN: the names in between
+#
+# An addition has a short way. Whoever follows a layer meets names at which the search ends, and each ends it for another reason:
+#
+# | you meet | it is | go on at |
+# |---|---|---|
+# | `F.conv2d = _add_docstr(torch.conv2d, …)` | `torch.conv2d` itself: the call puts a docstring on a compiled function and returns the function | `conv2d` in `native_functions.yaml` |
+# | `_VF.dropout` | `torch._C._VariableFunctions.dropout`, behind a module object (`torch/_VF.py`) that says no more than `getattr` | `dropout` in the same file |
+# | `torch._C._nn.gelu` | a function that is not below `torch`: its entry says `python_module: nn` | `gelu`, the same |
+# | `boolean_dispatch(…)` | two Python functions behind one name, chosen by a flag (`return_indices`) | `torch/_jit_internal.py`, then the two |
+# | `if has_torch_function(…)` | the way out for subclasses and modes | the line after it |
+# | `aten::conv2d` → `aten::convolution` → `aten::_convolution` → `aten::cudnn_convolution` | a profile shows all four. The first two are composites, the third chooses a backend, the last computes | `_select_conv_backend` in `Convolution.cpp` |
+# | `ConvolutionBackward0` | generated for the entry that *has* a derivative, which is neither the first nor the last of the four | `convolution` in `derivatives.yaml` |
+#
+# The last line is the rule for all names of that kind. Composites leave no trace in the graph; a node bears the name of the operator at which the expansion ended. So the graph of a layer tells what it is made of, and `NAMEBackward0` is to be looked for as `NAME` in `derivatives.yaml`, in small letters. (A
+# number behind the name other than 0 counts overloads: `PowBackward1` is a power with a tensor for an exponent.)
+
+# %%
+#| fact: torch/_VF.py#VFModule.__getattr__
+#| fact: torch/_jit_internal.py#boolean_dispatch
+#| fact: aten/src/ATen/native/ConvUtils.h#at::native::select_conv_backend
+
+# %%
+#| needs: a2_layers
+ones = lambda *shape: torch.ones(shape, requires_grad=True)  # noqa: E731
+made = {
+    "conv2d": torch.conv2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)),
+    "linear": torch.nn.functional.linear(ones(2, 3), ones(4, 3), ones(4)),
+    "linear without bias": torch.nn.functional.linear(ones(2, 3), ones(4, 3)),
+    "cross_entropy": torch.nn.functional.cross_entropy(ones(2, 3), torch.tensor([0, 1])),
+}
+for name, result in made.items():
+    chain, node = [], result.grad_fn
+    while node is not None and not node.name().endswith("AccumulateGrad"):
+        chain.append(node.name())
+        node = next((following for following, _ in node.next_functions if following is not None), None)
+    print(f"{name:20}", " → ".join(chain))
+
+
+# %%
+#| needs: a2_layers
+#| claim: functions of nn.functional may be the compiled ones themselves; a node bears the name of the operator that has the derivative and not of what was called
+#| source: pytorch/pytorch#25381
+def _(torch):
+    functional = torch.nn.functional
+    assert functional.conv2d is torch.conv2d and functional.gelu is torch._C._nn.gelu
+    assert torch.dropout is torch._C._VariableFunctions.dropout
+    x, weight = torch.ones(2, 3, requires_grad=True), torch.ones(4, 3)
+    matrix, vector = torch.ones(3, 2), torch.ones(3)
+    names = {
+        functional.linear(x, weight, torch.ones(4)): "AddmmBackward0",
+        functional.linear(x, weight): "MmBackward0",
+        x @ matrix: "MmBackward0",
+        x @ vector: "MvBackward0",
+        functional.cross_entropy(x, torch.tensor([0, 1])): "NllLossBackward0",
+        functional.layer_norm(x, (3,)): "NativeLayerNormBackward0",
+        functional.max_pool2d(x[None, None], 2): "MaxPool2DWithIndicesBackward0",
+        torch.conv2d(x[None, None], torch.ones(1, 1, 2, 2)): "ConvolutionBackward0",
+    }
+    for result, name in names.items():
+        assert result.grad_fn.name() == name, result.grad_fn
+
+
+# %% [markdown]
 # ## Bugs you can now explain
 #
 # **“backprop through torch.where backprops nans through path that was not taken”** (pytorch/pytorch#36923; also #23395, #108618, #156212). No path is taken.
