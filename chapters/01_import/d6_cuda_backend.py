@@ -226,7 +226,7 @@ there.strides == image.strides, moved.data.device_id, (device_to_host(moved) == 
 # ## Random numbers that nobody has to hand out
 #
 # The CPU's generator is a sequence: number 1,000 can be had only after 999. Ten thousand threads cannot take turns. A *counter-based* generator is a function: Philox encrypts the counter, ten rounds of multiplication and exchange, and the result is four random words. Thread *i* asks for the
-# *i*-th, and the state is nothing but a key (the seed) and how far one has counted.
+# *i*-th, and the state is nothing but a key (the seed) and how far one has counted. The counter has 128 bits: the upper half says which *subsequence*, one for every four numbers of a tensor, the lower half is the *offset*, which moves on with every call.
 
 # %%
 #| into: aten/core/philox_rng_engine.py
@@ -249,12 +249,15 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 
 
-def philox(key: int, first: int, count: int) -> Any:
-    """Words of the counters `first` … `first + count - 1`: a uint32 array `(count, 4)`. Salmon et al., 2011."""
+def philox(key: int, offset: int, count: int, first: int = 0) -> Any:
+    """Words of the subsequences `first` … `first + count - 1` at one offset: a uint32 array `(count, 4)`. Salmon et al., 2011.
+
+    The counter's upper half numbers the subsequence, its lower half the offset, in units of four words.
+    """
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    counter = np.arange(count, dtype=np.uint64) + np.uint64(first)
-    c0, c1 = counter & mask, counter >> half
-    c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
+    which = np.arange(count, dtype=np.uint64) + np.uint64(first)
+    c2, c3 = which & mask, which >> half
+    c0, c1 = np.full_like(c2, offset & 0xFFFFFFFF), np.full_like(c2, offset >> 32)
     k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
     for _ in range(_ROUNDS):
         p0, p1 = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
@@ -311,7 +314,7 @@ _MASK = (1 << 64) - 1
 
 
 class CUDAGeneratorImpl:
-    """The engine behind a `torch.Generator` of a CUDA device: a key, and how many counters are used up."""
+    """The engine behind a `torch.Generator` of a CUDA device: a key, and the offset of its next call."""
 
     __slots__ = ("initial_seed", "offset")
 
@@ -333,7 +336,7 @@ class CUDAGeneratorImpl:
         """32-bit draws on the current device, as uint32."""
         blocks = -(-count // 4)
         words = dispatcher.cuda.maker.run("philox", philox, self.initial_seed, self.offset, blocks)
-        self.offset += blocks
+        self.offset += 1
         return words.reshape(-1)[:count]
 
     def random64(self, count: int) -> Any:
@@ -487,6 +490,10 @@ def initialise() -> None:
         os.register_at_fork(after_in_child=_forked)
     kind = library.ndarray
     maker = dispatcher.cuda.maker = Maker(library)
+    if not cuda_functions.is_simulated():
+        from readtorch.aten import register_cuda
+
+        register_cuda.register()
     for name in dispatcher.operators:
         dispatcher.cuda.forget(name)
     BACKENDS[kind] = DispatchKey.CUDA

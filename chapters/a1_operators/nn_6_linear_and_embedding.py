@@ -355,6 +355,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 
 
 # %%
@@ -394,7 +395,16 @@ def _is_identity(input: Any, p: float, train: bool) -> bool:
 #| upstream: aten/src/ATen/native/Dropout.cpp#at::native::dropout
 @composite("dropout")
 def dropout(at: Any, input: Array, p: float, train: bool) -> Any:
-    return input if _is_identity(input, p, train) else input * _scaled_noise(at, input, p, False)
+    if _is_identity(input, p, train):
+        return input
+    if p < 1 and _is_on_gpu(input):
+        return at.native_dropout(input, p, train)[0]
+    return input * _scaled_noise(at, input, p, False)
+
+
+def _is_on_gpu(input: Any) -> bool:
+    """There a kernel draws and multiplies at once."""
+    return BACKENDS.get(getattr(input, "_array", input).__class__) is DispatchKey.CUDA
 
 
 @composite("dropout_")

@@ -28,67 +28,19 @@ from readtorch.literate import live
 
 live()
 
-# %%
-#| into: aten/native/cuda/philox.py
-"""What Philox gives to groups of four elements, by NumPy."""
-
-# %%
-#| into: aten/native/cuda/philox.py
-#| imports
-from __future__ import annotations
-
-import numpy as np
-
-# %%
-#| into: aten/native/cuda/philox.py
-#| upstream: aten/src/ATen/core/PhiloxRNGEngine.h#at::philox_engine
-#| source: 10.1145/2063384.2063405
-_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
-
-
-def philox(seed: int, subsequence: np.ndarray, offset: int) -> np.ndarray:
-    """Four 32-bit numbers for each entry of `subsequence (n,)`: `(n, 4)`.
-
-    A seed has 2⁶⁴ subsequences of 2⁶⁶ numbers; `offset` counts them in fours.
-    """
-    which = np.asarray(subsequence, np.uint64)
-    counter = [
-        np.full(which.shape, offset & 0xFFFFFFFF, np.uint64),
-        np.full(which.shape, offset >> 32 & 0xFFFFFFFF, np.uint64),
-        which & _LOW,
-        which >> _HALF,
-    ]
-    key = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
-    for _ in range(10):
-        one, two = counter[0] * _MULTIPLIERS[0], counter[2] * _MULTIPLIERS[1]
-        counter = [
-            (two >> _HALF) ^ counter[1] ^ np.uint64(key[0]),
-            two & _LOW,
-            (one >> _HALF) ^ counter[3] ^ np.uint64(key[1]),
-            one & _LOW,
-        ]
-        key = [(k + w) & 0xFFFFFFFF for k, w in zip(key, _WEYL, strict=True)]
-    return np.stack(counter, -1).astype(np.uint32)
-
-
-def uniform(bits: np.ndarray) -> np.ndarray:
-    """32 bits to a float32 in (0, 1]: the middle of one of 2³² steps."""
-    return bits.astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)
-
+# %% [markdown]
+# The generator's own part (`aten/core/philox_rng_engine.py`) has it in NumPy. Of the counter's 128 bits the upper 64 number a *subsequence*, the lower 64 hold the offset in units of four numbers.
 
 # %% [markdown]
 # The authors of Philox published what it must give. Two of their test vectors, all counter and key bits off and all on:
 
 # %%
 #| source: https://github.com/DEShawResearch/random123
-from readtorch.aten.native.cuda.philox import philox
+from readtorch.aten.core.philox_rng_engine import philox
 
 every = 2**64 - 1
 for seed, subsequence, offset in ((0, 0, 0), (every, every, every)):
-    print(" ".join(f"{number:08x}" for number in philox(seed, np.array([subsequence], np.uint64), offset)[0]))
+    print(" ".join(f"{number:08x}" for number in philox(seed, offset, 1, first=subsequence)[0]))
 
 # %% [markdown]
 # The same in CUDA. `__umulhi` gives the upper half of a product of two 32-bit numbers.
@@ -253,18 +205,90 @@ def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> An
 
 
 # %% [markdown]
-# The twin: the same mask from NumPy.
+# ## The operator
+#
+# On a GPU upstream's `dropout` is `native_dropout`, one node that keeps the mask; on the CPU it is a product with noise. So it is here. The operator exists on the CPU too, where nobody calls it by himself.
 
 # %%
-from readtorch.aten.native.cuda.philox import uniform
+#| into: aten/native/dropout.py
+#| imports
+from readtorch.aten.core.dispatch.dispatcher import derivative
 
 
-def kept(count: int, keep: float, seed: int, offset: int) -> np.ndarray:
-    numbers = philox(seed, np.arange(-(-count // 4)), offset // 4).reshape(-1)[:count]
-    return uniform(numbers) < np.float32(keep)
+# %%
+#| into: aten/native/dropout.py
+#| upstream: aten/src/ATen/native/Dropout.cpp#at::native::native_dropout_cpu
+@register("native_dropout", outputs="result mask", differentiable_outputs=(0,), node="NativeDropout")
+def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
+    """`input` with elements zeroed with probability `p` and the others divided by `1 - p`; and the mask of what was kept."""
+    if not input.size:
+        return input.copy(), np.empty_like(input)
+    if train is False:
+        return input.copy(), np.ones(input.shape, np.bool_)
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
+    mask = _kept(input, p, False).astype(np.bool_)
+    return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
 
 
-mask = kept(1_000_000, 0.9, seed=2024, offset=0)
+def _scale(p: float, train: bool | None) -> float:
+    return 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
+
+
+@register("native_dropout_backward", variants="", node="NativeDropoutBackward")
+def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Array:
+    """`grad_output * mask * scale`."""
+    return (grad_output * mask * scale).astype(grad_output.dtype, copy=False)
+
+
+derivative(
+    "native_dropout",
+    input=lambda at, grads, mask, p, train: at.native_dropout_backward(grads[0], mask, _scale(p, train)),
+)
+derivative(
+    "native_dropout_backward", grad_output=lambda at, grad, mask, scale: at.native_dropout_backward(grad, mask, scale)
+)
+
+# %% [markdown]
+# A simulated device runs no CUDA C++; its mask has to be the kernel's all the same. There the draw is the generator's, number by number, made into a float and compared as the kernel does it.
+
+# %%
+#| into: aten/cuda/specialisations.py
+#| imports
+from readtorch.aten.cuda.cuda_generator_impl import default_generator
+from readtorch.aten.native import dropout
+from readtorch.c10.cuda.cuda_functions import current_device
+
+
+# %%
+#| into: aten/cuda/specialisations.py
+@specialise(dropout._kept)
+def _kept(maker: Maker) -> Callable[..., Any]:
+    def kept(self: Any, p: float, per_channel: bool) -> Any:
+        """1 with probability `1 - p`, else 0: one draw per element of `self`, or one per example and channel."""
+        if per_channel and self.ndim < 2:
+            raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+        shape = (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape
+        words = default_generator(current_device()).random(math.prod(shape))
+        return (uniform(words) < np.float32(1 - p)).astype(self.dtype).reshape(shape)
+
+    return kept
+
+
+def uniform(words: Any) -> Any:
+    """32 bits to a float32 in (0, 1]: the middle of one of 2³² steps, as cuRAND's."""
+    return words.astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)
+
+
+# %%
+#| into: aten/cuda/specialisations.py
+#| imports
+import math
+
+# %%
+import readtorch.aten.cuda.specialisations as specialisations
+
+mask = specialisations.uniform(philox(2024, 0, 250_000).reshape(-1)) < np.float32(0.9)
 print(f"{mask.mean():.4f} of a million kept; the first twelve: {mask[:12].astype(int)}")
 
 # %% [markdown]

@@ -17,6 +17,8 @@ import readtorch.aten.native.layer_norm as layer_norm
 import readtorch.aten.native.loss_nll as loss_nll
 import readtorch.aten.native.normalization as normalization
 import readtorch.aten.native.soft_max as soft_max
+from readtorch.aten.core.philox_rng_engine import philox
+from readtorch.aten.cuda.specialisations import uniform
 from readtorch.aten.native.cuda import dropout as cuda_dropout
 from readtorch.aten.native.cuda import embedding_backward_kernel as cuda_embedding
 from readtorch.aten.native.cuda import foreach_ternary_op as cuda_lerp
@@ -27,7 +29,6 @@ from readtorch.aten.native.cuda import layer_norm_kernel as cuda_layer_norm
 from readtorch.aten.native.cuda import loss as cuda_loss
 from readtorch.aten.native.cuda import normalization as cuda_normalization
 from readtorch.aten.native.cuda import soft_max as cuda_soft_max
-from readtorch.aten.native.cuda.philox import philox, uniform
 from readtorch.c10.core.tensor_impl import wrap
 
 KINDS: dict[str, Any] = {
@@ -313,7 +314,7 @@ def _dropout(count: int, skip: int = 0) -> Scenario:
         x, X = x[skip:], X[skip:]
         seed, offset = (1 << 63) + 12345, 4 * 7
         y, mask = cuda_dropout.native_dropout(x, 0.25, seed, offset)
-        numbers = philox(seed, np.arange(-(-count // 4)), offset // 4).reshape(-1)[:count]
+        numbers = philox(seed, offset // 4, -(-count // 4)).reshape(-1)[:count]
         kept = uniform(numbers) < np.float32(0.75)
         assert (_host(mask) == kept).all()
         yield y, X * kept / 0.75

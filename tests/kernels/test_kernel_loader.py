@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from readtorch.aten.core.philox_rng_engine import philox
+from readtorch.aten.cuda.specialisations import uniform
 from readtorch.aten.native.cuda import jit_utils, multi_tensor_apply, rows, soft_max
 from readtorch.aten.native.cuda.jit_utils import Kernel, source, source_of
-from readtorch.aten.native.cuda.philox import philox, uniform
 
 
 def test_a_source_holds_each_file_that_it_includes_once() -> None:
@@ -141,7 +142,7 @@ KNOWN = [
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
 def test_philox_gives_its_published_vectors(counter: tuple[int, ...], key: tuple[int, ...], expected: str) -> None:
     offset, subsequence = counter[0] | counter[1] << 32, counter[2] | counter[3] << 32
-    found = philox(key[0] | key[1] << 32, np.array([subsequence], np.uint64), offset)
+    found = philox(key[0] | key[1] << 32, offset, 1, first=subsequence)
     assert " ".join(f"{number:08x}" for number in found[0]) == expected
 
 

@@ -36,13 +36,13 @@ WITHOUT_TWIN = {
     "as_torch.py": "lets scripts written for torch run on readtorch; one of the two names that are ours alone",
     "_C/__init__.py": "upstream's torch/_C is the built extension module; torch/csrc/Module.cpp fills it",
     "aten/native/constant_pad_nd.py": "upstream writes constant_pad_nd in native/PadNd.cpp, beside the other paddings",
-    "aten/native/cuda/philox.py": "the NumPy twin of PhiloxRNGEngine.h's device side, for groups of four elements",
     "aten/native/cuda/rows.cuh": "rows held in registers; upstream has them in PersistentSoftmax.cuh and again in layer_norm_kernel.cu",
     "aten/native/cuda/rows.py": "the threads for such rows, which upstream chooses in the same two files",
     **{
         f"c10/cuda/simulated/{name}.py": "upstream needs hardware; here a device can be simulated, more strictly than it is"
         for name in ("functions", "launch", "memory", "ndarray", "runtime", "stream")
     },
+    "aten/register_cuda.py": "upstream generates RegisterCUDA_N.cpp at build time",
     "csrc/autograd/generated_node.py": "upstream generates generated/Functions.h at build time",
     "csrc/autograd/python_variable_methods.py": "upstream generates generated/python_variable_methods.cpp at build time",
     "csrc/autograd/python_variable_operators.py": "upstream's operators are rows of the generated python_variable_methods.cpp",

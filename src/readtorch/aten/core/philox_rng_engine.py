@@ -12,12 +12,15 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 
 
-def philox(key: int, first: int, count: int) -> Any:
-    """Words of the counters `first` … `first + count - 1`: a uint32 array `(count, 4)`. Salmon et al., 2011."""
+def philox(key: int, offset: int, count: int, first: int = 0) -> Any:
+    """Words of the subsequences `first` … `first + count - 1` at one offset: a uint32 array `(count, 4)`. Salmon et al., 2011.
+
+    The counter's upper half numbers the subsequence, its lower half the offset, in units of four words.
+    """
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    counter = np.arange(count, dtype=np.uint64) + np.uint64(first)
-    c0, c1 = counter & mask, counter >> half
-    c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
+    which = np.arange(count, dtype=np.uint64) + np.uint64(first)
+    c2, c3 = which & mask, which >> half
+    c0, c1 = np.full_like(c2, offset & 0xFFFFFFFF), np.full_like(c2, offset >> 32)
     k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
     for _ in range(_ROUNDS):
         p0, p1 = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])

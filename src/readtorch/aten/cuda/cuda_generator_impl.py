@@ -24,7 +24,7 @@ _MASK = (1 << 64) - 1
 
 
 class CUDAGeneratorImpl:
-    """The engine behind a `torch.Generator` of a CUDA device: a key, and how many counters are used up."""
+    """The engine behind a `torch.Generator` of a CUDA device: a key, and the offset of its next call."""
 
     __slots__ = ("initial_seed", "offset")
 
@@ -46,7 +46,7 @@ class CUDAGeneratorImpl:
         """32-bit draws on the current device, as uint32."""
         blocks = -(-count // 4)
         words = dispatcher.cuda.maker.run("philox", philox, self.initial_seed, self.offset, blocks)
-        self.offset += blocks
+        self.offset += 1
         return words.reshape(-1)[:count]
 
     def random64(self, count: int) -> Any:

@@ -1,16 +1,19 @@
-# Tangled from chapters/01_import/d5_cuda_kernels.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/01_import/, chapters/a3_kernels/ — edit there, or here and run `readtorch sync`.
 """Functions of the operator library that are others on the device."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten import tensor_iterator
+from readtorch.aten.cuda.cuda_generator_impl import default_generator
 from readtorch.aten.cuda.instantiate import Maker, specialise
-from readtorch.aten.native import convolution, tensor_shape
+from readtorch.aten.native import convolution, dropout, tensor_shape
+from readtorch.c10.cuda.cuda_functions import current_device
 
 
 @specialise(tensor_iterator.cast)
@@ -48,3 +51,21 @@ def _copy_transposed(maker: Maker) -> Callable[..., Any]:
         target[...] = source
 
     return copy_transposed
+
+
+@specialise(dropout._kept)
+def _kept(maker: Maker) -> Callable[..., Any]:
+    def kept(self: Any, p: float, per_channel: bool) -> Any:
+        """1 with probability `1 - p`, else 0: one draw per element of `self`, or one per example and channel."""
+        if per_channel and self.ndim < 2:
+            raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+        shape = (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape
+        words = default_generator(current_device()).random(math.prod(shape))
+        return (uniform(words) < np.float32(1 - p)).astype(self.dtype).reshape(shape)
+
+    return kept
+
+
+def uniform(words: Any) -> Any:
+    """32 bits to a float32 in (0, 1]: the middle of one of 2³² steps, as cuRAND's."""
+    return words.astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)

@@ -53,6 +53,10 @@ def initialise() -> None:
         os.register_at_fork(after_in_child=_forked)
     kind = library.ndarray
     maker = dispatcher.cuda.maker = Maker(library)
+    if not cuda_functions.is_simulated():
+        from readtorch.aten import register_cuda
+
+        register_cuda.register()
     for name in dispatcher.operators:
         dispatcher.cuda.forget(name)
     BACKENDS[kind] = DispatchKey.CUDA

@@ -1,0 +1,126 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Which operators use these kernels?
+#
+# An operator has a kernel per column of the dispatcher's table. Upstream writes its CUDA column down in `native_functions.yaml` (`CUDA: batch_norm_cuda`), and the build makes `RegisterCUDA.cpp` of it, code that does nothing but register. Most operators of this library need no such line: their CUDA kernel is made from the text of the CPU's,
+# with CuPy in the place of NumPy. The ones below have a kernel of their own.
+
+# %%
+import numpy as np
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## A kernel may decline
+#
+# Each of them handles the cases that deserve speed and returns `NotImplemented` for the rest: integers, empty tensors, gradients of another dtype. Then the general kernel takes the call, errors included, so that what is refused is refused in one place.
+#
+# A simulated device has no use for any of this. Its maker of kernels never looks at a column that holds CUDA C++.
+
+# %%
+#| into: aten/register_cuda.py
+"""The operators whose CUDA kernels are CUDA C++. Imported when a GPU is first used."""
+
+# %%
+#| into: aten/register_cuda.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.cuda.cuda_generator_impl import default_generator
+from readtorch.aten.native.cuda import (
+    dropout,
+    embedding_backward_kernel,
+    im2_col,
+    layer_norm_kernel,
+    loss,
+    normalization,
+    soft_max,
+)
+from readtorch.c10.core.dispatch_key import DispatchKey
+from readtorch.c10.cuda.cuda_functions import current_device
+
+
+# %%
+#| into: aten/register_cuda.py
+def native_dropout(input: Array, p: float, train: bool | None) -> Any:
+    """Draws from the current device's generator, whose offset moves on."""
+    if train is False or not 0 <= p < 1 or not input.size:
+        return NotImplemented
+    generator = default_generator(current_device())
+    result = dropout.native_dropout(input, p, generator.initial_seed, 4 * generator.offset)
+    if result is not NotImplemented:
+        generator.offset += 1
+    return result
+
+
+_KERNELS: tuple[Callable[..., Any], ...] = (
+    normalization.native_batch_norm,
+    normalization.native_batch_norm_backward,
+    layer_norm_kernel.native_layer_norm,
+    layer_norm_kernel.native_layer_norm_backward,
+    soft_max._softmax,
+    soft_max._log_softmax,
+    soft_max._softmax_backward_data,
+    soft_max._log_softmax_backward_data,
+    loss.nll_loss_forward,
+    loss.nll_loss_backward,
+    native_dropout,
+    dropout.native_dropout_backward,
+    im2_col.im2col,
+    im2_col.col2im,
+    embedding_backward_kernel.embedding_dense_backward,
+)
+"""Each named as its operator."""
+
+
+def _or_else(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """`kernel`, and where it declines the one made from the CPU's."""
+    general: dict[Any, Callable[..., Any]] = {}
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = kernel(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+        maker = dispatcher.cuda.maker
+        if maker not in general:
+            general[maker] = maker.value(dispatcher.operators[name].kernels[DispatchKey.CPU])
+        return general[maker](*args, **kwargs)
+
+    return run
+
+
+def register() -> None:
+    """Enter the kernels into the CUDA column."""
+    for kernel in _KERNELS:
+        name = kernel.__name__
+        dispatcher.register(name, key="CUDA")(_or_else(name, kernel))
+
+
+# %% [markdown]
+# The optimizers are no operators: they ask for their kernels themselves, list by list (chapter 4).
+#
+# ### What upstream does more
+# A column without a kernel is an error there ("Could not run 'aten::…' with arguments from the 'CUDA' backend"), unless a fallback of the whole backend is registered.
