@@ -72,6 +72,7 @@ from readtorch.aten.memory_overlap import (
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
@@ -440,6 +441,23 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
+def assign(target: Any, raw: Any) -> None:
+    """Overwrite an array, on its device."""
+    if target.__class__ is ndarray:
+        target[...] = raw
+    else:
+        with device_guard(target):
+            target[...] = raw
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of an array, on its device."""
+    if array.__class__ is ndarray:
+        return array.copy()
+    with device_guard(array):
+        return array.copy()
+
+
 # %%
 def message(action):
     try:
@@ -694,7 +712,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
                 stacklevel=4,
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
-    target[...] = raw
+    assign(target, raw)
     version_counter(out).value += 1
     return out
 

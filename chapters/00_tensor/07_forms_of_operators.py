@@ -250,7 +250,7 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
         raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
     first, second = operands
     if isinstance(alpha, TensorImpl):
-        alpha = alpha._array.item()
+        alpha = alpha.item()
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     return call(first, second if alpha == 1 else second * alpha, out=out)
@@ -610,7 +610,7 @@ def inplace(entry: OperatorEntry) -> Call:
             check_inplace(input)
         check_memory(entry, array, values[1:])
         if wants and keeps_self and not mutating:
-            original = tensor_impl.wrap(array.copy(), input._edge)
+            original = tensor_impl.wrap(copy_of(array), input._edge)
             values = [original, *values[1:]]
         try:
             raw = _write(entry, method, array, values, positions, mutating)
@@ -693,7 +693,7 @@ def _write(
         shape = infer_size(array.shape, raw.shape)
         if shape != array.shape:
             raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
-    array[...] = raw
+    assign(array, raw)
     return array
 
 
@@ -798,7 +798,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
         ):
             check_inplace(input)
-            source = tensor_impl.wrap(input._array.copy(), input._edge)
+            source = tensor_impl.wrap(copy_of(input._array), input._edge)
         try:
             result = function(at, source, *args, **kwargs)
         except Exception:
@@ -813,7 +813,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         expanded = entry.name in _DEPRECATED and has_internal_overlap(input._array)
         if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
-        input._array[...] = result._array
+        assign(input._array, result._array)
         version_counter(input).value += 1
         if result._edge is not None:
             rebase_history(input, result._edge)

@@ -73,6 +73,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, tensor_impl
 from readtorch.c10.core.device import device
+from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
@@ -494,7 +495,7 @@ def item(self: Any) -> Any:
         raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     if array.__class__ is MetaArray:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    value = array.item()
+    value = on_host(array).item()
     return float(value) if array.dtype.kind == "V" else value
 
 
@@ -510,12 +511,12 @@ def to_bool(self: Any) -> bool:
 def index(self: Any) -> int:
     if self._array.size != 1 or self._array.dtype.kind not in "iub":
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(self._array.item())
+    return int(on_host(self._array).item())
 
 
 def tolist(self: Any) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
-    array = self._array
+    array = on_host(self._array)
     return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
 
@@ -611,7 +612,7 @@ import numpy as np
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
 from readtorch.c10.core.device import current_default_device, device
-from readtorch.c10.core.device_guard import NOTHING
+from readtorch.c10.core.device_guard import NOTHING, on_host
 from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
@@ -747,7 +748,7 @@ def _holds_objects(data: Any) -> bool:
 
 def _plain(data: Any) -> Any:
     if isinstance(data, TensorImpl):
-        return data._array.tolist()
+        return on_host(data._array).tolist()
     if isinstance(data, Sequence) and not isinstance(data, str):
         return [_plain(element) for element in data]
     return data

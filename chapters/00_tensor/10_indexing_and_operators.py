@@ -60,6 +60,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.device import cpu
+from readtorch.c10.core.device_guard import device_guard
+from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray
 from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
@@ -113,7 +115,8 @@ def _positions(mask: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
             raise IndexError(
                 f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor {list(shape)} at index {dim + axis}"
             )
-    return [wrap(positions) for positions in mask.nonzero()]
+    with device_guard(mask):
+        return [wrap(positions) for positions in mask.nonzero()]
 
 
 def _dimensions(item: Any) -> int:
@@ -160,9 +163,9 @@ def _normal_item(item: Any) -> Any:
     if isinstance(item, TensorImpl):
         kind = item._array.dtype.kind
         if item._array.ndim == 0 and kind in "iu":
-            return int(item._array)
+            return int(on_host(item._array))
         if item._array.ndim == 0 and kind == "b":
-            return bool(item._array)
+            return bool(on_host(item._array))
         if kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if kind == "u":

@@ -126,17 +126,61 @@ def launch(
         result = function(*raw, **keywords)  # it changes nothing, so that it can be looked at before it is allowed
         if (views := as_views(result, found)) is not None:
             return views
+    capture = stream.captured
+    if capture is not None:
+        return capture.note(function, raw, keywords, found, writes, None if writes is not None else result)
     number = stream.tick()
     for array in found:
         array.data.mem.touch(stream, number, False, what)
     if writes is not None:
         writes.data.mem.touch(stream, number, True, what)
         function(*raw, **keywords)
-        note(stream, function, raw, keywords, None)
         return writes
-    given = wrap(result, stream, number, what)
-    note(stream, function, raw, keywords, result)
-    return given
+    return wrap(result, lambda block: block.touch(stream, number, True, what))
+
+
+class Capture:
+    """What is put into a stream while it is captured. It is run, too, for the shapes of the results; but nobody has read or written."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]] = []
+        self.reads: dict[int, Block] = {}
+        self.writes: dict[int, Block] = {}
+
+    def note(
+        self, function: Callable[..., Any], raw: tuple[Any, ...], keywords: dict[str, Any], found: list[Any], writes: Any,
+        result: Any,
+    ) -> Any:  # fmt: skip
+        """Keep an operation for replay; returns its result."""
+        self.operations.append((function, raw, keywords, result))
+        self.reads.update((id(array.data.mem), array.data.mem) for array in found)
+        if writes is None:
+            return wrap(result, self._written)
+        self._written(writes.data.mem)
+        function(*raw, **keywords)
+        return writes
+
+    def _written(self, block: Block) -> None:
+        self.writes[id(block)] = block
+
+    def replay(self, stream: Stream) -> None:
+        """Do it again: now memory is read and written."""
+        number = stream.tick()
+        for block in self.reads.values():
+            block.touch(stream, number, False, "graph")
+        for block in self.writes.values():
+            block.touch(stream, number, True, "graph")
+        for function, raw, keywords, result in self.operations:
+            _overwrite(result, function(*raw, **keywords))
+
+
+def _overwrite(result: Any, again: Any) -> None:
+    if isinstance(result, np.ndarray):
+        if result is not again and not np.shares_memory(result, again):
+            result[...] = again
+    elif isinstance(result, list | tuple):
+        for one, other in zip(result, again, strict=True):
+            _overwrite(one, other)
 
 
 def as_views(result: Any, found: list[Any]) -> Any:
@@ -153,26 +197,18 @@ def as_views(result: Any, found: list[Any]) -> Any:
     return None
 
 
-def note(
-    stream: Stream, function: Callable[..., Any], raw: tuple[Any, ...], keywords: dict[str, Any], result: Any
-) -> None:
-    """Keep an operation for replay, if the stream is being captured."""
-    if stream.captured is not None:
-        stream.captured.append((function, raw, keywords, result))
-
-
-def wrap(result: Any, stream: Stream, number: int, what: str) -> Any:
-    """NumPy's result as device arrays. What is no array is given as it is."""
+def wrap(result: Any, written: Callable[[Block], None]) -> Any:
+    """NumPy's result as device arrays, whose memory `written` is told of. What is no array is given as it is."""
     if result.__class__ is tuple or result.__class__ is list:
-        return type(result)(wrap(item, stream, number, what) for item in result)
+        return type(result)(wrap(item, written) for item in result)
     if isinstance(result, tuple):  # np.unique and np.linalg return named ones
-        return type(result)(*(wrap(item, stream, number, what) for item in result))
+        return type(result)(*(wrap(item, written) for item in result))
     if isinstance(result, np.generic):
         result = np.asarray(result)
     elif not isinstance(result, np.ndarray):
         return result
     block = Block(owner_of(result))
-    block.touch(stream, number, True, what)
+    written(block)
     return array_class._of(result, block)
 
 

@@ -60,6 +60,8 @@ def simulate(devices: int) -> Any:
     """Use a simulated library with so many devices. RuntimeError if a real one is in use."""
     if _Loaded.library is not None and not _Loaded.simulated:
         raise RuntimeError("a real GPU is in use in this process; simulated devices cannot be added")
+    if _Loaded.simulated == devices:
+        return _Loaded.library
     from readtorch.c10.cuda.simulated.runtime import SimulatedCuPy
 
     fresh = SimulatedCuPy(devices)
@@ -404,6 +406,8 @@ class Statistics:
             def free_postprocess(self, **what: Any) -> None:
                 statistics.current[what["device_id"]] = statistics.current.get(what["device_id"], 0) - what["mem_size"]
 
+        if self.hook is not None:
+            self.hook.__exit__(None, None, None)
         self.hook = Watcher()
         self.hook.__enter__()
 

@@ -388,7 +388,7 @@ import numpy as np
 
 from readtorch.aten import tensor_iterator
 from readtorch.aten.cuda.instantiate import Maker, specialise
-from readtorch.aten.native import convolution, tensor_shape
+from readtorch.aten.native import average_pool2d, convolution, loss_nll, pooling, tensor_shape
 
 
 # %%
@@ -403,6 +403,28 @@ def _cast(maker: Maker) -> Callable[..., Any]:
         return maker.library.asarray(value) if wanted.kind == "V" else value[()]
 
     return cast
+
+
+@specialise(loss_nll.check_targets)
+def _check_targets(maker: Maker) -> Callable[..., Any]:
+    return lambda classes, count: (
+        None
+    )  # to look at them the host would have to wait; upstream's kernel stops the device
+
+
+@specialise(pooling.may_hold_nan)
+def _may_hold_nan(maker: Maker) -> Callable[..., Any]:
+    return lambda y: True  # the same
+
+
+@specialise(average_pool2d._divisor)
+def _divisor(maker: Maker) -> Callable[..., Any]:
+    def divisor(*sizes: Any) -> Any:
+        """Shapes decide it, so the host computes it."""
+        found = average_pool2d._divisor(*sizes)
+        return maker.library.asarray(found) if isinstance(found, np.ndarray) else found
+
+    return divisor
 
 
 @specialise(tensor_shape.strided_view)

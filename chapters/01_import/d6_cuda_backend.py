@@ -305,6 +305,7 @@ from readtorch.aten.cpu_generator_impl import DEFAULT_SEED
 from readtorch.aten.cuda.instantiate import Maker, specialise
 from readtorch.aten.native import distributions
 from readtorch.c10.cuda.cuda_functions import current_device
+from readtorch.c10.cuda.cuda_stream import get_current_stream
 
 # %%
 #| into: aten/cuda/cuda_generator_impl.py
@@ -333,7 +334,9 @@ class CUDAGeneratorImpl:
         return seed
 
     def random(self, count: int) -> Any:
-        """32-bit draws on the current device, as uint32."""
+        """32-bit draws on the current device, as uint32. NotImplementedError in a captured graph: each replay would draw the same."""
+        if get_current_stream().is_capturing():
+            raise NotImplementedError("random numbers cannot be drawn while a graph is captured here")
         blocks = -(-count // 4)
         words = dispatcher.cuda.maker.run("philox", philox, self.initial_seed, self.offset, blocks)
         self.offset += 1
@@ -448,7 +451,7 @@ from readtorch.aten.cuda.cuda_generator_impl import CUDAGeneratorImpl, default_g
 from readtorch.aten.cuda.instantiate import Maker
 from readtorch.aten.native.cuda.copy import device_to_device, device_to_host, host_to_device
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import CURRENT, GUARDS
+from readtorch.c10.core.device_guard import CURRENT, GUARDS, TO_HOST
 from readtorch.c10.core.dispatch_key import BACKENDS, DEVICE_OF, DispatchKey
 from readtorch.c10.core.tensor_impl import wrap
 from readtorch.c10.cuda import cuda_caching_allocator, cuda_functions
@@ -499,6 +502,7 @@ def initialise() -> None:
     BACKENDS[kind] = DispatchKey.CUDA
     DEVICE_OF[kind] = lambda array: _DEVICES[array.data.device_id]
     GUARDS[kind] = guard_of
+    TO_HOST[kind] = device_to_host
     CURRENT["cuda"] = cuda_functions.current_device
     PLACERS["cuda"], PLACERS["cpu"] = _to_cuda, _to_cpu
     LIBRARIES["cuda"] = lambda where: (maker.numpy, CUDAGuard(_number(where)))

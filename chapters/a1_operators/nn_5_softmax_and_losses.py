@@ -171,14 +171,19 @@ NONE, MEAN, SUM = 0, 1, 2
 """The numbers that upstream gives the three reductions."""
 
 
+def check_targets(classes: Array, count: int) -> None:
+    """IndexError for the number of a class that is not there."""
+    if classes.size:
+        worst = classes.max() if classes.max() >= count else classes.min()
+        if not 0 <= worst < count:
+            raise IndexError(f"Target {worst} is out of bounds.")
+
+
 def _picked(x: Array, target: Array, weight: Array | None, ignore_index: int) -> tuple[Array, Array]:
     """Per example: the class to pick (0 where ignored) and its weight (0 where ignored)."""
     ignored = target == ignore_index
     classes = np.where(ignored, 0, target).astype(np.int64, copy=False)
-    if classes.size:
-        worst = classes.max() if classes.max() >= x.shape[1] else classes.min()
-        if not 0 <= worst < x.shape[1]:
-            raise IndexError(f"Target {worst} is out of bounds.")
+    check_targets(classes, x.shape[1])
     if weight is None:
         weights = (~ignored).astype(x.dtype)
     else:
@@ -198,7 +203,7 @@ def nll_loss_forward(
     total = weights.sum(dtype=np.float64)
     value = loss.sum(dtype=np.float64)
     if reduction == MEAN:
-        value = value / total if total else np.float64(np.nan)
+        value = np.true_divide(value, total)  # nothing over nothing is NaN
     return np.asarray(value, self.dtype), np.asarray(total, self.dtype)
 
 
@@ -216,7 +221,7 @@ def nll_loss_backward(
     share = grad_output * -weights
     if reduction == MEAN:
         total = weights.sum(dtype=np.float64)
-        share = share / self.dtype.type(total)
+        share = share / total.astype(self.dtype)
     dx = np.zeros_like(self)
     np.put_along_axis(dx, np.expand_dims(classes, 1), np.expand_dims(share.astype(self.dtype, copy=False), 1), 1)
     return dx

@@ -18,6 +18,7 @@ from readtorch.aten.cpu_generator_impl import DEFAULT_SEED
 from readtorch.aten.cuda.instantiate import Maker, specialise
 from readtorch.aten.native import distributions
 from readtorch.c10.cuda.cuda_functions import current_device
+from readtorch.c10.cuda.cuda_stream import get_current_stream
 
 _STATE = struct.Struct("<QQ")
 _MASK = (1 << 64) - 1
@@ -43,7 +44,9 @@ class CUDAGeneratorImpl:
         return seed
 
     def random(self, count: int) -> Any:
-        """32-bit draws on the current device, as uint32."""
+        """32-bit draws on the current device, as uint32. NotImplementedError in a captured graph: each replay would draw the same."""
+        if get_current_stream().is_capturing():
+            raise NotImplementedError("random numbers cannot be drawn while a graph is captured here")
         blocks = -(-count // 4)
         words = dispatcher.cuda.maker.run("philox", philox, self.initial_seed, self.offset, blocks)
         self.offset += 1

@@ -109,11 +109,16 @@ def _max_pool(
     return _over_windows(np.maximum, held, window, window.output_size(x.shape[-dims:]))
 
 
+def may_hold_nan(y: Array) -> bool:
+    """Is there a NaN, which equals nothing, not even itself?"""
+    return bool(np.isnan(y).any())
+
+
 def _winners(x: Array, y: Array, window: Window) -> Any:
     """For each kernel element, in reading order: where it lies in `x` and which windows it wins."""
     out = y.shape[-len(window.kernel) :]
     open_windows = np.ones_like(y, bool)
-    has_nan = y.dtype.kind in "fcV" and np.isnan(y).any()
+    has_nan = y.dtype.kind in "fcV" and may_hold_nan(y)
     for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
         element = x[(..., *parts)]
         wins = element == y

@@ -25,6 +25,16 @@ def with_index(wanted: device) -> device:
     return device(wanted.type, CURRENT[wanted.type]())
 
 
+#: how an array of a class gets to the host, which has to wait for it; the CUDA backend adds its own
+TO_HOST: dict[type, Callable[[Any], Any]] = {}
+
+
+def on_host(array: Any) -> Any:
+    """The array, or its copy on the host."""
+    mover = TO_HOST.get(array.__class__)
+    return array if mover is None else mover(array)
+
+
 def device_guard(array: Any) -> AbstractContextManager[Any]:
     """The context in which an array's device is the current one. NumPy's have none to choose."""
     guard = GUARDS.get(array.__class__)

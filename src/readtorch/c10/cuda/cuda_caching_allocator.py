@@ -82,6 +82,8 @@ class Statistics:
             def free_postprocess(self, **what: Any) -> None:
                 statistics.current[what["device_id"]] = statistics.current.get(what["device_id"], 0) - what["mem_size"]
 
+        if self.hook is not None:
+            self.hook.__exit__(None, None, None)
         self.hook = Watcher()
         self.hook.__enter__()
 

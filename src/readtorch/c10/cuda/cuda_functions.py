@@ -24,6 +24,8 @@ def simulate(devices: int) -> Any:
     """Use a simulated library with so many devices. RuntimeError if a real one is in use."""
     if _Loaded.library is not None and not _Loaded.simulated:
         raise RuntimeError("a real GPU is in use in this process; simulated devices cannot be added")
+    if _Loaded.simulated == devices:
+        return _Loaded.library
     from readtorch.c10.cuda.simulated.runtime import SimulatedCuPy
 
     fresh = SimulatedCuPy(devices)

@@ -11,6 +11,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, tensor_impl
 from readtorch.c10.core.device import device
+from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
@@ -311,7 +312,7 @@ def item(self: Any) -> Any:
         raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     if array.__class__ is MetaArray:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    value = array.item()
+    value = on_host(array).item()
     return float(value) if array.dtype.kind == "V" else value
 
 
@@ -327,12 +328,12 @@ def to_bool(self: Any) -> bool:
 def index(self: Any) -> int:
     if self._array.size != 1 or self._array.dtype.kind not in "iub":
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(self._array.item())
+    return int(on_host(self._array).item())
 
 
 def tolist(self: Any) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
-    array = self._array
+    array = on_host(self._array)
     return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
 

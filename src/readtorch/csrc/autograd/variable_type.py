@@ -22,6 +22,7 @@ from readtorch.aten.memory_overlap import (
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
@@ -351,6 +352,23 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
+def assign(target: Any, raw: Any) -> None:
+    """Overwrite an array, on its device."""
+    if target.__class__ is ndarray:
+        target[...] = raw
+    else:
+        with device_guard(target):
+            target[...] = raw
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of an array, on its device."""
+    if array.__class__ is ndarray:
+        return array.copy()
+    with device_guard(array):
+        return array.copy()
+
+
 def brought(source: Any, array: Any, non_blocking: bool) -> Any:
     """`source` on the device of `array`: the one operator that takes tensors of two devices is `copy_`."""
     if source._array.__class__ is ndarray is array.__class__:
@@ -575,7 +593,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
                 stacklevel=4,
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
-    target[...] = raw
+    assign(target, raw)
     version_counter(out).value += 1
     return out
 
@@ -802,7 +820,7 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
         raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
     first, second = operands
     if isinstance(alpha, TensorImpl):
-        alpha = alpha._array.item()
+        alpha = alpha.item()
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     return call(first, second if alpha == 1 else second * alpha, out=out)
@@ -1096,7 +1114,7 @@ def inplace(entry: OperatorEntry) -> Call:
             check_inplace(input)
         check_memory(entry, array, values[1:])
         if wants and keeps_self and not mutating:
-            original = tensor_impl.wrap(array.copy(), input._edge)
+            original = tensor_impl.wrap(copy_of(array), input._edge)
             values = [original, *values[1:]]
         try:
             raw = _write(entry, method, array, values, positions, mutating)
@@ -1179,7 +1197,7 @@ def _write(
         shape = infer_size(array.shape, raw.shape)
         if shape != array.shape:
             raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
-    array[...] = raw
+    assign(array, raw)
     return array
 
 
@@ -1257,7 +1275,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
         ):
             check_inplace(input)
-            source = tensor_impl.wrap(input._array.copy(), input._edge)
+            source = tensor_impl.wrap(copy_of(input._array), input._edge)
         try:
             result = function(at, source, *args, **kwargs)
         except Exception:
@@ -1272,7 +1290,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         expanded = entry.name in _DEPRECATED and has_internal_overlap(input._array)
         if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
-        input._array[...] = result._array
+        assign(input._array, result._array)
         version_counter(input).value += 1
         if result._edge is not None:
             rebase_history(input, result._edge)

@@ -14,7 +14,7 @@ from readtorch.aten.cuda.cuda_generator_impl import CUDAGeneratorImpl, default_g
 from readtorch.aten.cuda.instantiate import Maker
 from readtorch.aten.native.cuda.copy import device_to_device, device_to_host, host_to_device
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import CURRENT, GUARDS
+from readtorch.c10.core.device_guard import CURRENT, GUARDS, TO_HOST
 from readtorch.c10.core.dispatch_key import BACKENDS, DEVICE_OF, DispatchKey
 from readtorch.c10.core.tensor_impl import wrap
 from readtorch.c10.cuda import cuda_caching_allocator, cuda_functions
@@ -62,6 +62,7 @@ def initialise() -> None:
     BACKENDS[kind] = DispatchKey.CUDA
     DEVICE_OF[kind] = lambda array: _DEVICES[array.data.device_id]
     GUARDS[kind] = guard_of
+    TO_HOST[kind] = device_to_host
     CURRENT["cuda"] = cuda_functions.current_device
     PLACERS["cuda"], PLACERS["cpu"] = _to_cuda, _to_cpu
     LIBRARIES["cuda"] = lambda where: (maker.numpy, CUDAGuard(_number(where)))

@@ -12,7 +12,7 @@ import numpy as np
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
 from readtorch.c10.core.device import current_default_device, device
-from readtorch.c10.core.device_guard import NOTHING, with_index
+from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import storage_of
@@ -141,7 +141,7 @@ def _holds_objects(data: Any) -> bool:
 
 def _plain(data: Any) -> Any:
     if isinstance(data, TensorImpl):
-        return data._array.tolist()
+        return on_host(data._array).tolist()
     if isinstance(data, Sequence) and not isinstance(data, str):
         return [_plain(element) for element in data]
     return data

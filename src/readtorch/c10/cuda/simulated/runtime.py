@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.cuda.simulated import functions
-from readtorch.c10.cuda.simulated.launch import copies, launch
+from readtorch.c10.cuda.simulated.launch import Capture, copies, launch
 from readtorch.c10.cuda.simulated.memory import CAPACITY, pool
 from readtorch.c10.cuda.simulated.ndarray import ndarray
 from readtorch.c10.cuda.simulated.stream import (
@@ -158,47 +158,33 @@ def _bytes(block: Any) -> np.ndarray:
 
 
 class Graph:
-    """Operations noted while a stream was capturing."""
+    """What was put into a stream while it was captured."""
 
-    def __init__(self, operations: list[Any]) -> None:
-        self._operations = operations
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Do them all again, into the same memory."""
+        """Do it all again, in the same memory."""
         with stream if stream is not None else current_stream():
-            launch("graph", self._replay, ())
-
-    def _replay(self) -> None:
-        for function, raw, keywords, result in self._operations:
-            again = function(*raw, **keywords)
-            _overwrite(result, again)
+            self._capture.replay(current_stream())
 
     def upload(self, stream: Stream | None = None) -> None:
         """Nothing to be uploaded."""
-
-
-def _overwrite(result: Any, again: Any) -> None:
-    if isinstance(result, np.ndarray):
-        if result is not again and not np.shares_memory(result, again):
-            result[...] = again
-    elif isinstance(result, list | tuple):
-        for one, other in zip(result, again, strict=True):
-            _overwrite(one, other)
 
 
 def begin_capture(self: Stream, mode: int | None = None) -> None:
     """Note, from now on, what is put into this stream."""
     if self.ptr == 0:
         raise RuntimeError("cannot capture on the default (legacy) stream")
-    self.captured = []
+    self.captured = Capture()
 
 
 def end_capture(self: Stream) -> Graph:
     """Stop noting; returns the graph."""
-    operations, self.captured = self.captured, None
-    if operations is None:
+    capture, self.captured = self.captured, None
+    if capture is None:
         raise RuntimeError("the stream is not capturing")
-    return Graph(operations)
+    return Graph(capture)
 
 
 def is_capturing(self: Stream) -> bool:
@@ -248,7 +234,7 @@ class SimulatedCuPy:
             Stream=_make_stream,
             Event=Event,
             MemoryHook=MemoryHook,
-            MemoryPool=lambda: pool,
+            MemoryPool=lambda: SimpleNamespace(malloc=None),
             using_allocator=lambda allocator: nullcontext(),
             Graph=Graph,
             get_current_stream=lambda device_id=-1: current_stream(None if device_id < 0 else device_id),
