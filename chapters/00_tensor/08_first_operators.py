@@ -575,8 +575,8 @@ def _(torch):
 # %% [markdown]
 # ## Filling is an operation, too
 #
-# `zero_()` on a tensor with a history does not detach it: the tensor's node is now `ZeroBackward0`, and gradients of zero flow to whatever it was computed from. With a hundred zeros per
-# step somewhere in a loop they cost as much as real ones. To *forget* the history, say `detach_()`.
+# `zero_()` on a tensor with a history does not detach it: the tensor's node is now `ZeroBackward0`, and gradients of zero flow to whatever it was computed from. They cost as
+# much as real ones. To *forget* the history, say `detach_()`.
 
 # %%
 #| into: aten/native/__init__.py
@@ -988,7 +988,7 @@ def _(torch):
 # "Unsafe" because autograd is not told that the result looks into the memory of something: it does, into the copy's, which nobody else has.
 #
 # When must it copy? Walk over the old dimensions from the right and merge two neighbours wherever the outer one's stride is the inner one's stride times its size. Each run of merged
-# dimensions is a stretch of memory with even steps, and a view exists if every new dimension lies within one stretch. That is why a *slice* of the leading dimension can always be flattened, and one of the last never.
+# dimensions is a stretch of memory with even steps, and a view exists if every new dimension lies within one stretch. That is why neighbouring *rows* of a contiguous tensor can always be flattened, and neighbouring columns never.
 
 
 # %%
