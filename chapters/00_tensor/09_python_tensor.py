@@ -568,35 +568,6 @@ def _(torch):
 #| into: csrc/utils/__init__.py
 """Argument parsing and conversions (twin of `torch/csrc/utils/`)."""
 
-# %% [markdown]
-# ### A device that nobody has used yet
-#
-# The kinds of memory that exist are not known when the library is imported: a GPU is looked for when the first tensor is to go there.
-
-# %%
-#| into: csrc/utils/device_lazy_init.py
-#| imports
-from __future__ import annotations
-
-from collections.abc import Callable
-
-
-# %%
-#| into: csrc/utils/device_lazy_init.py
-#| upstream: torch/csrc/utils/device_lazy_init.h#torch::utils::device_lazy_init
-#: what prepares a kind of device, by its name; the CUDA backend adds its own
-INITIALISERS: dict[str, Callable[[], None]] = {}
-
-
-def device_lazy_init(kind: str) -> None:
-    """Prepare a kind of device for use. RuntimeError if this package knows none of that kind."""
-    if kind not in INITIALISERS:
-        raise RuntimeError(
-            f"Could not run 'aten::empty.memory_format' with arguments from the '{kind.upper()}' backend."
-        )
-    INITIALISERS[kind]()
-
-
 # %%
 #| into: csrc/utils/tensor_new.py
 #| imports
@@ -932,6 +903,35 @@ def _(torch):
         warnings.simplefilter("ignore")
         assert not torch.tensor(losses).requires_grad
     assert torch.stack(losses).requires_grad
+
+
+# %% [markdown]
+# ### A device that nobody has used yet
+#
+# The kinds of memory that exist are not known when the library is imported: a GPU is looked for when the first tensor is to go there.
+
+# %%
+#| into: csrc/utils/device_lazy_init.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+# %%
+#| into: csrc/utils/device_lazy_init.py
+#| upstream: torch/csrc/utils/device_lazy_init.h#torch::utils::device_lazy_init
+#: what prepares a kind of device, by its name; the CUDA backend adds its own
+INITIALISERS: dict[str, Callable[[], None]] = {}
+
+
+def device_lazy_init(kind: str) -> None:
+    """Prepare a kind of device for use. RuntimeError if this package knows none of that kind."""
+    if kind not in INITIALISERS:
+        raise RuntimeError(
+            f"Could not run 'aten::empty.memory_format' with arguments from the '{kind.upper()}' backend."
+        )
+    INITIALISERS[kind]()
 
 
 # %% [markdown]

@@ -934,7 +934,7 @@ def _(torch):
 
 # %% [markdown]
 # ### What is `1 / x`?
-# Upstream: the reciprocal, times one. `number / tensor` is written in Python (`_tensor.py`), as `self.reciprocal() * other`, from the days when there was no kernel that takes a number on the left. It shows in the graph, as two nodes, and in the numbers: the
+# Upstream: the reciprocal, times one. `number / tensor` is written in Python (`_tensor.py`), as `self.reciprocal() * other`. It shows in the graph, as two nodes, and in the numbers: the
 # reciprocal is rounded before it is multiplied, so `3 / x` and `torch.tensor(3.) / x` differ in the last digit for a good part of all `x`.
 
 
