@@ -21,7 +21,7 @@
 # want to override (`backward`, `__repr__`, `__deepcopy__`), what talks to the rest of Python (iteration, NumPy, pickle), and a few operators whose arguments grew in ways that no schema can say (`norm`,
 # `split`, `unique`, `stft`).
 #
-# Its subjects are small, and each has an answer that most users get wrong: which gradient a hook sees, what a copy shares, what NumPy does with a tensor, how many elements `arange` has.
+# Its subjects are small, and each holds a surprise: which gradient a hook sees, what a copy shares, what NumPy does with a tensor, how many elements `arange` has.
 
 # %%
 import copy
@@ -1523,7 +1523,7 @@ def _(torch):
 
 
 # %% [markdown]
-# Since 2.10 that is no academic difference: `str(torch.__version__) > "2.9"`, and every script that splits the string at dots and compares the pieces as text, is wrong.
+# The difference is not academic: `str(torch.__version__) > "2.9"` has been false since 2.10, and so has every test that splits the string at dots and compares the pieces as text.
 #
 # ### What upstream does more
 #

@@ -422,7 +422,7 @@ def _(torch):
 # comparisons is a launch and a wait for its answer, as is each number that is printed. A thousand elements cost some thousands of both. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation, are copied
 # first; CUDA is not.)
 #
-# It all happens under `no_grad` and with the active modes switched off, so that a print in a forward pass records nothing and shows up in no trace of operators. It is not free of effects, though: it waits for the device, and so a race
+# It all happens under `no_grad` and with the active modes switched off, so that a print in a forward pass records nothing and no `TorchDispatchMode` sees it. (A profiler does.) It is not free of effects, though: it waits for the device, and so a race
 # between streams disappears when one looks.
 #
 # ### What upstream does more

@@ -261,8 +261,7 @@ def _(torch):
 
 
 # %% [markdown]
-# That trick is what fully sharded training lives on: the parameters of a layer exist as objects all the time, and as memory only while the layer runs. Reading one at the wrong moment is a crash or an error from deep inside, with a tensor that prints a perfectly good
-# shape.
+# That trick is what fully sharded training lives on: the parameters of a layer exist as objects all the time, and as memory only while the layer runs. Reading one at the wrong moment is a crash or an error from deep inside, by a tensor whose shape looks perfectly good.
 #
 # ## What do two processes share?
 #
@@ -341,7 +340,7 @@ def _(torch):
 #
 # ## The class that cannot die
 #
-# Until 2.0 a storage had a type, one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. They are gone but for their names, which every file uses to say what the bytes are. Reading one means to map the name back to a dtype;
+# Once a storage had a type, one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. They are gone but for their names, which every file uses to say what the bytes are. Reading one means to map the name back to a dtype;
 # writing one means to go on telling the tale.
 
 
