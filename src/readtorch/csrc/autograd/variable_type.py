@@ -452,15 +452,23 @@ class Recorder:
         versions: list[int] = []
         for position, wanted_by in self.saved:
             value = values[position]
+            version = 0
             if value.__class__ in (list, tuple):
                 value = list(value)
                 refuse_saving(*value)
-            elif not any(_wants_grad(values[i]) for i in wanted_by):
-                value = None
-            else:
-                refuse_saving(value)
+            elif value is not None:
+                for other in wanted_by:
+                    if _wants_grad(values[other]):
+                        if isinstance(value, TensorImpl):
+                            if value._meta is not None:
+                                refuse_saving(value)
+                            if value._vc is not None:
+                                version = value._vc.value
+                        break
+                else:
+                    value = None
             saved.append(value)
-            versions.append(current_version(value) if isinstance(value, TensorImpl) else 0)
+            versions.append(version)
         for name, what in rule.metas:
             value = values[self.entry.schema.names.index(name)]
             saved.append([_meta(v, what) for v in value] if value.__class__ in (list, tuple) else _meta(value, what))
