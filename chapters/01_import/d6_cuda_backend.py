@@ -147,7 +147,13 @@ def _restored(array: Any, order: tuple[int, ...] | None) -> Any:
     return array if order is None or order == tuple(range(array.ndim)) else array.transpose(_inverse(order))
 
 
+traffic: dict[str, tuple[int, int]] = {}
+"""By direction, "HtoD", "DtoH" or "PtoP": how many copies there were, and their bytes."""
+
+
 def _told(direction: str, size: int, stream: Any, begin: int) -> None:
+    copies, total = traffic.get(direction, (0, 0))
+    traffic[direction] = copies + 1, total + size
     observer = record_function.observer
     told = getattr(observer, "copy", None)
     if told is not None:

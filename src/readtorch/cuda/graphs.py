@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from readtorch.aten.cuda.cuda_graph import CUDAGraph as CUDAGraph
@@ -47,7 +46,6 @@ class graph:
         from readtorch import cuda
 
         cuda.synchronize()
-        gc.collect()
         cuda.empty_cache()
         self.stream_ctx.__enter__()
         self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
