@@ -173,7 +173,7 @@ def uniform(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, low: float
         return uniform(generator, count, np.dtype(np.float32), low, high).astype(dtype)
     values = uniform01(generator, count, dtype)
     if dtype == np.float64:
-        return values * (high - low) + low
+        return (values.astype(np.longdouble) * (high - low) + low).astype(np.float64)
     low, high = float(dtype.type(low)), float(dtype.type(high))
     span = float(dtype.type(high - low))
     return (values.astype(np.float64) * span + low).astype(dtype)
@@ -202,20 +202,27 @@ derivative("uniform_", self=lambda at, grad: at.zeros_like(grad))
 # %%
 #| into: aten/native/distributions.py
 #| upstream: aten/src/ATen/native/cpu/DistributionTemplates.h#at::native::templates::cpu::normal_fill
-def normal(generator: CPUGeneratorImpl, count: int, dtype: np.dtype) -> np.ndarray:
-    """Standard normal numbers, by whichever of upstream's two ways the count asks for."""
-    if dtype.itemsize == 2:
-        return normal(generator, count, np.dtype(np.float32)).astype(dtype)
+def normal(generator: CPUGeneratorImpl, count: int, dtype: np.dtype, mean: float = 0, std: float = 1) -> np.ndarray:
+    """Normal numbers, by whichever of upstream's two ways the count asks for."""
     if count < 16:
-        return np.array([_one_normal(generator) for _ in range(count)], dtype=np.float64).astype(dtype)
-    values = uniform01(generator, count, dtype)
+        few = np.array([_one_normal(generator) for _ in range(count)], dtype=np.float64)
+        return (few * std + mean).astype(dtype)
     whole = count - count % 16
+    if (
+        dtype.itemsize == 2
+    ):  # computed in float32, and nothing is drawn for the part that the ragged last block will overwrite
+        values = np.empty(count, np.float32)
+        values[:whole] = uniform01(generator, whole, values.dtype)
+    else:
+        values = uniform01(generator, count, dtype)
     _box_muller(values[:whole].reshape(-1, 16))
     if count % 16:
-        last = uniform01(generator, 16, dtype).reshape(1, 16)
+        last = uniform01(generator, 16, values.dtype).reshape(1, 16)
         _box_muller(last)
         values[count - 16 :] = last[0]
-    return values
+    if std != 1 or mean != 0:
+        values = values * values.dtype.type(std) + values.dtype.type(mean)
+    return values.astype(dtype, copy=False)
 
 
 def _box_muller(blocks: np.ndarray) -> None:
@@ -245,15 +252,13 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.dtype.kind == "c":
         half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
-        parts = normal(engine(generator), 2 * self.size, half).reshape(*self.shape, 2)
-        self.real, self.imag = parts[..., 0] * (std / math.sqrt(2)) + mean, parts[..., 1] * (std / math.sqrt(2))
+        parts = normal(engine(generator), 2 * self.size, half, 0, std / math.sqrt(2)).reshape(*self.shape, 2)
+        self.real, self.imag = parts[..., 0] + half.type(mean), parts[..., 1]
         return self
     if self.dtype.kind not in "fV":
         name = to_string(from_numpy_dtype(self.dtype))
         raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{name}'")
-    values = normal(engine(generator), self.size, self.dtype)
-    if std != 1 or mean != 0:
-        values = values * self.dtype.type(std) + self.dtype.type(mean)
+    values = normal(engine(generator), self.size, self.dtype, mean, std)
     self[...] = values.reshape(self.shape)
     return self
 
@@ -288,6 +293,11 @@ def random_(self: Array, from_: int | None = None, to: int | None = None, *, gen
     if from_ is not None and to is not None:
         if from_ >= to:
             raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+        if self.dtype.kind in "biu":
+            lowest, highest = (0, 1) if self.dtype.kind == "b" else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
+            for bound, value in (("from", from_), ("to - 1", to - 1)):
+                if not lowest <= value <= highest:
+                    raise RuntimeError(f"{bound} is out of bounds for {to_string(from_numpy_dtype(self.dtype))}")
         values = integers(source, self.size, from_, to)
     elif self.dtype.itemsize == 8 and self.dtype.kind in "iuf":
         limit = (1 << 53) + 1 if self.dtype.kind == "f" else 1 << 63
@@ -357,6 +367,96 @@ def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Arr
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
     return self
+
+
+@register("geometric_", variants="method")
+def geometric_(self: Array, p: float, *, generator: Any = None) -> Array:
+    """Fill with how many trials of probability `p` the first success takes."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
+    self[...] = np.ceil(np.log(draws) / math.log1p(-p)).reshape(self.shape)
+    return self
+
+
+@register("log_normal_", variants="method")
+def log_normal_(self: Array, mean: float = 1, std: float = 2, *, generator: Any = None) -> Array:
+    """Fill with numbers whose logarithms are normal."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    _refuse_whole(self, "log_normal_cpu")
+    source = engine(generator)
+    draws = np.array([_one_normal(source) for _ in range(self.size)], np.float64)
+    self[...] = np.exp(draws * std + mean).reshape(self.shape)
+    return self
+
+
+@register("cauchy_", variants="method")
+def cauchy_(self: Array, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Array:
+    """Fill with numbers of the Cauchy distribution: quotients of two normal ones."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    if self.dtype.kind not in "fV":
+        raise RuntimeError(
+            f"Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {to_string(from_numpy_dtype(self.dtype))}"
+        )
+    draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
+    self[...] = (median + sigma * np.tan(math.pi * (draws - 0.5))).reshape(self.shape)
+    return self
+
+
+def _refuse_whole(self: Array, name: str) -> None:
+    if self.dtype.kind not in "fV":
+        kind = to_string(from_numpy_dtype(self.dtype))
+        raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
+
+
+for _name in ("geometric_", "log_normal_", "cauchy_"):
+    derivative(_name, self=lambda at, grad: at.zeros_like(grad))
+
+
+@register("poisson", variants="function")
+def poisson(self: Array, generator: Any = None) -> Array:
+    """Numbers of events, where so many are expected."""
+    _refuse_whole(self, "poisson_cpu")
+    if self.size and not (self >= 0).all():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    source = engine(generator)
+    counts = [_one_poisson(source, rate) for rate in self.reshape(-1).astype(np.float64).tolist()]
+    return np.array(counts, np.float64).astype(self.dtype).reshape(self.shape)
+
+
+derivative("poisson", self=lambda at, grad: at.zeros_like(grad))
+
+
+def _one_poisson(generator: CPUGeneratorImpl, rate: float) -> float:
+    """Below 10 by multiplying uniform numbers until they are smaller than e⁻ʳ; from there on by Hörmann's transformed rejection (1993)."""
+
+    def draw() -> float:
+        return float(uniform01(generator, 1, np.dtype(np.float64))[0])
+
+    if rate < 10:
+        if not rate:
+            return 0
+        count, product, limit = 0, draw(), math.exp(-rate)
+        while product > limit:
+            count, product = count + 1, product * draw()
+        return count
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    scale = 1.1239 + 1.1328 / (b - 3.4)
+    while True:
+        u, v = draw() - 0.5, draw()
+        near = 0.5 - abs(u)
+        found = math.floor((2 * a / near + b) * u + rate + 0.43)
+        if near >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2):
+            return found
+        if found < 0 or (near < 0.013 and v > near):
+            continue
+        if math.log(v) + math.log(scale) - math.log(a / near**2 + b) <= -rate + found * math.log(rate) - math.lgamma(
+            found + 1
+        ):
+            return found
 
 
 @register("multinomial", variants="function method")
