@@ -709,7 +709,10 @@ def needed_nodes(root: Node, captures: dict[Node, list[tuple[int, int]]]) -> set
 class GraphTask:
     """One call of backward: what has arrived, what is ready, what the caller wants back."""
 
-    __slots__ = ("buffers", "callbacks", "captured", "captures", "dependencies", "graph", "heap", "keep", "needed")
+    __slots__ = (
+        *("__weakref__", "buffers", "callbacks", "captured", "captures", "dependencies"),
+        *("graph", "heap", "keep", "needed"),
+    )
 
     def __init__(self, keep: bool, graph: bool, captures: dict[Node, list[tuple[int, int]]], size: int) -> None:
         self.keep = keep
@@ -721,6 +724,10 @@ class GraphTask:
         self.captures = captures
         self.captured: list[Any] = [None] * size
         self.needed: set[Node] | None = None
+
+    def will_run(self, node: Node) -> bool:
+        """Does this pass reach `node`?"""
+        return node in self.dependencies and (self.needed is None or node in self.needed)
 
 
 class GraphRoot(Node):

@@ -64,6 +64,23 @@ class set_grad_enabled(_DecoratorContextManager):
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
+class set_multithreading_enabled(_DecoratorContextManager):
+    """May backward passes use several threads? One thread walks the graph here in any case; the mode is remembered."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = autograd_state.set_special("multithreading", mode)
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.set_special("multithreading", self.previous)
+
+    def clone(self) -> set_multithreading_enabled:
+        return self.__class__(self.mode)
+
+
 class inference_mode(_DecoratorContextManager):
     """Record nothing and keep no versions: tensors made inside can never enter a graph later."""
 

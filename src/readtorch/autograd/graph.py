@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from readtorch import _C
 from readtorch.c10.core import autograd_state
@@ -84,3 +85,56 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
         yield
     finally:
         autograd_state.set_special("saved_tensor_hooks", outer)
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Any:
+    """Inside, tensors that backward needs may be written to in place: it works with their values at the time they were saved."""
+    with saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept) as context:
+        yield context
+
+
+def increment_version(tensor: Any) -> None:
+    """Tell autograd that the memory of `tensor`, or of several, was written to by something that it did not see."""
+    for one in (tensor,) if isinstance(tensor, _C.TensorBase) else tensor:
+        if one.is_inference() and not autograd_state.state.inference_mode:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        _C._version_counter(one).value += 1
+
+
+def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str = "all") -> Any:
+    """Call `fn(gradients)` in each backward pass when all of `tensors` that it reaches have theirs, None for the others.
+
+    With `mode="any"`, call `fn(gradient)` when the first arrives. ValueError for another mode.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    nodes = [_C._split_edge(tensor._edge)[0] for tensor in tensors if tensor.requires_grad]
+    passes: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
+    def arrived(place: int) -> Callable[[Any], None]:
+        def hook(gradient: Any) -> None:
+            task = autograd_state.state.graph_task
+            seen = passes.setdefault(task, [None] * len(tensors))
+            seen[place] = gradient
+            have = sum(value is not None for value in seen)
+            if mode == "any" and have == 1:
+                fn(gradient)
+            elif mode == "all" and have == sum(task.will_run(node) for node in nodes):
+                fn(seen)
+
+        return hook
+
+    handles = [tensor.register_hook(arrived(place)) for place, tensor in enumerate(tensors)]
+
+    from readtorch.utils.hooks import RemovableHandle
+
+    class Handle(RemovableHandle):
+        """Takes back all of them."""
+
+        def remove(self) -> None:
+            for handle in handles:
+                handle.remove()
+
+    return Handle(OrderedDict())
