@@ -16,7 +16,17 @@ from readtorch.literate import facts
 from readtorch.literate.trace.imports import record_import
 
 MAY_BE_LOADED = {
-    *("_collections", "_functools", "_operator", "_weakref", "_weakrefset", "itertools", "math", "_typing"),
+    *(
+        "__future__",
+        "_collections",
+        "_functools",
+        "_operator",
+        "_weakref",
+        "_weakrefset",
+        "itertools",
+        "math",
+        "_typing",
+    ),
     *(
         "collections",
         "collections.abc",
