@@ -123,7 +123,7 @@ sys.meta_path.remove(listener)
 
 # %% [markdown]
 # Three things can be read from this. `import wsgiref.util` asks for the *package* first: no module is imported before those above it, so `torch/__init__.py` runs, from end to end, before one line of `torch/nn/functional.py` does. The third
-# import asked nothing. And a finder in front could have answered differently, which is how `readtorch.as_torch` runs programs written for PyTorch, in the last part of this chapter.
+# import asked nothing. And a finder in front could have answered differently, which is how [`readtorch.as_torch`](../01_import/9_as_torch.py) runs programs written for PyTorch.
 #
 # The finder for files asks each entry of the path in turn, and in each folder looks for one name in several forms. In which order? Give it all of them.
 

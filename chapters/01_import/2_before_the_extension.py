@@ -123,7 +123,7 @@ def _(torch):
 # %%
 old = build("libcounts", "int total(void) { return 1; }", folder="an_older_package")
 if old:
-    print(attempt((old, ctypes.RTLD_LOCAL), (user, ctypes.RTLD_LOCAL)).split("libuser")[-1])
+    print(attempt((old, ctypes.RTLD_LOCAL), (user, ctypes.RTLD_LOCAL)).removeprefix("OSError: "))
     print(attempt((counts, ctypes.RTLD_LOCAL), (old, ctypes.RTLD_LOCAL), (user, ctypes.RTLD_LOCAL)))
 
 # %% [markdown]
@@ -148,7 +148,7 @@ print(*[Path(path).name.split("-")[0] for path in mapped if "numpy" in path and 
 # %%
 plain = build("libplain", "int count(void); int twice(void) { return 2 * count(); }")
 if plain:
-    print("local: ", attempt((counts, ctypes.RTLD_LOCAL), (plain, ctypes.RTLD_LOCAL)).split(": ")[-1])
+    print("local: ", attempt((counts, ctypes.RTLD_LOCAL), (plain, ctypes.RTLD_LOCAL)).removeprefix("OSError: "))
     print("global:", attempt((counts, ctypes.RTLD_GLOBAL), (plain, ctypes.RTLD_LOCAL)))
 
 # %% [markdown]

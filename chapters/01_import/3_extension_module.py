@@ -100,7 +100,7 @@ for name, values in dynamic(umath.__file__).items():
     print(f"{name:8}", *[value.split("-")[0] for value in values])
 
 # %% [markdown]
-# Its BLAS stands first, under a name with a hash, so that no other library of that name can be meant; and the runpath leads to `numpy.libs`, beside the package. NumPy's answer to the problem of the part before is to bring a private copy of everything. PyTorch cannot: NVIDIA's libraries have
+# Its BLAS stands first, under a name with a hash, so that no other library of that name can be meant; and the runpath leads to `numpy.libs`, beside the package. NumPy's answer to [the problem of finding libraries](../01_import/2_before_the_extension.py) is to bring a private copy of everything. PyTorch cannot: NVIDIA's libraries have
 # gigabytes, and other packages use them too.
 #
 # With PyTorch installed, follow the chain behind the stub:
@@ -193,7 +193,7 @@ except ImportError:
 
 
 # %%
-#| claim: torch._C is initialised in one phase: its definition has no slots
+#| claim: the extension torch._C is initialised in one phase: its definition has no slots
 #| differs: readtorch's _C is a Python file and has no definition
 def _(torch):
     import ctypes

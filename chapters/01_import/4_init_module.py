@@ -71,7 +71,7 @@ for number, name in enumerate(facts.calls("torch/csrc/Module.cpp#initModule"), 1
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "`initModule` is where the call stack begins." It runs *inside* `PyInit__C`, which runs inside `dlopen`'s caller, CPython's import of line 445; and the operators are registered by then, by static initialisers that no call stack of Python's shows (the part before has a run of it).
+# > **Often told otherwise.** "`initModule` is where the call stack begins." It runs *inside* `PyInit__C`, which runs inside `dlopen`'s caller, CPython's import of line 445; and the operators are registered by then, by static initialisers that no call stack of Python's shows ([the extension of twenty lines](../01_import/3_extension_module.py) shows it).
 #
 # Need one believe a list? No: a dictionary remembers in which order its keys came. `vars(torch._C)` is a protocol of `initModule`, in PyTorch as here.
 
@@ -116,7 +116,7 @@ def _(torch):
 #
 # ## The exceptions
 #
-# Most steps of readtorch's own `initModule` stand in chapter 0, beside what they initialise (`torch._C` in the part on the class `Tensor`). Two are missing. The first is what makes `except torch.OutOfMemoryError` possible.
+# Most steps of readtorch's own `initModule` stand in chapter 0, beside what they initialise ([`initModule`](../00_tensor/11_tensor_class.py#initModule) behind the class `Tensor`). Two are missing. The first is what makes `except torch.OutOfMemoryError` possible.
 
 # %%
 #| into: csrc/exceptions.py

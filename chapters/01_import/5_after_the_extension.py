@@ -59,7 +59,7 @@ live()
 
 
 # %%
-#| claim: torch.einsum and torch.split are functions of torch.functional, torch.sin and torch.cat are those of _C._VariableFunctions
+#| claim: the names torch.einsum and torch.split are functions of torch.functional, torch.sin and torch.cat are those of _C._VariableFunctions
 def _(torch):
     for name in ("einsum", "split", "meshgrid", "cdist"):
         assert getattr(torch, name) is getattr(torch.functional, name)
@@ -139,7 +139,7 @@ def _(torch):
 # Some thirty of them in one statement, alphabetically; what stands outside that statement is the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
 # everything, nothing uses them. And `onnx`, `_dynamo`, `_inductor`, `_export` are not imported at all.
 #
-# Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that the part on finding modules has shown: what is used while a file is imported must exist by then. Upstream states what depends on what in comments (five times "needs to be before … to avoid circular dependencies"), and moves the remaining uses into functions. Here is the rule, broken and mended.
+# Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that [two modules in a ring](../01_import/1_finding_a_module.py) have shown: what is used while a file is imported must exist by then. Upstream states what depends on what in comments (five times "needs to be before … to avoid circular dependencies"), and moves the remaining uses into functions. Here is the rule, broken and mended.
 
 # %%
 #| fact: torch/__init__.py#__getattr__
@@ -219,7 +219,7 @@ def _(torch):
 
 
 # %%
-#| claim: torch.onnx is imported when it is named, not with torch
+#| claim: the module torch.onnx is imported when it is named, not with torch
 def _(torch):
     import subprocess
     import sys

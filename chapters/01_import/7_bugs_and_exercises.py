@@ -17,7 +17,7 @@
 # %% [markdown]
 # # What goes wrong on the first line
 #
-# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, ten of them by number and title; those that were reproduced on the way are named with their part, the others are reproduced here.
+# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, a dozen of them by number and title. Those that were reproduced on the way are linked, the others are reproduced here.
 
 # %%
 import importlib
@@ -37,7 +37,7 @@ live()
 # %% [markdown]
 # ## Bugs you can now explain
 #
-# **“AttributeError: partially initialized module 'torch' has no attribute 'cuda' (most likely due to a circular import)”** (ZhendongWang6/Uformer#61, and a hundred like it). A script called `torch.py`. The search ends with the first file found, the script imports itself, and `sys.modules` hands it out half made. *Part 1 has the run and the claim.*
+# **“AttributeError: partially initialized module 'torch' has no attribute 'cuda' (most likely due to a circular import)”** (ZhendongWang6/Uformer#61, and a hundred like it). A script called `torch.py`. The search ends with the first file found, the script imports itself, and `sys.modules` hands it out half made. [The run and the claim.](../01_import/1_finding_a_module.py)
 #
 # **“random module conflict”** (pytorch/pytorch#19943). The reverse: not a script that hides PyTorch, but PyTorch that hides the standard library. Started *inside* the folder `torch/` (or with it in `PYTHONPATH`, as some editors arrange for a package that is open), Python finds `torch/random.py` where `tempfile` means `random`. There are more such files: `types.py`,
 # `signal/`, `profiler/`; with `types.py` the interpreter does not even start properly. readtorch stands where PyTorch stands, and has the same trap.
@@ -59,7 +59,7 @@ def _(torch):
 
 # %% [markdown]
 # **“ImportError:failed to load Pytorch C extensions: It appears that Pytorch has loaded the ‘torch/_C’ folder of the Pytorch repository rather than the C extensions …”** (pytorch/pytorch#62470; before there was that message, *No module named 'torch._C'*, #574). A folder `_C` without `__init__.py` is found when no extension of that name fits: a build that was not finished, a file for another
-# Python, a checkout beside the installed package. *Part 1.* The opposite case is told apart by the suffix:
+# Python, a checkout beside the installed package; [a run](../01_import/1_finding_a_module.py). Here with the file for another Python in its place, which the finder does not see:
 
 # %%
 with tempfile.TemporaryDirectory() as place:
@@ -72,13 +72,13 @@ print(run.error.split("(")[0], "·", [(m.name, m.kind) for m in run.modules if m
 
 # %% [markdown]
 # **“torch cuda-121 fails to load .so library”** (pytorch/pytorch#131284; its relatives are called *libcudart.so.…: cannot open shared object file*, #10910). NVIDIA's libraries lie in wheels of their own; the runpath that leads there assumes that all were installed into one `site-packages`. A build tool that gives each package a folder breaks the
-# assumption, and the preload by path must know every library that is needed. *Part 2 builds the case, and mends it by loading first.*
+# assumption, and the preload by path must know every library that is needed. [Built in small,](../01_import/2_before_the_extension.py) and mended by loading first.
 #
-# **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. *Part 2: the first library of a name wins.* Which one it was stands in `/proc/self/maps`; `ldd` does not know what another package has loaded.
+# **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. [The first library of a name wins.](../01_import/2_before_the_extension.py) Which one it was stands in `/proc/self/maps`; `ldd` does not know what another package has loaded.
 #
-# **“Functions in torch._C._nn and torch._C._onnx are not pickleable”** (pytorch/pytorch#38137). A module inside an extension cannot be found by a finder, and `pickle` goes by names. *Part 5: such modules are put into `sys.modules` by hand.* The unpickling side still fails where `torch` was not imported before (#74389).
+# **“Functions in torch._C._nn and torch._C._onnx are not pickleable”** (pytorch/pytorch#38137). A module inside an extension cannot be found by a finder, and `pickle` goes by names. [Such modules are put into `sys.modules` by hand.](../01_import/5_after_the_extension.py) The unpickling side still fails where `torch` was not imported before (#74389).
 #
-# **“RuntimeError: function '_has_torch_function' already has a docstring”** (spyder-ide/spyder#15987). The Python half ran twice over a C++ half that had been through it. *Part 3.*
+# **“RuntimeError: function '_has_torch_function' already has a docstring”** (spyder-ide/spyder#15987). The Python half ran twice over a C++ half that had been through it. [Reproduced](../01_import/3_extension_module.py) by taking `torch` out of `sys.modules`.
 #
 # **“Latest main branch seems to introduce circular import error”** (pytorch/pytorch#164658). A default argument that calls into the library is evaluated while the library is imported. In small:
 
@@ -96,7 +96,7 @@ for text in (RANDOM, MENDED):
     print(run.outcome, run.error.split("(")[0])
 
 # %% [markdown]
-# **“Cannot re-initialize CUDA in forked subprocess”** (pytorch/pytorch#40403). The parent has used CUDA, often without knowing: a tensor in a dataset that `torch.load` put onto the GPU, a question. For the question there is “**Implement `torch.cuda.device_count` without poison**” (#83973): counting devices need not touch the driver, and does not any more where the management library answers. *Part 5 has the mechanism in small.*
+# **“Cannot re-initialize CUDA in forked subprocess”** (pytorch/pytorch#40403). The parent has used CUDA, often without knowing: a tensor in a dataset that `torch.load` put onto the GPU, a question. For the question there is “**Implement `torch.cuda.device_count` without poison**” (#83973): counting devices need not touch the driver, and does not any more where the management library answers. [The mechanism in small.](../01_import/5_after_the_extension.py)
 #
 # **“import of pandas makes import of torch much slower”** (pytorch/pytorch#71313). An optional dependency was imported to find out whether it is there, by every program, whether or not it used the one class that needed it. Looking for a module is cheap, importing it is not. Here is the difference, in a package that wants to know whether `asyncio` is there.
 
@@ -112,7 +112,7 @@ for label, text in ASKS.items():
     print(f"{label:12} {'asyncio' in run.names()!s:5} more than 20 modules: {len(run.names()) > 20}")
 
 # %% [markdown]
-# Two more have their place in part 5: “**The affinity of a worker process is reset after torch.randperm is called**” (pytorch/pytorch#28389), and “**torch_spyre __init__ not re-entrant under torch device-backend autoload → circular import**” (torch-spyre/torch-spyre#2925).
+# Two more have their place [behind the extension](../01_import/5_after_the_extension.py): “**The affinity of a worker process is reset after torch.randperm is called**” (pytorch/pytorch#28389), and “**torch_spyre `__init__` not re-entrant under torch device-backend autoload → circular import**” (torch-spyre/torch-spyre#2925).
 #
 # ## Exercises
 #

@@ -124,7 +124,10 @@ class CellWriter:
             found = facts.resolve_fact(target)
         except facts.Unresolved:
             return ""  # the evidence collector reports it, with its line
-        return f'<span class="rt-fact">{" before ".join(map(_upstream_link, found))}</span>'
+        _, calls, names = target.partition("#")[2].replace(">>", "").partition(">")
+        then = ", then ".join(f"<code>{escape(name)}</code>" for name in names.split("<"))
+        said = f" calls {then}" if calls else ""
+        return f'<span class="rt-fact">{" before ".join(map(_upstream_link, found))}{said}</span>'
 
     # evidence
 

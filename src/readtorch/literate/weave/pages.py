@@ -224,4 +224,6 @@ def _heading(section: str) -> tuple[str, str]:
 def plain(text: str) -> str:
     """A heading without Markdown marks, for titles and navigation."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text).strip()
+    pieces = text.split("`")  # every second one is code: `torch._C` keeps its underscore
+    pieces[::2] = [re.sub(r"\*|(?<!\w)_|_(?!\w)", "", piece) for piece in pieces[::2]]
+    return "".join(pieces).strip()
