@@ -46,6 +46,11 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 # %%
 #| into: aten/native/sorting.py
+_INT64 = np.dtype(np.int64)
+
+
+# %%
+#| into: aten/native/sorting.py
 #| upstream: aten/src/ATen/native/Sorting.cpp#at::native::sort
 def _order(self: Array, place: int, descending: bool) -> Array:
     """Positions that sort along `place`, equal elements in their order, NaN as the largest."""
@@ -252,6 +257,40 @@ def quantile(
     return results[0] if single else at.stack(results, 0)
 
 
+@composite("nanquantile", variants="function method")
+def nanquantile(
+    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """`quantile` of what is a number; nan where nothing is."""
+    if 0 in tuple(self.shape):
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
+    numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
+    ordered = at.sort(x, place)[0]
+    single = not hasattr(q, "ndim") or not q.ndim
+    results = []
+    for share in [float(q)] if single else [float(value) for value in q]:
+        if not 0 <= share <= 1:
+            raise RuntimeError("quantile() q values must be in the range [0, 1]")
+        position = at._to_copy_like(numbers - 1, x) * share
+        low = at.floor(position)
+        weight = position - low
+        if interpolation != "linear":
+            up = {
+                "lower": weight * 0,
+                "higher": at.ceil(weight),
+                "midpoint": at.ceil(weight) / 2,
+                "nearest": at.round(position) - low,
+            }
+            weight = up[interpolation]
+        first = at.clamp_min(at._to_copy(low, _INT64), 0)
+        second = at.clamp_min(at.minimum(first + 1, numbers - 1), 0)
+        a, b = at.gather(ordered, place, first), at.gather(ordered, place, second)
+        found = a + at.where(weight == 0, 0, (b - a) * weight)
+        results.append(found if keepdim and dim is not None else at.squeeze(found, place))
+    return results[0] if single else at.stack(results, 0)
+
+
 @register(
     "_mode",
     key="CPU CUDA",
@@ -332,6 +371,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -398,6 +438,37 @@ def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
 composite("bincount", variants="function method")(
     lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
 )
+
+
+@register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
+def _histogram(self: Array, edges: Array, weight: Array | None, density: bool) -> Any:
+    counts, _ = np.histogram(self, edges, weights=weight, density=density)
+    return [counts.astype(self.dtype), edges]
+
+
+@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram")
+def histogram(
+    at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
+) -> Any:
+    """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
+    if not self.is_floating_point() or self.itemsize == 2:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{to_string(self.dtype)}'")
+    if hasattr(bins, "dtype"):
+        return at._histogram(self, bins, weight, density)
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    extremes = (at.amin, at.amax) if range is None and 0 not in self.shape else ()
+    low, high = [float(extreme(self, ())) for extreme in extremes] or range or (0.0, 1.0)
+    if low > high:
+        raise RuntimeError("torch.histogram: max must be larger than min")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return at._histogram(self, at._equal_edges(self, low, high, bins), weight, density)
+
+
+@register("_equal_edges", key="CPU CUDA", variants="")
+def _equal_edges(self: Array, low: float, high: float, bins: int) -> Array:
+    return np.linspace(low, high, bins + 1).astype(self.dtype)
 
 
 @register("histc", key="CPU CUDA", variants="function method")

@@ -490,6 +490,18 @@ op("t.linalg.tensorinv(t.eye(6, dtype=a.dtype).reshape(6, 2, 3) + a, 1)", U(6, 2
 op("t.linalg.tensorsolve(t.eye(6, dtype=a.dtype).reshape(2, 3, 6) * 3 + a, b)", U(2, 3, 6), F(2, 3), layouts=SHAPED)
 op("t.linalg.vander(a)", F(2, 3), layouts=SHAPED)
 op("t.linalg.vecdot(a, b)", F(3, 4), F(3, 4), layouts=SHAPED)
+op("a.put(b, c)", F(3, 4), N(5, lo=0, hi=12), F(5), layouts=SHAPED, grad=False)
+op("a.put(b, c, accumulate=True)", F(3, 4), N(5, lo=0, hi=12), F(5), layouts=SHAPED)
+op("a.put(t.tensor([0, 5]), c)", F(3, 4), F(1), F(2), layouts=SHAPED)
+for reduce in ("prod", "mean", "amax", "amin"):
+    op(f"a.index_reduce(0, b, c, '{reduce}')", P(3, 4), N(4, lo=0, hi=3), P(4, 4), layouts=SHAPED)
+op("t.nanquantile(a, 0.3)", F(3, 4), layouts=SHAPED)
+op("t.nanquantile(a.masked_fill(a > 1, float('nan')), 0.4, 1, keepdim=True)", F(3, 4), layouts=SHAPED, grad=False)
+op("t.cumulative_trapezoid(a, dx=0.5)", F(3, 4), layouts=SHAPED)
+op("t.cumulative_trapezoid(a, b, dim=0)", F(3, 4), F(3, 4), layouts=SHAPED)
+op("t.histogram(a, 4)", F(12), layouts=SHAPED, grad=False)
+op("t.histogram(a * 1.0, 4, range=(-1.0, 1.0), weight=b * 1.0, density=True)", F(12), P(12), layouts=SHAPED, grad=False)
+op("t.histogram(a, t.tensor([-1.0, 0.0, 2.0]).to(a.dtype))", F(12), layouts=SHAPED, grad=False)
 
 # Fourier transforms, windows, special functions
 R = "t.view_as_real"

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from readtorch import _C
 from readtorch.c10.core import autograd_state
+from readtorch.c10.core.tensor_impl import version_counter
 
 Node = _C._Node
 
@@ -90,7 +91,8 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Any:
     """Inside, tensors that backward needs may be written to in place: it works with their values at the time they were saved."""
-    with saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept) as context:
+    context = saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept)
+    with context:
         yield context
 
 
@@ -99,7 +101,7 @@ def increment_version(tensor: Any) -> None:
     for one in (tensor,) if isinstance(tensor, _C.TensorBase) else tensor:
         if one.is_inference() and not autograd_state.state.inference_mode:
             raise RuntimeError("Inference tensors do not track version counter.")
-        _C._version_counter(one).value += 1
+        version_counter(one).value += 1
 
 
 def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str = "all") -> Any:

@@ -425,6 +425,19 @@ def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: 
     return at.sum(total * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
 
 
+@composite("cumulative_trapezoid", variants="function")
+def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral along `dim` from the first place to each of the others."""
+    if str(y.dtype).endswith("bool") or (x is not None and str(x.dtype).endswith("bool")):
+        raise RuntimeError("cumulative_trapezoid: received a bool input for `x` or `y`, but bool is not supported")
+    place = maybe_wrap_dim(dim, y.ndim)
+    size = y.shape[place]
+    parts = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
+    if x is None:
+        return at.cumsum(parts, place) * (dx / 2)
+    return at.cumsum(parts * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
+
+
 composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
 composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
 composite("polar", variants="function")(lambda at, abs, angle: at.complex(abs * at.cos(angle), abs * at.sin(angle)))

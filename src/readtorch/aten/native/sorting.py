@@ -11,6 +11,8 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
+_INT64 = np.dtype(np.int64)
+
 
 def _order(self: Array, place: int, descending: bool) -> Array:
     """Positions that sort along `place`, equal elements in their order, NaN as the largest."""
@@ -208,6 +210,40 @@ def quantile(
         }[interpolation]
         result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
         results.append(at.unsqueeze(result, place) if keepdim and dim is not None else result)
+    return results[0] if single else at.stack(results, 0)
+
+
+@composite("nanquantile", variants="function method")
+def nanquantile(
+    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """`quantile` of what is a number; nan where nothing is."""
+    if 0 in tuple(self.shape):
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
+    numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
+    ordered = at.sort(x, place)[0]
+    single = not hasattr(q, "ndim") or not q.ndim
+    results = []
+    for share in [float(q)] if single else [float(value) for value in q]:
+        if not 0 <= share <= 1:
+            raise RuntimeError("quantile() q values must be in the range [0, 1]")
+        position = at._to_copy_like(numbers - 1, x) * share
+        low = at.floor(position)
+        weight = position - low
+        if interpolation != "linear":
+            up = {
+                "lower": weight * 0,
+                "higher": at.ceil(weight),
+                "midpoint": at.ceil(weight) / 2,
+                "nearest": at.round(position) - low,
+            }
+            weight = up[interpolation]
+        first = at.clamp_min(at._to_copy(low, _INT64), 0)
+        second = at.clamp_min(at.minimum(first + 1, numbers - 1), 0)
+        a, b = at.gather(ordered, place, first), at.gather(ordered, place, second)
+        found = a + at.where(weight == 0, 0, (b - a) * weight)
+        results.append(found if keepdim and dim is not None else at.squeeze(found, place))
     return results[0] if single else at.stack(results, 0)
 
 

@@ -681,3 +681,58 @@ def _number_like(condition: Any, value: Any, partner: Any) -> Any:
         else to_numpy_dtype(result_type([value])),
     )
     return wrap(array) if isinstance(condition, TensorImpl) else array
+
+
+@register("put", key="CPU CUDA", variants="function method", inplace=True)
+def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
+    """A copy with `source` written, or added, at places counted through the flattened tensor."""
+    if index.dtype != np.int64:
+        raise IndexError(
+            f"put_(): Expected a long tensor for index, but got {to_string(from_numpy_dtype(index.dtype))}"
+        )
+    if self.dtype != source.dtype:
+        raise RuntimeError("put_(): self and source expected to have the same dtype")
+    if index.size != source.size:
+        raise IndexError(
+            f"put_(): Expected source and index to have the same number of elements, but got {source.size} and {index.size}"
+        )
+    places, count = index.reshape(-1), self.size
+    wrong = places[(places < -count) | (places >= count)]
+    if wrong.size:
+        raise IndexError(f"out of range: tried to access index {int(wrong[0])} on a tensor of {count} elements.")
+    flat = self.flatten()
+    if accumulate:
+        np.add.at(flat, places, source.reshape(-1))
+    else:
+        flat[places] = source.reshape(-1)
+    return flat.reshape(self.shape)
+
+
+def _put_self(at: Any, grad: Any, index: Any, accumulate: bool) -> Any:
+    return grad if accumulate else at.put(grad, index, at.reshape(at.take(grad, index) * 0, tuple(index.shape)))
+
+
+derivative(
+    "put",
+    self=lambda at, grad, index, accumulate: _put_self(at, grad, index, accumulate),
+    source=lambda at, grad, index, source_shape: at.reshape(at.take(grad, index), source_shape),
+)
+
+
+@composite("index_reduce", variants="function method", inplace=True, out=True)
+def index_reduce(
+    at: Any, self: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
+) -> Any:
+    """A copy with the slices of `source` combined into those numbered by `index`: "prod", "mean", "amax" or "amin"."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
+    place = maybe_wrap_dim(dim, self.ndim)
+    size = self.shape[place] if self.ndim else 1
+    if at.any((index < 0) | (index >= size)):
+        raise IndexError("index out of range in self")
+    if index.ndim != 1 or index.shape[0] != source.shape[place]:
+        raise RuntimeError("index_reduce(): Number of indices should be equal to source.size(dim)")
+    column = at.reshape(index, tuple(-1 if axis == place else 1 for axis in range(self.ndim)))
+    return at.scatter_reduce(
+        self, dim, at.expand(column, tuple(source.shape)), source, reduce, include_self=include_self
+    )

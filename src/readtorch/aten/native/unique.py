@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -73,6 +74,37 @@ def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
 composite("bincount", variants="function method")(
     lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
 )
+
+
+@register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
+def _histogram(self: Array, edges: Array, weight: Array | None, density: bool) -> Any:
+    counts, _ = np.histogram(self, edges, weights=weight, density=density)
+    return [counts.astype(self.dtype), edges]
+
+
+@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram")
+def histogram(
+    at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
+) -> Any:
+    """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
+    if not self.is_floating_point() or self.itemsize == 2:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{to_string(self.dtype)}'")
+    if hasattr(bins, "dtype"):
+        return at._histogram(self, bins, weight, density)
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    extremes = (at.amin, at.amax) if range is None and 0 not in self.shape else ()
+    low, high = [float(extreme(self, ())) for extreme in extremes] or range or (0.0, 1.0)
+    if low > high:
+        raise RuntimeError("torch.histogram: max must be larger than min")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return at._histogram(self, at._equal_edges(self, low, high, bins), weight, density)
+
+
+@register("_equal_edges", key="CPU CUDA", variants="")
+def _equal_edges(self: Array, low: float, high: float, bins: int) -> Array:
+    return np.linspace(low, high, bins + 1).astype(self.dtype)
 
 
 @register("histc", key="CPU CUDA", variants="function method")
