@@ -25,6 +25,7 @@ from readtorch.aten.native.cuda import foreach_ternary_op as cuda_lerp
 from readtorch.aten.native.cuda import fused_adam_kernel as cuda_adam
 from readtorch.aten.native.cuda import fused_sgd_kernel as cuda_sgd
 from readtorch.aten.native.cuda import im2_col as cuda_im2_col
+from readtorch.aten.native.cuda import jit_utils
 from readtorch.aten.native.cuda import layer_norm_kernel as cuda_layer_norm
 from readtorch.aten.native.cuda import loss as cuda_loss
 from readtorch.aten.native.cuda import normalization as cuda_normalization
@@ -116,9 +117,8 @@ def _batch_norm(shape: tuple[int, ...], last: bool = False) -> Scenario:
 
 
 def _channels_last(array: Any) -> Any:
-    return (
-        np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1) if isinstance(array, np.ndarray) else array
-    )
+    xp = jit_utils.array_module(array)
+    return xp.moveaxis(xp.ascontiguousarray(xp.moveaxis(array, 1, -1)), -1, 1)
 
 
 SCENARIOS["batch norm, planes of whole vectors"] = _batch_norm((6, 3, 8, 16))
