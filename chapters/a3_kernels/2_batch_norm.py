@@ -110,8 +110,10 @@ struct WelfordVec {
 # ## Who looks after which channel?
 #
 # The obvious grid has a block per channel. A ResNet's first layers have 64 channels, and 64 blocks leave half of 132 multiprocessors with nothing to do. So a channel is dealt out to several blocks, `gridDim.y` of them, as many as it takes to fill the device, and a block's result is one summary: count, mean, `m2`.
-# Who merges those? A further kernel could; or the last block to finish, told by an atomic counter. Here each block of the *second* kernel merges the summaries of its channel for itself: some dozens, a kilobyte out of the second-level cache, beside the megabyte of elements that it is about to read. No counter, no third launch, and the result does not
-# depend on the order in which blocks ran.
+# Who merges those? A further kernel could; or the last block to finish, told by an atomic counter. Here each block of the *second* kernel merges the summaries of its channel for itself: some dozens, a kilobyte out of the second-level cache, beside the hundred kilobytes of elements that it is about to read. No counter, no third launch, and the result does not
+# depend on the order in which blocks ran. Where there are very many pieces, because channels are few, a small kernel merges them first.
+#
+# How many pieces? A device that holds 800 blocks at once runs 1,000 in two rounds, and is three quarters empty in the second. With thousands of blocks the last round is a small part of the whole: 32 per multiprocessor.
 #
 # Memory is `(N, C, P)`, `P` places. Of one channel, stretches of `P` contiguous numbers lie `C · P` apart. A thread takes 16 bytes at a time and steps over the block's other threads, and over the other blocks of the channel; `Walk` keeps its example and place without a division per step.
 #
@@ -162,9 +164,13 @@ __global__ void __launch_bounds__(256) batch_norm_collect_statistics(
     WelfordVec<A, N> seen;
     seen.clear();
     for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
-        A values[N];
+        A values[N], more[N];
         load<N>(x + walk.at(walk.example, channels, N), values);
+        walk.next();
+        bool two = walk.more();  // a second load is under way before the first is needed
+        if (two) load<N>(x + walk.at(walk.example, channels, N), more);
         seen.add(values);
+        if (two) seen.add(more);
     }
     Welford<A> all = block_merge(seen.merged());
     if (threadIdx.x == 0) {
@@ -179,6 +185,20 @@ template <class A>
 __device__ __forceinline__ Welford<A> piece_of(const A* partial, long long pieces, long long channels, long long piece, long long channel) {
     return {partial[(0 * pieces + piece) * channels + channel], partial[(1 * pieces + piece) * channels + channel],
             partial[(2 * pieces + piece) * channels + channel]};
+}
+
+// whole: the merge of all pieces of a channel, as (3, 1, C). A block for each channel.
+template <class A>
+__global__ void __launch_bounds__(256) batch_norm_merge_statistics(const A* partial, A* whole, long long pieces, long long channels) {
+    Welford<A> all = Welford<A>::none();
+    for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x)
+        all.merge(piece_of(partial, pieces, channels, piece, blockIdx.x));
+    all = block_merge(all);
+    if (threadIdx.x == 0) {
+        whole[blockIdx.x] = all.mean;
+        whole[channels + blockIdx.x] = all.m2;
+        whole[2 * channels + blockIdx.x] = all.count;
+    }
 }
 """
 
@@ -227,13 +247,23 @@ __global__ void __launch_bounds__(256) batch_norm_transform_input(
     }
     A scale = inverse_root(var + A(eps)) * (weight ? weight[channel] : A(1));
     A shift = bias ? bias[channel] : A(0);
-    for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
-        long long at = walk.at(examples - 1 - walk.example, channels, N);
-        A values[N];
-        load<N>(x + at, values);
+    auto write = [&](long long at, A(&values)[N]) {
 #pragma unroll
         for (int k = 0; k < N; k++) values[k] = (values[k] - mean) * scale + shift;
         store<N>(y + at, values);
+    };
+    for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
+        long long at = walk.at(examples - 1 - walk.example, channels, N), next = 0;
+        A values[N], more[N];
+        load<N>(x + at, values);
+        walk.next();
+        bool two = walk.more();
+        if (two) {
+            next = walk.at(examples - 1 - walk.example, channels, N);
+            load<N>(x + next, more);
+        }
+        write(at, values);
+        if (two) write(next, more);
     }
 }
 """
@@ -277,6 +307,19 @@ __global__ void __launch_bounds__(256) batch_norm_backward_reduce(
         long long pieces = gridDim.y;
         partial[blockIdx.y * channels + blockIdx.x] = mine.one;
         partial[(pieces + blockIdx.y) * channels + blockIdx.x] = mine.other;
+    }
+}
+
+// whole: the sums of all pieces of a channel, as (2, 1, C). A block for each channel.
+template <class A>
+__global__ void __launch_bounds__(256) batch_norm_merge_sums(const A* partial, A* whole, long long pieces, long long channels) {
+    Sums<A> all = Sums<A>::none();
+    for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x)
+        all.merge({partial[piece * channels + blockIdx.x], partial[(pieces + piece) * channels + blockIdx.x]});
+    all = block_merge(all);
+    if (threadIdx.x == 0) {
+        whole[blockIdx.x] = all.one;
+        whole[channels + blockIdx.x] = all.other;
     }
 }
 """
@@ -323,7 +366,7 @@ __global__ void __launch_bounds__(256) batch_norm_backward_elemt(
 # With channels last, and for `(N, C)`, memory is a matrix of `R` rows and `C` columns, and a channel is a column. Neighbouring threads take neighbouring columns, so that a warp reads a contiguous stretch; each thread walks down the rows, and the threads of one column meet in shared memory. The block's shape follows the width: 32 threads across
 # where there are columns enough, fewer where not, always 256 in all.
 #
-# Merging the pieces is dearer here, because a block has many columns: it would read `pieces × columns` summaries. So the pieces are held to two per multiprocessor.
+# Merging the pieces is dearer here, because a block has many columns and would read `pieces × columns` summaries. So here it is the rule that they are merged before.
 
 # %%
 #| into: aten/native/cuda/normalization.cu
@@ -545,6 +588,13 @@ _PLANES, _ROWS = (
     )}
     for suffix in ("", "_channels_last")
 )  # fmt: skip
+_MERGE_STATISTICS = Kernel(_FILE, "batch_norm_merge_statistics", ("float", "double"))
+_MERGE_SUMS = Kernel(_FILE, "batch_norm_merge_sums", ("float", "double"))
+_BLOCKS = 32
+"""Blocks for each multiprocessor."""
+
+_MERGED_AT_ONCE = 64
+"""More pieces of a channel than these are merged by a kernel of its own."""
 
 
 class _Layout:
@@ -566,7 +616,7 @@ class _Layout:
             down = _THREADS // across
             tiles = -(-groups // across)
             self.block: jit_utils.Dim = (across, down)
-            self.pieces = max(1, min(2 * processors // tiles, -(-count // (4 * down))))
+            self.pieces = max(1, min(_BLOCKS * processors // tiles, -(-count // (4 * down))))
             self.grid = (tiles, self.pieces)
             self.sizes: tuple[int, ...] = (count, self.channels)
         else:
@@ -574,7 +624,7 @@ class _Layout:
             wide = is_wide(places, *arrays)
             vectors = count // lanes(x, wide)
             self.block = _THREADS
-            self.pieces = max(1, min(16 * processors // self.channels, -(-vectors // (4 * _THREADS))))
+            self.pieces = max(1, min(_BLOCKS * processors // self.channels, -(-vectors // (4 * _THREADS))))
             self.grid = (self.channels, self.pieces)
             self.sizes = (len(x), self.channels, places)
         kernels = _ROWS if self.last else _PLANES
@@ -584,6 +634,16 @@ class _Layout:
 
     def launch(self, name: str, *arguments: Any) -> None:
         self.kernels[name](self.grid, self.block, *arguments, *self.sizes)
+
+    def merged(self, kernel: Kernel, partial: Array) -> tuple[Array, int]:
+        """Summaries of pieces, merged if they are many, and how many there are of a channel now."""
+        if self.pieces <= (8 if self.last else _MERGED_AT_ONCE):
+            return partial, self.pieces
+        whole = array_module(partial).empty((len(partial), 1, self.channels), partial.dtype)
+        kernel["double" if partial.dtype.itemsize == 8 else "float"](
+            self.channels, _THREADS, partial, whole, self.pieces, self.channels
+        )
+        return whole, 1
 
     def like_input(self, y: Array) -> Array:
         """A result in the input's shape."""
@@ -620,7 +680,7 @@ def native_batch_norm(
     partial = xp.empty((3, layout.pieces, layout.channels), kind)
     save_mean, save_invstd = xp.empty(layout.channels, kind), xp.empty(layout.channels, kind)
     layout.launch("collect_statistics", x, partial)
-    given = (partial, layout.pieces, None, None, w, b)
+    given = (*layout.merged(_MERGE_STATISTICS, partial), None, None, w, b)
     kept = (mean, var, save_mean, save_invstd)
     layout.launch("transform_input", x, y, *given, *kept, float(momentum), float(eps))
     for running, moved in ((running_mean, mean), (running_var, var)):
@@ -659,6 +719,7 @@ def native_batch_norm_backward(
     dx, dw, db = xp.empty_like(x), xp.empty(layout.channels, kind), xp.empty(layout.channels, kind)
     layout.launch("backward_reduce", dy, x, mean, partial)
     statistics = (mean, invstd, as_accumulator(weight, kind))
-    layout.launch("backward_elemt", dy, x, dx, partial, layout.pieces, *statistics, dw, db, int(train))
+    sums = layout.merged(_MERGE_SUMS, partial)
+    layout.launch("backward_elemt", dy, x, dx, *sums, *statistics, dw, db, int(train))
     given = input.dtype if weight is None else weight.dtype
     return layout.like_input(dx), dw.astype(given, copy=False), db.astype(given, copy=False)

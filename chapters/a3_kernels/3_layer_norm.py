@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(256) layer_norm_sum_slots(const A* partial, A*
 # %% [markdown]
 # ## Launching
 #
-# `row_block` chooses the threads of a row for every kernel that keeps rows in registers, softmax included. Backward, the grid is not the rows but the slots: eight per multiprocessor, each with a row of its own under way.
+# `row_block` chooses the threads of a row for every kernel that keeps rows in registers, softmax included. Backward, the grid is not the rows but the slots, each with a row of its own under way: 512 threads per multiprocessor, which with eight loads of 16 bytes each have 64 KB on the way.
 
 # %%
 #| into: aten/native/cuda/rows.py
@@ -323,7 +323,8 @@ def native_layer_norm_backward(
     dx = xp.empty_like(x)
     wide = width % 4 == 0 and is_wide(0, x, dy, dx)
     across, together = row_block(width // 4 if wide else width)
-    blocks = max(1, min(8 * jit_utils.target.multiprocessors(), rows) // together)
+    slots = 512 // across * jit_utils.target.multiprocessors()
+    blocks = max(1, min(slots, rows) // together)
     # columns that no thread holds are added up here, from nothing
     make = xp.empty if width <= across * HELD * (4 if wide else 1) else xp.zeros
     partial = make((blocks * together, 2 * width), acc)

@@ -232,22 +232,31 @@ __global__ void __launch_bounds__(128) embedding_backward_pieces(
     bool from_before = start > 0 && sorted[start - 1] == index[0];
     A sum = 0;
     int run = 0;
-    for (int i = 0; i < size; i++) {
-        long long word = index[i];
-        if (word != padding) sum += widen(dy[order[start + i] * columns + column]);
-        run++;
-        bool last = i + 1 == size;
-        if (!last && index[i + 1] == word) continue;
-        bool goes_on = last && start + size < count && index[size] == word;
-        if (from_before)
-            head[blockIdx.x * columns + column] = sum;  // the first run of the piece, and perhaps its only one
-        else if (goes_on)
-            tail[blockIdx.x * columns + column] = sum;
-        else if (word != padding)
-            dw[word * columns + column] = narrowed<T>(by_count ? sum / A(run) : sum);
-        from_before = false;
-        sum = 0;
-        run = 0;
+    for (int first = 0; first < size; first += 4) {
+        A values[4];  // four loads are under way before the first is needed
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            values[k] = first + k < size ? widen(dy[order[start + first + k] * columns + column]) : A(0);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            int i = first + k;
+            if (i >= size) break;
+            long long word = index[i];
+            if (word != padding) sum += values[k];
+            run++;
+            bool last = i + 1 == size;
+            if (!last && index[i + 1] == word) continue;
+            bool goes_on = last && start + size < count && index[size] == word;
+            if (from_before)
+                head[blockIdx.x * columns + column] = sum;  // the first run of the piece, and perhaps its only one
+            else if (goes_on)
+                tail[blockIdx.x * columns + column] = sum;
+            else if (word != padding)
+                dw[word * columns + column] = narrowed<T>(by_count ? sum / A(run) : sum);
+            from_before = false;
+            sum = 0;
+            run = 0;
+        }
     }
 }
 

@@ -127,7 +127,8 @@ SCENARIOS["batch norm, more channels than blocks"] = _batch_norm((2, 40, 4, 4))
 SCENARIOS["batch norm, channels last"] = _batch_norm((3, 24, 5, 5), last=True)
 SCENARIOS["batch norm, a matrix"] = _batch_norm((70, 20))
 SCENARIOS["batch norm, an odd and wide matrix"] = _batch_norm((9, 301))
-SCENARIOS["batch norm, three columns"] = _batch_norm((500, 3))
+SCENARIOS["batch norm, three columns"] = _batch_norm((3000, 3))
+SCENARIOS["batch norm, one channel in many pieces"] = _batch_norm((3, 1, 250, 301))
 
 
 def _layer_norm(rows: int, *normalized: int, affine: bool = True) -> Scenario:

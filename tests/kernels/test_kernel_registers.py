@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -68,6 +69,25 @@ def test_blocks_of_the_sizes_launched_fit_into_the_register_file(path: str) -> N
     for name, found in measured(path).items():
         block = threads.get(name.split("<")[0], 512)
         assert -(-found.registers // 8) * 8 * block <= 65536, name
+
+
+@pytest.mark.parametrize(
+    ("path", "expression", "loads", "stores"),
+    [
+        ("normalization", "batch_norm_collect_statistics<float, true>", 2, 0),
+        ("normalization", "batch_norm_transform_input<Half, true>", 2, 2),
+        ("layer_norm_kernel", "layer_norm_forward<BFloat16, true>", 4, 4),
+        ("soft_max", "softmax_forward<float, true, false>", 4, 4),
+        ("fused_adam_kernel", "fused_adam<float, true>", 4, 3),
+        ("dropout", "fused_dropout<float, true>", 1, 1),
+    ],
+)
+def test_wide_instances_move_sixteen_bytes_by_one_instruction(
+    path: str, expression: str, loads: int, stores: int
+) -> None:
+    text = nvrtc.ptx(source(f"aten/native/cuda/{path}.cu"), [expression], "compute_90")
+    assert len(re.findall(r"ld\.global(?:\.\w+)*\.v4\.[fu]32", text)) >= loads
+    assert len(re.findall(r"st\.global(?:\.\w+)*\.v4\.[fu]32", text)) >= stores
 
 
 def test_an_instance_with_an_indexed_array_is_known_to_use_memory() -> None:

@@ -88,6 +88,12 @@ def cubin(
     source: str, expressions: Sequence[str], architecture: str, *options: str, name: str = "source.cu"
 ) -> tuple[bytes, dict[str, str]]:
     """The machine code, and each name expression's symbol in it. Raises CompileError."""
+    return _compiled("CUBIN", source, expressions, architecture, options, name)
+
+
+def _compiled(
+    what: str, source: str, expressions: Sequence[str], architecture: str, options: Sequence[str], name: str
+) -> tuple[bytes, dict[str, str]]:
     program = ctypes.c_void_p()
     _call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
     try:
@@ -104,9 +110,14 @@ def cubin(
             lowered = ctypes.c_char_p()
             _call("nvrtcGetLoweredName", program, expression.encode(), ctypes.byref(lowered))
             symbols[expression] = (lowered.value or b"").decode()
-        return _text(program, "CUBIN"), symbols
+        return _text(program, what), symbols
     finally:
         _call("nvrtcDestroyProgram", ctypes.byref(program))
+
+
+def ptx(source: str, expressions: Sequence[str], architecture: str, *options: str, name: str = "source.cu") -> str:
+    """The assembly text for a virtual architecture such as `compute_90`. Raises CompileError."""
+    return _compiled("PTX", source, expressions, architecture, options, name)[0].rstrip(b"\0").decode()
 
 
 def compiled(

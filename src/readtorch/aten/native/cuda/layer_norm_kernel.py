@@ -62,7 +62,8 @@ def native_layer_norm_backward(
     dx = xp.empty_like(x)
     wide = width % 4 == 0 and is_wide(0, x, dy, dx)
     across, together = row_block(width // 4 if wide else width)
-    blocks = max(1, min(8 * jit_utils.target.multiprocessors(), rows) // together)
+    slots = 512 // across * jit_utils.target.multiprocessors()
+    blocks = max(1, min(slots, rows) // together)
     # columns that no thread holds are added up here, from nothing
     make = xp.empty if width <= across * HELD * (4 if wide else 1) else xp.zeros
     partial = make((blocks * together, 2 * width), acc)

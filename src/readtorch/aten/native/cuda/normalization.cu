@@ -40,9 +40,13 @@ __global__ void __launch_bounds__(256) batch_norm_collect_statistics(
     WelfordVec<A, N> seen;
     seen.clear();
     for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
-        A values[N];
+        A values[N], more[N];
         load<N>(x + walk.at(walk.example, channels, N), values);
+        walk.next();
+        bool two = walk.more();  // a second load is under way before the first is needed
+        if (two) load<N>(x + walk.at(walk.example, channels, N), more);
         seen.add(values);
+        if (two) seen.add(more);
     }
     Welford<A> all = block_merge(seen.merged());
     if (threadIdx.x == 0) {
@@ -57,6 +61,20 @@ template <class A>
 __device__ __forceinline__ Welford<A> piece_of(const A* partial, long long pieces, long long channels, long long piece, long long channel) {
     return {partial[(0 * pieces + piece) * channels + channel], partial[(1 * pieces + piece) * channels + channel],
             partial[(2 * pieces + piece) * channels + channel]};
+}
+
+// whole: the merge of all pieces of a channel, as (3, 1, C). A block for each channel.
+template <class A>
+__global__ void __launch_bounds__(256) batch_norm_merge_statistics(const A* partial, A* whole, long long pieces, long long channels) {
+    Welford<A> all = Welford<A>::none();
+    for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x)
+        all.merge(piece_of(partial, pieces, channels, piece, blockIdx.x));
+    all = block_merge(all);
+    if (threadIdx.x == 0) {
+        whole[blockIdx.x] = all.mean;
+        whole[channels + blockIdx.x] = all.m2;
+        whole[2 * channels + blockIdx.x] = all.count;
+    }
 }
 
 __device__ __forceinline__ float inverse_root(float x) { return 1.0f / sqrtf(x); }
@@ -97,13 +115,23 @@ __global__ void __launch_bounds__(256) batch_norm_transform_input(
     }
     A scale = inverse_root(var + A(eps)) * (weight ? weight[channel] : A(1));
     A shift = bias ? bias[channel] : A(0);
-    for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
-        long long at = walk.at(examples - 1 - walk.example, channels, N);
-        A values[N];
-        load<N>(x + at, values);
+    auto write = [&](long long at, A(&values)[N]) {
 #pragma unroll
         for (int k = 0; k < N; k++) values[k] = (values[k] - mean) * scale + shift;
         store<N>(y + at, values);
+    };
+    for (Walk walk(examples, int(places / N)); walk.more(); walk.next()) {
+        long long at = walk.at(examples - 1 - walk.example, channels, N), next = 0;
+        A values[N], more[N];
+        load<N>(x + at, values);
+        walk.next();
+        bool two = walk.more();
+        if (two) {
+            next = walk.at(examples - 1 - walk.example, channels, N);
+            load<N>(x + next, more);
+        }
+        write(at, values);
+        if (two) write(next, more);
     }
 }
 
@@ -133,6 +161,19 @@ __global__ void __launch_bounds__(256) batch_norm_backward_reduce(
         long long pieces = gridDim.y;
         partial[blockIdx.y * channels + blockIdx.x] = mine.one;
         partial[(pieces + blockIdx.y) * channels + blockIdx.x] = mine.other;
+    }
+}
+
+// whole: the sums of all pieces of a channel, as (2, 1, C). A block for each channel.
+template <class A>
+__global__ void __launch_bounds__(256) batch_norm_merge_sums(const A* partial, A* whole, long long pieces, long long channels) {
+    Sums<A> all = Sums<A>::none();
+    for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x)
+        all.merge({partial[piece * channels + blockIdx.x], partial[(pieces + piece) * channels + blockIdx.x]});
+    all = block_merge(all);
+    if (threadIdx.x == 0) {
+        whole[blockIdx.x] = all.one;
+        whole[channels + blockIdx.x] = all.other;
     }
 }
 

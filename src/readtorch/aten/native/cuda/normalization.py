@@ -28,6 +28,13 @@ _PLANES, _ROWS = (
     )}
     for suffix in ("", "_channels_last")
 )  # fmt: skip
+_MERGE_STATISTICS = Kernel(_FILE, "batch_norm_merge_statistics", ("float", "double"))
+_MERGE_SUMS = Kernel(_FILE, "batch_norm_merge_sums", ("float", "double"))
+_BLOCKS = 32
+"""Blocks for each multiprocessor."""
+
+_MERGED_AT_ONCE = 64
+"""More pieces of a channel than these are merged by a kernel of its own."""
 
 
 class _Layout:
@@ -49,7 +56,7 @@ class _Layout:
             down = _THREADS // across
             tiles = -(-groups // across)
             self.block: jit_utils.Dim = (across, down)
-            self.pieces = max(1, min(2 * processors // tiles, -(-count // (4 * down))))
+            self.pieces = max(1, min(_BLOCKS * processors // tiles, -(-count // (4 * down))))
             self.grid = (tiles, self.pieces)
             self.sizes: tuple[int, ...] = (count, self.channels)
         else:
@@ -57,7 +64,7 @@ class _Layout:
             wide = is_wide(places, *arrays)
             vectors = count // lanes(x, wide)
             self.block = _THREADS
-            self.pieces = max(1, min(16 * processors // self.channels, -(-vectors // (4 * _THREADS))))
+            self.pieces = max(1, min(_BLOCKS * processors // self.channels, -(-vectors // (4 * _THREADS))))
             self.grid = (self.channels, self.pieces)
             self.sizes = (len(x), self.channels, places)
         kernels = _ROWS if self.last else _PLANES
@@ -67,6 +74,16 @@ class _Layout:
 
     def launch(self, name: str, *arguments: Any) -> None:
         self.kernels[name](self.grid, self.block, *arguments, *self.sizes)
+
+    def merged(self, kernel: Kernel, partial: Array) -> tuple[Array, int]:
+        """Summaries of pieces, merged if they are many, and how many there are of a channel now."""
+        if self.pieces <= (8 if self.last else _MERGED_AT_ONCE):
+            return partial, self.pieces
+        whole = array_module(partial).empty((len(partial), 1, self.channels), partial.dtype)
+        kernel["double" if partial.dtype.itemsize == 8 else "float"](
+            self.channels, _THREADS, partial, whole, self.pieces, self.channels
+        )
+        return whole, 1
 
     def like_input(self, y: Array) -> Array:
         """A result in the input's shape."""
@@ -100,7 +117,7 @@ def native_batch_norm(
     partial = xp.empty((3, layout.pieces, layout.channels), kind)
     save_mean, save_invstd = xp.empty(layout.channels, kind), xp.empty(layout.channels, kind)
     layout.launch("collect_statistics", x, partial)
-    given = (partial, layout.pieces, None, None, w, b)
+    given = (*layout.merged(_MERGE_STATISTICS, partial), None, None, w, b)
     kept = (mean, var, save_mean, save_invstd)
     layout.launch("transform_input", x, y, *given, *kept, float(momentum), float(eps))
     for running, moved in ((running_mean, mean), (running_var, var)):
@@ -136,6 +153,7 @@ def native_batch_norm_backward(
     dx, dw, db = xp.empty_like(x), xp.empty(layout.channels, kind), xp.empty(layout.channels, kind)
     layout.launch("backward_reduce", dy, x, mean, partial)
     statistics = (mean, invstd, as_accumulator(weight, kind))
-    layout.launch("backward_elemt", dy, x, dx, partial, layout.pieces, *statistics, dw, db, int(train))
+    sums = layout.merged(_MERGE_SUMS, partial)
+    layout.launch("backward_elemt", dy, x, dx, *sums, *statistics, dw, db, int(train))
     given = input.dtype if weight is None else weight.dtype
     return layout.like_input(dx), dw.astype(given, copy=False), db.astype(given, copy=False)
