@@ -70,7 +70,7 @@ moved, len(tensors), sum(t.nbytes for t in tensors), identity == [id(p) for p in
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
-        self.scale = torch.ones(3)  # should be a buffer
+        self.scale = torch.ones(3, device="cpu")  # should be a buffer
 
     def forward(self, x):
         return x * self.scale
@@ -256,7 +256,7 @@ def received(batch, side):
 
 # %%
 #| check: prefetched
-batches = [torch.full((100,), float(n)) for n in range(5)]
+batches = [torch.full((100,), float(n), device="cpu") for n in range(5)]
 torch.cuda.set_sync_debug_mode("error")
 try:
     arrived = [(batch * 2).sum() for batch in prefetched(batches, "cuda")]

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sync": ("readtorch.literate.sync", "bring edits made in src/readtorch back into the chapters"),
     "coverage": ("readtorch.literate.coverage", "count the package's lines by chapter; show that none is hidden"),
     "run": ("readtorch.literate.execute", "run the chapters and their claims, listing every error with chapter:line"),
+    "record": ("readtorch.literate.record", "record the book on a GPU, or bring a recording in (--import)"),
     "claims": ("readtorch.literate.evidence", "check the book's claims on readtorch and on the installed PyTorch"),
     "trace": ("readtorch.literate.trace.commands", "view, export or record an execution"),
     "upstream": ("readtorch.literate.upstream", "check, find or regenerate the references to PyTorch's source"),

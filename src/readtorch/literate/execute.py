@@ -8,6 +8,7 @@ listed together, by chapter and line. How it works from a reader's side: docs/re
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import time
@@ -127,7 +128,11 @@ def execute(
 
 
 class Executor:
-    """One run over the book. `package` is the folder of the readtorch that the chapters import (default: this one)."""
+    """One run over the book. `package` is the folder of the readtorch that the chapters import (default: this one).
+
+    `limit` is for a cell, `part_limit` for a part, in seconds; `until` (of `time.monotonic`) for everything. `default_device` is
+    where tensors are put that name none.
+    """
 
     def __init__(
         self,
@@ -140,7 +145,13 @@ class Executor:
         libraries: tuple[str, ...] = ("readtorch", "torch"),
         ipython: bool = True,
         limit: float = LIMIT,
+        default_device: str = "",
+        part_limit: float = math.inf,
+        until: float = math.inf,
     ) -> None:
+        self.default_device = default_device
+        self.part_limit = part_limit
+        self.until = until
         self.book = book
         self.store = store
         self.device = device
@@ -207,7 +218,7 @@ class Executor:
 
     def _key(self, part: Part) -> str:
         present = sorted({need for cell in part.code_cells for need in cell.needs if need in self.book.chapters})
-        ours = [EXECUTOR, recorder_digest(part), self.ipython]
+        ours = [EXECUTOR, recorder_digest(part), self.ipython, *([self.default_device] if self.default_device else [])]
         return combined(ours, code_digest(part), self.versions, self.device, present, self._data)
 
     @cached_property
@@ -241,11 +252,14 @@ class Executor:
             preload.append("readtorch.literate.figures")
         folder = self.book.root / "chapters"
         with Zygote(preload, environment=environment(self.package.folder), folder=folder) as zygote:
-            tasks = [Task(p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit) for p in parts]
+            tasks = [
+                Task(p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit, self.part_limit)
+                for p in parts
+            ]
             alone = {p.name for p in parts if self.device == "cuda" and any(c.has("gpu") for c in p.code_cells)}
             side_by_side = [task for task in tasks if task.key not in alone]
             on_the_gpu = [task for task in tasks if task.key in alone]  # times of one part must not be another's
-            for event in chain(zygote.run(side_by_side, self.jobs), zygote.run(on_the_gpu, 1)):
+            for event in chain(zygote.run(side_by_side, self.jobs, self.until), zygote.run(on_the_gpu, 1, self.until)):
                 part = by_name[event.task.key]
                 if event.kind == "progress":
                     begun.setdefault(part.name, time.perf_counter())
@@ -271,6 +285,7 @@ class Executor:
             "text": part.text,
             "chapters": self.book.chapters,
             "device": self.device,
+            "default_device": self.default_device,
             "ipython": self.ipython,
         }
 

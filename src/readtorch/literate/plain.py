@@ -145,11 +145,13 @@ class Runner:
         root: Path,
         chapters: tuple[str, ...],
         device: str = "cpu",
+        default_device: str = "",
         main: ModuleType | None = None,
     ) -> None:
         self.part = part
         self.display = display
         self.device = device
+        self.default_device = default_device
         self.chapters = chapters
         self.main = main or ModuleType("__main__")
         self.namespace: dict[str, Any] = self.main.__dict__
@@ -165,6 +167,8 @@ class Runner:
         sys.modules["__main__"] = self.main
         self.namespace.setdefault("__builtins__", builtins)
         seed_everything()
+        if self.default_device:
+            import_module("readtorch").set_default_device(self.default_device)
         with self._capture:
             for cell in self.part.code_cells:
                 on_cell(cell)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from readtorch.literate.chapter import Cell, parse_part
+from readtorch.literate.extras import is_installed
 from readtorch.literate.outputs import Display, Outputs
 from readtorch.literate.plain import PlainDisplay, Runner
 
@@ -110,12 +111,17 @@ def run_part(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
         main = display.shell.user_module
     else:
         display, main = PlainDisplay(), None
+        if not is_installed("matplotlib"):
+            from readtorch.literate.no_figures import install
+
+            install()
     runner = Runner(
         part,
         display,
         root=root,
         chapters=tuple(arguments["chapters"]),
         device=arguments["device"],
+        default_device=arguments.get("default_device", ""),
         main=main,
     )
 

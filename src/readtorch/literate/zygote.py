@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import select
 import shutil
@@ -37,13 +38,14 @@ from typing import Any
 class Task:
     """`function` is `module:name`, called in the child with (arguments, report) and returning what JSON can hold.
 
-    It is ended when it reports nothing for `limit` seconds.
+    It is ended when it reports nothing for `limit` seconds, or takes more than `whole` in all.
     """
 
     key: str
     function: str
     arguments: dict[str, Any] = field(repr=False)
     limit: float
+    whole: float = math.inf
 
 
 @dataclass
@@ -100,15 +102,20 @@ class Zygote:
         process.stdout.close()
         shutil.rmtree(self._answers, ignore_errors=True)
 
-    def run(self, tasks: Iterable[Task], jobs: int) -> Iterator[Event]:
-        """Run the tasks, `jobs` at a time, in order; yields their events as they come."""
+    def run(self, tasks: Iterable[Task], jobs: int, until: float = math.inf) -> Iterator[Event]:
+        """Run the tasks, `jobs` at a time, in order; yields their events as they come. After `until` none is begun or goes on."""
         waiting = deque(tasks)
         running: dict[str, Task] = {}
         heard: dict[str, float] = {}
         overdue: dict[str, float] = {}
+        begun: dict[str, float] = {}
         while waiting or running:
             while waiting and len(running) < max(jobs, 1):
                 task = waiting.popleft()
+                if time.monotonic() > until:
+                    yield Event(task, "failed", reason="was not begun: no time was left")
+                    continue
+                begun[task.key] = time.monotonic()
                 self._send({"start": task.key, "function": task.function, "arguments": task.arguments})
                 running[task.key] = task
                 heard[task.key] = time.monotonic()
@@ -116,6 +123,7 @@ class Zygote:
                 if "ready" in message:
                     self._ready = True
                     heard = dict.fromkeys(heard, time.monotonic())
+                    begun = dict.fromkeys(begun, time.monotonic())
                     continue
                 task = running[message["key"]]
                 heard[task.key] = time.monotonic()
@@ -130,7 +138,7 @@ class Zygote:
                 if key in overdue:
                     if now > overdue[key]:
                         self._send({"signal": key, "number": int(signal.SIGKILL)})
-                elif self._ready and now - heard[key] > task.limit:
+                elif self._ready and (now - heard[key] > task.limit or now - begun[key] > task.whole or now > until):
                     overdue[key] = now + 0.5
                     self._send({"signal": key, "number": int(signal.SIGUSR1)})
 
