@@ -24,20 +24,6 @@ from typing import Any
 import readtorch as torch
 from readtorch import Tensor, nn, optim
 from readtorch.literate import live
-from readtorch.optim.optimizer import (
-    Optimizer,
-    ParamsT,
-    _as_real,
-    _ascent,
-    _check_betas,
-    _check_capturable,
-    _check_implementations,
-    _check_lr_tensor,
-    _check_not_negative,
-    _get_value,
-    _to_scalar,
-    _use_grad_for_differentiable,
-)
 
 live()
 
@@ -209,7 +195,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import readtorch as torch
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
     Optimizer,
@@ -262,12 +247,7 @@ class Adadelta(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        return {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "square_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "acc_delta": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
+        return self._zero_state(param, "square_avg", "acc_delta", beside_param=group["capturable"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -340,7 +320,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import readtorch as torch
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
     Optimizer,
@@ -402,16 +381,8 @@ class RMSprop(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        state = {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "square_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
-        if group["momentum"] > 0:
-            state["momentum_buffer"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        if group["centered"]:
-            state["grad_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        return state
+        names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
+        return self._zero_state(param, *names, beside_param=group["capturable"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -560,12 +531,7 @@ class Adamax(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        return {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "exp_inf": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
+        return self._zero_state(param, "exp_avg", "exp_inf", beside_param=group["capturable"])
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -789,7 +755,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import readtorch as torch
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
     Optimizer,
@@ -844,12 +809,7 @@ class RAdam(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        return {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "exp_avg_sq": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
+        return self._zero_state(param, "exp_avg", "exp_avg_sq", beside_param=group["capturable"])
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -24,20 +24,6 @@ from typing import Any
 import readtorch as torch
 from readtorch import Tensor, nn, optim
 from readtorch.literate import live
-from readtorch.optim.optimizer import (
-    Optimizer,
-    ParamsT,
-    _as_real,
-    _ascent,
-    _check_betas,
-    _check_capturable,
-    _check_implementations,
-    _check_lr_tensor,
-    _check_not_negative,
-    _get_value,
-    _to_scalar,
-    _use_grad_for_differentiable,
-)
 
 live()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import readtorch as torch
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
     Optimizer,
@@ -56,12 +55,7 @@ class Adadelta(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        return {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "square_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "acc_delta": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
+        return self._zero_state(param, "square_avg", "acc_delta", beside_param=group["capturable"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -93,15 +93,8 @@ class Adam(Optimizer):
                     own["step"] = torch.tensor(float(own["step"]), dtype=torch.float32)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] or group["fused"] else None
-        state = {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "exp_avg_sq": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
-        if group["amsgrad"]:
-            state["max_exp_avg_sq"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        return state
+        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+        return self._zero_state(param, *names, beside_param=group["capturable"] or group["fused"])
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

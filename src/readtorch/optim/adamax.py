@@ -56,12 +56,7 @@ class Adamax(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        return {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-            "exp_inf": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
+        return self._zero_state(param, "exp_avg", "exp_inf", beside_param=group["capturable"])
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

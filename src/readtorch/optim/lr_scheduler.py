@@ -660,7 +660,34 @@ class ReduceLROnPlateau(LRScheduler):
         self._init_is_better(mode=self.mode, threshold=self.threshold, threshold_mode=self.threshold_mode)
 
 
-class CyclicLR(LRScheduler):
+class _CyclesMomentum:
+    """The momentum of a scheduler's optimizer, set to its maximum at first."""
+
+    optimizer: Optimizer
+
+    def _set_up_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> tuple[list[Any], list[Any]]:
+        """The lowest and the highest momentum of each group. ValueError where the optimizer has none."""
+        options = self.optimizer.defaults
+        if "momentum" not in options and "betas" not in options:
+            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in options
+        lows = _format_param("base_momentum", self.optimizer, base_momentum)
+        highs = _format_param("max_momentum", self.optimizer, max_momentum)
+        if last_epoch == -1:
+            for high, low, group in zip(highs, lows, self.optimizer.param_groups, strict=True):
+                self._set_momentum(group, high)
+                group["max_momentum"] = high
+                group["base_momentum"] = low
+        return lows, highs
+
+    def _set_momentum(self, group: dict[str, Any], value: Any) -> None:
+        if self.use_beta1:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+
+class CyclicLR(_CyclesMomentum, LRScheduler):
     """The rate between `base_lr` and `max_lr`, up in `step_size_up` steps and down in `step_size_down` (Smith 2017).
 
     `mode`: triangular; triangular2 halves the height each cycle; exp_range shrinks it by `gamma` each step; or `scale_fn`
@@ -704,30 +731,10 @@ class CyclicLR(LRScheduler):
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self._set_up_momentum(base_momentum, max_momentum, last_epoch)
+            momenta = self._set_up_momentum(base_momentum, max_momentum, last_epoch)
+            self.base_momentums, self.max_momentums = momenta
         super().__init__(optimizer, last_epoch)
         self.base_lrs = _format_param("base_lr", optimizer, base_lr)
-
-    def _set_up_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
-        options = self.optimizer.defaults
-        if "momentum" not in options and "betas" not in options:
-            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
-        self.use_beta1 = "betas" in options
-        self.base_momentums = _format_param("base_momentum", self.optimizer, base_momentum)
-        self.max_momentums = _format_param("max_momentum", self.optimizer, max_momentum)
-        if last_epoch == -1:
-            for high, low, group in zip(
-                self.max_momentums, self.base_momentums, self.optimizer.param_groups, strict=True
-            ):
-                self._set_momentum(group, high)
-                group["max_momentum"] = high
-                group["base_momentum"] = low
-
-    def _set_momentum(self, group: dict[str, Any], value: Any) -> None:
-        if self.use_beta1:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def scale_fn(self, x: float) -> float:
         """The height of the cycle, at cycle number or step `x`."""
@@ -828,7 +835,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_i = self.T_0 * self.T_mult**n
 
 
-class OneCycleLR(LRScheduler):
+class OneCycleLR(_CyclesMomentum, LRScheduler):
     """One cycle (Smith & Topin 2018): up to `max_lr` in `pct_start` of the steps, then far down.
 
     The length is `total_steps`, or `epochs` times `steps_per_epoch`. Starts at `max_lr / div_factor`, ends at that divided
@@ -907,25 +914,6 @@ class OneCycleLR(LRScheduler):
             phase(2 * top, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
             phase(self.total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
         ]
-
-    def _set_up_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
-        options = self.optimizer.defaults
-        if "momentum" not in options and "betas" not in options:
-            raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
-        self.use_beta1 = "betas" in options
-        highs = _format_param("max_momentum", self.optimizer, max_momentum)
-        lows = _format_param("base_momentum", self.optimizer, base_momentum)
-        if last_epoch == -1:
-            for high, low, group in zip(highs, lows, self.optimizer.param_groups, strict=True):
-                self._set_momentum(group, high)
-                group["max_momentum"] = high
-                group["base_momentum"] = low
-
-    def _set_momentum(self, group: dict[str, Any], value: Any) -> None:
-        if self.use_beta1:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def _anneal(self, start: Any, end: Any, done: float) -> Any:
         if self._anneal_func_type == "cos":

@@ -327,6 +327,12 @@ class Optimizer:
         """What a subclass remembers for `param` before its first step."""
         return {}
 
+    @staticmethod
+    def _zero_state(param: Tensor, *names: str, beside_param: bool) -> dict[str, Any]:
+        """A count of steps, on the host or on the parameter's device, and zeros like `param` under each name."""
+        state = {"step": torch.zeros((), dtype=torch.float32, device=param.device if beside_param else None)}
+        return state | {name: torch.zeros_like(param, memory_format=torch.preserve_format) for name in names}
+
     def state_dict(self) -> StateDict:
         """`{"state": {index: …}, "param_groups": [{…, "params": [index, …]}]}`; tensors are shared, not copied."""
         for hook in self._optimizer_state_dict_pre_hooks.values():

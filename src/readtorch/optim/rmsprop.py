@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import readtorch as torch
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
     Optimizer,
@@ -65,16 +64,8 @@ class RMSprop(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        device = param.device if group["capturable"] else None
-        state = {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "square_avg": torch.zeros_like(param, memory_format=torch.preserve_format),
-        }
-        if group["momentum"] > 0:
-            state["momentum_buffer"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        if group["centered"]:
-            state["grad_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        return state
+        names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
+        return self._zero_state(param, *names, beside_param=group["capturable"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
