@@ -42,6 +42,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch._tensor import Tensor
+from readtorch.c10.core.scalar_type import to_string
 
 # %%
 #| into: nn/init.py
@@ -188,8 +189,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
-    if dim > 3 and input.itemsize == 2:
-        name = {"float16": "Half", "bfloat16": "BFloat16"}.get(str(input.dtype).rpartition(".")[2], "Short")
+    if dim > 3 and (input.is_complex() or input.dtype in (torch.bool, torch.float16, torch.bfloat16)):
+        name = to_string(input.dtype)
         raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     n, c = input.shape[:2]
     squares = input.mul(input).reshape(n, 1, c, -1)

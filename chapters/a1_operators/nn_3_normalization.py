@@ -70,7 +70,7 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
     if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
-    if input.dtype.kind in "iub":
+    if input.dtype.kind in "iubc":
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
 
 
@@ -234,6 +234,9 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
+    for parameter in (None, weight, bias):
+        check_floats("batch_norm", input, parameter)
+    weight, bias = (None if parameter is None else parameter.reshape(-1) for parameter in (weight, bias))
     x = in_working_precision(input)
     if not training:
         assert running_mean is not None
@@ -557,7 +560,8 @@ def native_layer_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
-    check_floats("LayerNormKernelImpl", input, weight)
+    for parameter in (weight, bias):
+        check_floats("LayerNormKernelImpl", input, parameter)
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
@@ -723,7 +727,10 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    check_floats("GroupNormKernelImpl", input, weight)
+    for parameter in (weight, bias):
+        check_floats("GroupNormKernelImpl", input, parameter)
+    if not input.size:
+        return input.copy(), np.zeros((N, group), input.dtype), np.zeros((N, group), input.dtype)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     y, mean, rstd = _normalize_rows(x, None, None, eps)
     y = y.reshape(N, C, HxW)

@@ -164,6 +164,8 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {to_string(self.dtype)} and {to_string(weight.dtype)}"
         )
+    if len(weight.shape) > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {len(weight.shape)}")
     count = math.prod(weight.shape)
     if count == 1:
         return at._prelu_kernel(self, at.reshape(weight, (1,) * len(self.shape)))
@@ -187,7 +189,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
 #| upstream: aten/src/ATen/native/Activation.cpp#at::native::_rrelu_with_noise_train
 @register("_rrelu_slopes", variants="")
 def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Array:
-    if self.dtype.kind in "iub" or self.dtype == np.float16:
+    if self.dtype.kind in "iubc" or self.dtype == np.float16:
         name = to_string(self.dtype)
         raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{name}'")
     slopes = np.ones(self.shape, self.dtype)

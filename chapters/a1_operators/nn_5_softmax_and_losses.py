@@ -247,6 +247,9 @@ derivative(
 # %%
 #| into: aten/native/loss_nll.py
 #| upstream: aten/src/ATen/native/LossNLL.cpp#at::native::nll_loss_nd_symint
+_FLOATS = ("Half", "BFloat16", "Float", "Double")
+
+
 @composite("nll_loss_nd", module="nn", autocast="float32")
 def nll_loss_nd(
     at: Any,
@@ -259,14 +262,18 @@ def nll_loss_nd(
     rank = len(self.shape)
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
-    if to_string(target.dtype) not in ("Long", "Byte"):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
     if rank != 1 and self.shape[0] != (target.shape[0] if target.shape else 1):
         raise ValueError(
             f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
             f"({target.shape[0] if target.shape else 1})."
         )
+    if to_string(target.dtype) not in ("Long", "Byte"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
     classes = self.shape[0] if rank == 1 else self.shape[1]
+    if rank == 1 and len(target.shape) == 1 and target.shape[0] != 1:
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+    if weight is not None and to_string(self.dtype) in _FLOATS and weight.dtype != self.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes "
@@ -274,8 +281,8 @@ def nll_loss_nd(
         )
     if rank == 1:
         if math.prod(target.shape) != 1:
-            raise RuntimeError(
-                f"For 1D input, 1D target must have one element, but got target size: {list(target.shape)}"
+            raise ValueError(
+                f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target.shape)}"
             )
         loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
         return at.squeeze(loss, 0) if reduction == NONE and not target.shape else loss
@@ -401,6 +408,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE
 from readtorch.c10.core.scalar_type import to_string
 
@@ -421,8 +429,9 @@ def _share(grad: Any, x: Any, reduction: int) -> Any:
     return grad / max(math.prod(x.shape), 1) if reduction == MEAN else grad
 
 
-def _floating(op: str, x: Array) -> None:
-    if x.dtype.kind not in "fcV":
+def _floating(op: str, x: Array, target: Array | None = None) -> None:
+    kinds = [array.dtype.kind for array in (x, target) if array is not None]
+    if "c" in kinds or not any(kind in "fV" for kind in kinds):
         raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
 
 
@@ -441,7 +450,7 @@ def reduce(at: Any, loss: Any, reduction: int) -> Any:
 #| upstream: aten/src/ATen/native/Loss.cpp#at::native::mse_loss_out
 @register("mse_loss", module="nn", autocast="float32")
 def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
-    _floating("mse_cpu", self)
+    _floating("mse_cpu", self, target)
     difference = self - target
     return _reduced(np.multiply(difference, difference), reduction)
 
@@ -467,7 +476,7 @@ def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
 #| upstream: aten/src/ATen/native/Loss.cpp#at::native::smooth_l1_loss_out
 @register("_smooth_l1_loss", variants="", node="SmoothL1Loss")
 def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> Array:
-    _floating("smooth_l1_cpu", self)
+    _floating("smooth_l1_cpu", self, target)
     x = np.abs(self - target)
     return _reduced(np.where(x < beta, 0.5 * x * x / beta, x - 0.5 * beta).astype(x.dtype, copy=False), reduction)
 
@@ -496,7 +505,10 @@ def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, b
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _floating("huber_cpu", self)
+    if self.dtype.kind in "iub" and target.dtype.kind in "fc":
+        kinds = to_string(target.dtype), to_string(self.dtype)
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    _floating("huber_cpu", self, target)
     x = np.abs(self - target)
     loss = np.where(x <= delta, 0.5 * x * x, delta * (x - 0.5 * delta))
     return _reduced(loss.astype(x.dtype, copy=False), reduction)
@@ -559,12 +571,28 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Array:
+    _check_logits(self, target, weight, pos_weight)
     log_sigmoid = np.minimum(self, 0) - np.log1p(np.exp(-np.abs(self)))
     if pos_weight is None:
         loss = (1 - target) * self - log_sigmoid
     else:
         loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
     return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _check_logits(self: Array, target: Array, weight: Array | None, pos_weight: Array | None) -> None:
+    if target.dtype.kind not in "fV":
+        kinds = to_string(self.dtype), to_string(target.dtype)
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    for other, refused in ((weight, "c"), (pos_weight, "bc")):
+        if other is None:
+            continue
+        if other.dtype.kind in refused:
+            kinds = to_string(other.dtype), to_string(self.dtype)
+            raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+        shape = infer_size(self.shape, other.shape)
+        if shape != self.shape:
+            raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}")
 
 
 def _logits_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
@@ -676,6 +704,12 @@ def triplet_margin_loss(
     """`max(0, d(anchor, positive) - d(anchor, negative) + margin)` with the p-norm of the difference."""
     if margin <= 0:
         raise RuntimeError("margin must be greater than 0")
+    ranks = [len(tensor.shape) for tensor in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+            "but got: anchor {}D, positive {}D, and negative {}D inputs".format(*ranks)
+        )
     near = at.pairwise_distance(anchor, positive, p, eps)
     far = at.pairwise_distance(anchor, negative, p, eps)
     if swap:
@@ -691,6 +725,7 @@ def triplet_margin_loss(
 #| imports
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -699,6 +734,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -716,9 +752,20 @@ def multi_margin_loss(
 ) -> Any:
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dtype != self.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
+    if to_string(target.dtype) != "Long":
+        raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
     batched = len(self.shape) > 1
     x = self if batched else at.reshape(self, (1, -1))
     classes = x.shape[1]
+    if tuple(target.shape) not in ((x.shape[0],), () if not batched else (x.shape[0],)):
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
+            f"Expected target size [{x.shape[0]}], but got {list(target.shape)}"
+        )
+    if weight is not None and math.prod(weight.shape) != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     right = at.reshape(target, (-1, 1))
     z = at.clamp(x - at.gather(x, 1, right) + margin, 0, None)
     z = z if p == 1 else z * z
@@ -759,6 +806,8 @@ from readtorch.c10.core.scalar_type import to_string
 @register("_listed_classes", variants="", outputs="listed is_target")
 def _listed_classes(target: Array) -> tuple[Array, Array]:
     """Which entries of each row come before the first -1, and which classes they name."""
+    if target.size and not -1 <= target.min() <= target.max() < target.shape[1]:
+        raise RuntimeError("argument #2 'target' is out of range")
     listed = np.cumsum(target < 0, 1) == 0
     is_target = np.zeros(target.shape, bool)
     rows = np.broadcast_to(np.arange(len(target))[:, None], target.shape)
@@ -773,6 +822,8 @@ def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int =
         raise RuntimeError("argument #2 'target' is out of range")
     if tuple(self.shape) != tuple(target.shape):
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
+    if to_string(target.dtype) != "Long":
+        raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
     if (name := to_string(self.dtype)) not in ("Float", "Double"):
         raise NotImplementedError(f"\"multilabel_margin_loss_forward_out_frame\" not implemented for '{name}'")
     batched = len(self.shape) > 1

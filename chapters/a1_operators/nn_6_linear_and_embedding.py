@@ -38,6 +38,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -65,6 +66,8 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
     if len(weight.shape) < 3:
         rank = max(len(weight.shape), 1)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
+    if len(weight.shape) > 3:
+        raise RuntimeError(f"bilinear(): expected a 3-dimensional weight, but got {list(weight.shape)}")
     out, in1, in2 = weight.shape
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
@@ -74,6 +77,9 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
 
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
+    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
+    if len(set(kinds)) > 1:
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(input1.shape) != len(input2.shape):
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"
@@ -85,10 +91,11 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
             raise RuntimeError(
                 f"bilinear(): input{number} size does not match weight size: got {value.shape[-1]} but expected {size}"
             )
-    if bias is not None and math.prod(bias.shape) != weight.shape[0]:
+    if bias is not None and not bias.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    if bias is not None and bias.shape[0] != weight.shape[0]:
         raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {math.prod(bias.shape)} "
-            f"but expected {weight.shape[0]}"
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}"
         )
 
 
@@ -508,8 +515,9 @@ def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 
 @composite("cosine_similarity")
 def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
     """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    x1, x2 = x1 + at.zeros_like(x2), x2 + at.zeros_like(x1)  # of one shape and dtype
     kind = to_string(x1.dtype)
-    if not kind.startswith(("Half", "BFloat", "Float", "Double", "Complex")):
+    if kind not in ("Half", "BFloat16", "Float", "Double"):
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind}")
     n1 = at.clamp(at.linalg_vector_norm(x1, 2, dim, True), eps, None)
     n2 = at.clamp(at.linalg_vector_norm(x2, 2, dim, True), eps, None)

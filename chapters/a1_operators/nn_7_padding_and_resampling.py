@@ -89,6 +89,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -184,6 +185,9 @@ def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value:
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     _check_inside(mode, self.shape, pad)
+    if mode != "circular" and to_string(self.dtype) == "Bool":
+        kernel = {"reflect": "reflection", "replicate": "replication"}[mode]
+        raise NotImplementedError(f"\"{kernel}_pad{len(pad) // 2}d\" not implemented for 'Bool'")
     return at._pad_from_inside(self, tuple(pad), mode)
 
 
@@ -388,11 +392,16 @@ def _resample(
     antialias: bool,
 ) -> Array:
     """The last `len(output_size)` dimensions resized."""
-    if self.dtype.kind in "ib" or (antialias and self.itemsize == 2):
+    if self.dtype.kind in "ibc" or (antialias and self.itemsize == 2):
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
-    x = in_working_precision(self)
     first = self.ndim - len(output_size)
+    if 0 in self.shape[first:] or 0 in output_size:
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, "
+            f"but got input {list(self.shape[first:])} and output {list(output_size)}"
+        )
+    x = in_working_precision(self)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
         n = self.shape[axis]
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):
@@ -489,7 +498,7 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
 
 
 def _no_integers(name: str, x: Array) -> None:
-    if x.dtype.kind in "iub":
+    if x.dtype.kind in "iu":
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
 
 

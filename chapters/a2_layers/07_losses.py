@@ -275,6 +275,9 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     """`target · (log target - input)` of log-probabilities; `batchmean` divides the sum by the batch, as the mathematics does."""
+    if not target.is_floating_point():
+        kind = "Complex" if target.is_complex() else "Integral"
+        raise RuntimeError(f"kl_div: {kind} inputs not supported.")
     if size_average is not None or reduce is not None:
         number = _Reduction.legacy_get_enum(size_average, reduce)
     else:

@@ -10,6 +10,7 @@ from typing import Any
 import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -103,8 +104,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
-    if dim > 3 and input.itemsize == 2:
-        name = {"float16": "Half", "bfloat16": "BFloat16"}.get(str(input.dtype).rpartition(".")[2], "Short")
+    if dim > 3 and (input.is_complex() or input.dtype in (torch.bool, torch.float16, torch.bfloat16)):
+        name = to_string(input.dtype)
         raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
     n, c = input.shape[:2]
     squares = input.mul(input).reshape(n, 1, c, -1)
@@ -931,6 +932,9 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     """`target · (log target - input)` of log-probabilities; `batchmean` divides the sum by the batch, as the mathematics does."""
+    if not target.is_floating_point():
+        kind = "Complex" if target.is_complex() else "Integral"
+        raise RuntimeError(f"kl_div: {kind} inputs not supported.")
     if size_average is not None or reduce is not None:
         number = _Reduction.legacy_get_enum(size_average, reduce)
     else:

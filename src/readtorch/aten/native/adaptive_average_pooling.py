@@ -46,7 +46,7 @@ def _back_along(dy: Array, axis: int, n: int) -> Array:
 @register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
 def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     """Means over windows that divide each of the last dimensions into `output_size` parts."""
-    if self.dtype.kind in "iub":
+    if self.dtype.kind in "iubc":
         kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
     x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
@@ -104,6 +104,8 @@ def adaptive_avg_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
 
 @composite("adaptive_avg_pool2d", module="nn")
 def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
+    if output_size in (1, (1, 1), [1, 1]) and len(self.shape) >= 2:
+        return at.mean(self, (-1, -2), True)
     size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
     # global pooling, the head of most image networks, is a mean, in the graph too
     return at.mean(self, (-1, -2), True) if size == (1, 1) else at._adaptive_avg_pool(self, size)

@@ -509,11 +509,13 @@ def _per_dimension(value: Any, dims: int, name: str) -> tuple[int, ...]:
 def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, transposed: bool, op: str) -> None:
     dims = len(geometry.stride)
     _check_numbers(geometry, groups)
-    if weight.dtype != input.dtype:
-        raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
     if bias is not None and bias.dtype != input.dtype:
         ours, theirs = _c_type(input), _c_type(bias)
         raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
+    if to_string(input.dtype) == "Bool":
+        raise NotImplementedError(f"\"slow_{op}_cpu\" not implemented for 'Bool'")
+    if weight.dtype != input.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
     shape, size = list(weight.shape), list(input.shape)
     if len(shape) != dims + 2:
         raise RuntimeError(f"{op}: expected a {dims + 2}-dimensional weight, but got weight of size {shape}")
@@ -534,6 +536,10 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
             f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
             f"but got bias of size {list(bias.shape)} instead"
         )
+    if 0 in shape[2:] or (0 in shape and not transposed):
+        raise RuntimeError(f"kernel size should be greater than zero, but got weight of size {shape}")
+    if 0 in size[2:]:
+        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {size}")
     if not transposed:
         _check_kernel_fits(size[2:], shape[2:], geometry)
 
@@ -603,6 +609,11 @@ def _resolve_padding(
     at: Any, word: str, x: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[Any, tuple[int, ...]]:
     """The number of zeros on both sides; odd ones are added to the input here."""
+    if len(kernel) != len(stride):
+        rank = len(kernel) + 2
+        raise RuntimeError(
+            f"Expected {rank}-dimensional input for {rank}-dimensional weight, but got {len(x.shape)}-dimensional input"
+        )
     if word == "valid":
         return x, (0,) * len(kernel)
     if word != "same":

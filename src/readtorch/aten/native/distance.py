@@ -18,8 +18,9 @@ def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 
 @composite("cosine_similarity")
 def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
     """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    x1, x2 = x1 + at.zeros_like(x2), x2 + at.zeros_like(x1)  # of one shape and dtype
     kind = to_string(x1.dtype)
-    if not kind.startswith(("Half", "BFloat", "Float", "Double", "Complex")):
+    if kind not in ("Half", "BFloat16", "Float", "Double"):
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind}")
     n1 = at.clamp(at.linalg_vector_norm(x1, 2, dim, True), eps, None)
     n2 = at.clamp(at.linalg_vector_norm(x2, 2, dim, True), eps, None)

@@ -37,6 +37,12 @@ def _fractional_max_pool(
     if self.dtype.kind in "iub":
         name = to_string(self.dtype)
         raise NotImplementedError(f"\"fractional_max_pool{dims}d_out_frame\" not implemented for '{name}'")
+    if random_samples.dtype != self.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
+    if random_samples.ndim != 3:
+        raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random_samples.ndim}")
+    if random_samples.shape[1] != self.shape[-dims - 1]:
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
     size = self.shape[-dims:]
     for n, out, kernel in zip(size, output_size, kernel_size, strict=True):
         if out + kernel - 1 > n:
@@ -44,7 +50,11 @@ def _fractional_max_pool(
                 f"fractional_max_pool{dims}d(): pool size ({kernel}) plus output size ({out}) too large for input ({n})"
             )
     planes = self.reshape(math.prod(self.shape[:-dims]), *size)
-    samples = random_samples.reshape(len(planes), dims)
+    if random_samples.size < len(planes) * dims or not random_samples.ndim or random_samples.shape[-1] != dims:
+        raise RuntimeError(
+            f"fractional_max_pool{dims}d(): expected {len(planes)} rows of {dims} random samples, but got {list(random_samples.shape)}"
+        )
+    samples = random_samples.reshape(-1, dims)[: len(planes)]
     # upstream's two-dimensional kernel takes the first sample for the last axis
     order = range(dims) if dims == 3 else range(dims - 1, -1, -1)
     starts = [

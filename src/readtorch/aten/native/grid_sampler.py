@@ -129,6 +129,8 @@ def grid_sampler(
     if (name := to_string(input.dtype)) not in ("Half", "BFloat16", "Float", "Double"):
         kernel = "grid_sampler_2d_cpu_kernel_impl" if dims == 2 else "grid_sampler3d_cpu"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{name}'")
+    if grid.dtype != input.dtype:
+        raise RuntimeError(f"expected scalar type {name} but found {to_string(grid.dtype)}")
     n, c, *size = input.shape
     out = tuple(grid.shape[1:-1])
     flat = at.reshape(grid, (n, math.prod(out), dims))

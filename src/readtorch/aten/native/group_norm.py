@@ -25,7 +25,10 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    check_floats("GroupNormKernelImpl", input, weight)
+    for parameter in (weight, bias):
+        check_floats("GroupNormKernelImpl", input, parameter)
+    if not input.size:
+        return input.copy(), np.zeros((N, group), input.dtype), np.zeros((N, group), input.dtype)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     y, mean, rstd = _normalize_rows(x, None, None, eps)
     y = y.reshape(N, C, HxW)

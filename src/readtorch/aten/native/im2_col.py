@@ -25,7 +25,7 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
 
 
 def _no_integers(name: str, x: Array) -> None:
-    if x.dtype.kind in "iub":
+    if x.dtype.kind in "iu":
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
 
 

@@ -106,7 +106,8 @@ def native_layer_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
-    check_floats("LayerNormKernelImpl", input, weight)
+    for parameter in (weight, bias):
+        check_floats("LayerNormKernelImpl", input, parameter)
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)

@@ -8,6 +8,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -184,6 +185,8 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
     if len(weight.shape) < 3:
         rank = max(len(weight.shape), 1)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
+    if len(weight.shape) > 3:
+        raise RuntimeError(f"bilinear(): expected a 3-dimensional weight, but got {list(weight.shape)}")
     out, in1, in2 = weight.shape
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
@@ -193,6 +196,9 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
 
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
+    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
+    if len(set(kinds)) > 1:
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(input1.shape) != len(input2.shape):
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"
@@ -204,8 +210,9 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
             raise RuntimeError(
                 f"bilinear(): input{number} size does not match weight size: got {value.shape[-1]} but expected {size}"
             )
-    if bias is not None and math.prod(bias.shape) != weight.shape[0]:
+    if bias is not None and not bias.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    if bias is not None and bias.shape[0] != weight.shape[0]:
         raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {math.prod(bias.shape)} "
-            f"but expected {weight.shape[0]}"
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}"
         )

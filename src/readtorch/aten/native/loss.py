@@ -9,6 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE
 from readtorch.c10.core.scalar_type import to_string
 
@@ -27,8 +28,9 @@ def _share(grad: Any, x: Any, reduction: int) -> Any:
     return grad / max(math.prod(x.shape), 1) if reduction == MEAN else grad
 
 
-def _floating(op: str, x: Array) -> None:
-    if x.dtype.kind not in "fcV":
+def _floating(op: str, x: Array, target: Array | None = None) -> None:
+    kinds = [array.dtype.kind for array in (x, target) if array is not None]
+    if "c" in kinds or not any(kind in "fV" for kind in kinds):
         raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
 
 
@@ -39,7 +41,7 @@ def reduce(at: Any, loss: Any, reduction: int) -> Any:
 
 @register("mse_loss", module="nn", autocast="float32")
 def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
-    _floating("mse_cpu", self)
+    _floating("mse_cpu", self, target)
     difference = self - target
     return _reduced(np.multiply(difference, difference), reduction)
 
@@ -62,7 +64,7 @@ def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
 
 @register("_smooth_l1_loss", variants="", node="SmoothL1Loss")
 def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> Array:
-    _floating("smooth_l1_cpu", self)
+    _floating("smooth_l1_cpu", self, target)
     x = np.abs(self - target)
     return _reduced(np.where(x < beta, 0.5 * x * x / beta, x - 0.5 * beta).astype(x.dtype, copy=False), reduction)
 
@@ -91,7 +93,10 @@ def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, b
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _floating("huber_cpu", self)
+    if self.dtype.kind in "iub" and target.dtype.kind in "fc":
+        kinds = to_string(target.dtype), to_string(self.dtype)
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    _floating("huber_cpu", self, target)
     x = np.abs(self - target)
     loss = np.where(x <= delta, 0.5 * x * x, delta * (x - 0.5 * delta))
     return _reduced(loss.astype(x.dtype, copy=False), reduction)
@@ -144,12 +149,28 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Array:
+    _check_logits(self, target, weight, pos_weight)
     log_sigmoid = np.minimum(self, 0) - np.log1p(np.exp(-np.abs(self)))
     if pos_weight is None:
         loss = (1 - target) * self - log_sigmoid
     else:
         loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
     return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _check_logits(self: Array, target: Array, weight: Array | None, pos_weight: Array | None) -> None:
+    if target.dtype.kind not in "fV":
+        kinds = to_string(self.dtype), to_string(target.dtype)
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    for other, refused in ((weight, "c"), (pos_weight, "bc")):
+        if other is None:
+            continue
+        if other.dtype.kind in refused:
+            kinds = to_string(other.dtype), to_string(self.dtype)
+            raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+        shape = infer_size(self.shape, other.shape)
+        if shape != self.shape:
+            raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}")
 
 
 def _logits_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
@@ -249,6 +270,12 @@ def triplet_margin_loss(
     """`max(0, d(anchor, positive) - d(anchor, negative) + margin)` with the p-norm of the difference."""
     if margin <= 0:
         raise RuntimeError("margin must be greater than 0")
+    ranks = [len(tensor.shape) for tensor in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+            "but got: anchor {}D, positive {}D, and negative {}D inputs".format(*ranks)
+        )
     near = at.pairwise_distance(anchor, positive, p, eps)
     far = at.pairwise_distance(anchor, negative, p, eps)
     if swap:

@@ -16,6 +16,8 @@ from readtorch.c10.core.scalar_type import to_string
 @register("_listed_classes", variants="", outputs="listed is_target")
 def _listed_classes(target: Array) -> tuple[Array, Array]:
     """Which entries of each row come before the first -1, and which classes they name."""
+    if target.size and not -1 <= target.min() <= target.max() < target.shape[1]:
+        raise RuntimeError("argument #2 'target' is out of range")
     listed = np.cumsum(target < 0, 1) == 0
     is_target = np.zeros(target.shape, bool)
     rows = np.broadcast_to(np.arange(len(target))[:, None], target.shape)
@@ -30,6 +32,8 @@ def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int =
         raise RuntimeError("argument #2 'target' is out of range")
     if tuple(self.shape) != tuple(target.shape):
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
+    if to_string(target.dtype) != "Long":
+        raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
     if (name := to_string(self.dtype)) not in ("Float", "Double"):
         raise NotImplementedError(f"\"multilabel_margin_loss_forward_out_frame\" not implemented for '{name}'")
     batched = len(self.shape) > 1

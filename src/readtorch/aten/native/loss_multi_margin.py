@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
+from readtorch.c10.core.scalar_type import to_string
 
 
 @composite("multi_margin_loss", module="nn")
@@ -24,9 +26,20 @@ def multi_margin_loss(
 ) -> Any:
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dtype != self.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
+    if to_string(target.dtype) != "Long":
+        raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
     batched = len(self.shape) > 1
     x = self if batched else at.reshape(self, (1, -1))
     classes = x.shape[1]
+    if tuple(target.shape) not in ((x.shape[0],), () if not batched else (x.shape[0],)):
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
+            f"Expected target size [{x.shape[0]}], but got {list(target.shape)}"
+        )
+    if weight is not None and math.prod(weight.shape) != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     right = at.reshape(target, (-1, 1))
     z = at.clamp(x - at.gather(x, 1, right) + margin, 0, None)
     z = z if p == 1 else z * z

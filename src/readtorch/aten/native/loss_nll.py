@@ -84,6 +84,8 @@ derivative(
     )[0],
 )
 
+_FLOATS = ("Half", "BFloat16", "Float", "Double")
+
 
 @composite("nll_loss_nd", module="nn", autocast="float32")
 def nll_loss_nd(
@@ -97,14 +99,18 @@ def nll_loss_nd(
     rank = len(self.shape)
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
-    if to_string(target.dtype) not in ("Long", "Byte"):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
     if rank != 1 and self.shape[0] != (target.shape[0] if target.shape else 1):
         raise ValueError(
             f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
             f"({target.shape[0] if target.shape else 1})."
         )
+    if to_string(target.dtype) not in ("Long", "Byte"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
     classes = self.shape[0] if rank == 1 else self.shape[1]
+    if rank == 1 and len(target.shape) == 1 and target.shape[0] != 1:
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+    if weight is not None and to_string(self.dtype) in _FLOATS and weight.dtype != self.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes "
@@ -112,8 +118,8 @@ def nll_loss_nd(
         )
     if rank == 1:
         if math.prod(target.shape) != 1:
-            raise RuntimeError(
-                f"For 1D input, 1D target must have one element, but got target size: {list(target.shape)}"
+            raise ValueError(
+                f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target.shape)}"
             )
         loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
         return at.squeeze(loss, 0) if reduction == NONE and not target.shape else loss

@@ -25,7 +25,7 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
     if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
-    if input.dtype.kind in "iub":
+    if input.dtype.kind in "iubc":
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
 
 
@@ -161,6 +161,9 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
+    for parameter in (None, weight, bias):
+        check_floats("batch_norm", input, parameter)
+    weight, bias = (None if parameter is None else parameter.reshape(-1) for parameter in (weight, bias))
     x = in_working_precision(input)
     if not training:
         assert running_mean is not None

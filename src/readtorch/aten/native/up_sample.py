@@ -87,11 +87,16 @@ def _resample(
     antialias: bool,
 ) -> Array:
     """The last `len(output_size)` dimensions resized."""
-    if self.dtype.kind in "ib" or (antialias and self.itemsize == 2):
+    if self.dtype.kind in "ibc" or (antialias and self.itemsize == 2):
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
-    x = in_working_precision(self)
     first = self.ndim - len(output_size)
+    if 0 in self.shape[first:] or 0 in output_size:
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, "
+            f"but got input {list(self.shape[first:])} and output {list(output_size)}"
+        )
+    x = in_working_precision(self)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
         n = self.shape[axis]
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):

@@ -69,7 +69,8 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = (_repeated_heads(at, t, query.shape[-3]) for t in (key, value))
     # the root of the scale on both factors: half-precision scores overflow later
-    root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
+    usual = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else math.inf
+    root = math.sqrt(usual if scale is None else abs(scale))
     signed = -root if scale is not None and scale < 0 else root
     scores = at.matmul(query * signed, at.transpose(key, -2, -1) * root)
     mask = at._causal_mask(query, key) if is_causal else attn_mask
