@@ -442,7 +442,8 @@ composite("bincount", variants="function method")(
 
 @register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
 def _histogram(self: Array, edges: Array, weight: Array | None, density: bool) -> Any:
-    counts, _ = np.histogram(self, edges, weights=weight, density=density)
+    arrays: list[Any] = [None if each is None else each.astype(np.float64) for each in (self, edges, weight)]
+    counts, _ = np.histogram(arrays[0], arrays[1], weights=arrays[2], density=density)
     return [counts.astype(self.dtype), edges]
 
 
@@ -451,7 +452,7 @@ def histogram(
     at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
 ) -> Any:
     """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
-    if not self.is_floating_point() or self.itemsize == 2:
+    if not self.is_floating_point() or (self.itemsize == 2 and range is None and not hasattr(bins, "dtype")):
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{to_string(self.dtype)}'")
     if hasattr(bins, "dtype"):
         return at._histogram(self, bins, weight, density)
