@@ -252,7 +252,8 @@ def test_the_first_name_loads_the_floors_in_order():
 
 
 # %%
-#| claim: star names, dir() and attribute access agree: what dir(torch) lists can be had
+#| needs: 04_optim
+#| claim: dir() and attribute access agree: what dir(torch) lists can be had
 def _(torch):
     import warnings
 

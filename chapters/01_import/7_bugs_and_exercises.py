@@ -156,7 +156,7 @@ with tempfile.TemporaryDirectory() as place:
         and origin("not_there.at_all") is None
     )
     sys.path.remove(place)
-assert origin("readtorch.nn") == str(Path(torch.__file__).parent / "nn" / "__init__.py")
+assert origin("readtorch.autograd") == str(Path(torch.__file__).parent / "autograd" / "__init__.py")
 
 # %% [markdown]
 # **What does this folder hide?** Write `hides(folder)`: the sorted names of modules in a folder of scripts that cover a module of the standard library or an installed package. (`sys.stdlib_module_names`; an installed one is found by the path finder when it is given `sys.path` without that folder.)

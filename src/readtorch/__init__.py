@@ -231,6 +231,27 @@ _NAMES.update(
 
 _MODULES += ["compiler", "hub", "jit", "multiprocessing", "onnx", "types"]
 
+_MODULES.append("cpu")
+
+
+def get_device_module(device: _Any = None) -> _Any:
+    """The module for a device (`torch.cuda`), for None that of the accelerator at hand or the CPU's.
+
+    RuntimeError for a kind of device without one, and for what names no device.
+    """
+    if device is None:
+        accelerator = _importlib.import_module("readtorch.accelerator").current_accelerator()
+        kind = "cpu" if accelerator is None else accelerator.type
+    elif isinstance(device, str):
+        kind = _names()["device"](device).type
+    elif isinstance(device, _names()["device"]):
+        kind = device.type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    if kind not in _MODULES:
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
+    return __getattr__(kind)
+
 
 def _initialise_cuda() -> None:
     from readtorch import cuda
