@@ -530,7 +530,8 @@ def try_out(text: str) -> None:
 
     x, sums = np.arange(12_000, dtype=np.float32).reshape(12, 1000), np.zeros(12, np.float32)
     header = '#include "aten/native/cuda/block_reduce.cuh"'
-    kernels = fibres.Host(text.replace(header, source("aten/native/cuda/block_reduce.cuh")), ["row_sums<float>"])
+    included = source("aten/native/cuda/block_reduce.cuh") + '#line 3 "row_sums.cu"'
+    kernels = fibres.Host(text.replace(header, included), ["row_sums<float>"])
     try:
         kernels.launch("row_sums<float>", 12, 256, (x, sums, 1000))
         print("largest error:", abs(sums - x.sum(1)).max())

@@ -723,3 +723,33 @@ def native_batch_norm_backward(
     layout.launch("backward_elemt", dy, x, dx, *sums, *statistics, dw, db, int(train))
     given = input.dtype if weight is None else weight.dtype
     return layout.like_input(dx), dw.astype(given, copy=False), db.astype(given, copy=False)
+
+
+# %% [markdown]
+# ## Beside its twin
+#
+# The same batch by the kernels, executed on the CPU from the source above, and by `aten/native/normalization.py` in float64. The device is told to have two multiprocessors, so that there are pieces to merge; a launch is shown as kernel, grid and block.
+
+# %%
+from readtorch.aten.native import normalization as twin
+from readtorch.aten.native.cuda import normalization as kernels
+from readtorch.aten.native.cuda.jit_utils import running_on
+from readtorch.literate import fibres
+
+if fibres.available():
+    batch = (1000 + np.random.default_rng(0).standard_normal((16, 8, 28, 28))).astype(np.float32)
+    options = (None, None, None, None, True, 0.1, 1e-5)
+    device = fibres.OnCpu(multiprocessors=2)
+    with running_on(device):
+        y, mean, invstd = kernels.native_batch_norm(batch, *options)
+    exact = twin.native_batch_norm(batch.astype(np.float64), *options)[0]
+    for launch in device.launches:
+        print(*launch)
+    print(f"largest error {abs(y - exact).max():.0e}, of numbers whose mean is a thousand times their deviation")
+else:
+    print("there is no g++ here")
+
+# %% [markdown]
+# ### What upstream does more
+# The statistics of one device and the normalization are operators of their own there (`batch_norm_stats`, `batch_norm_elemt`), because `SyncBatchNorm` has to put an exchange between them. Training goes to cuDNN by default, whose kernels keep a channel in shared memory where it fits; these take over for what cuDNN declines. Channels get one block each, so a
+# layer of 64 channels leaves part of a large device without work; channels last splits columns over blocks and counts them off with atomic operations.

@@ -549,6 +549,33 @@ def cross_entropy_backward(shares: Array, x: Array, target: Array, log_sums: Arr
 
 
 # %% [markdown]
+# Both ways on the CPU, for one row of a vocabulary; what each launches, and the bytes of arrays that it makes on the way.
+
+# %%
+from readtorch.aten.native.cuda import loss, soft_max
+from readtorch.aten.native.cuda.jit_utils import running_on
+from readtorch.literate import fibres
+
+if fibres.available():
+    logits = np.random.default_rng(0).standard_normal((1, 8000)).astype(np.float32)
+    target, share = np.array([17]), np.ones(1, np.float32)
+    device = fibres.OnCpu()
+    with running_on(device):
+        value, log_sums = loss.cross_entropy_forward(logits, target, None, -100)
+        fused = loss.cross_entropy_backward(share, logits, target, log_sums, -100)
+        print(*(name for name, _, _ in device.launches), "| kept for backward:", log_sums.nbytes, "bytes")
+        device.launches.clear()
+        log = soft_max._log_softmax(logits, 1)
+        also = loss.nll_loss_forward(log, target, None, 0, -100)[0]
+        separate = soft_max._log_softmax_backward_data(
+            loss.nll_loss_backward(share, log, target, None, 0, -100), log, 1
+        )
+        print(*(name for name, _, _ in device.launches), "| kept for backward:", log.nbytes, "bytes")
+    print(f"loss {value[0]:.4f} and {also[0]:.4f}; gradients differ by {abs(fused - separate).max():.0e}")
+else:
+    print("there is no g++ here")
+
+# %% [markdown]
 # ### What upstream does more
 # Rows of up to 2,048 numbers go to a kernel with several rows per warp where rows are short (`softmax_warp_forward`), and masks are taken into the same pass; longer ones to a block, in registers, in shared memory or read again, as they fit (`cunn_SoftMaxForwardReg`). Upstream has no kernel from logits to loss: `cross_entropy` is two operators there, and the
 # fusing is left to `torch.compile`. The dispatcher of this library keeps those two, since graphs are to have upstream's nodes; `benchmarks/gpu.py` measures the fused pair beside them.
