@@ -181,7 +181,7 @@ first is second, first.data_ptr() == x.data_ptr(), x.clone().untyped_storage() i
 
 
 # %%
-#| claim: torch.save writes the storage behind a view and not the view, each storage once
+#| claim: `torch.save` writes the storage behind a view and not the view, each storage once
 #| source: pytorch/pytorch#40157
 #| needs: 02_module
 def _(torch):
@@ -257,7 +257,7 @@ x.t().view(6)
 
 
 # %%
-#| claim: reshape gives a view where strides allow it and a copy elsewhere; contiguous gives the tensor itself if it is contiguous already
+#| claim: `reshape` gives a view where strides allow it and a copy elsewhere; contiguous gives the tensor itself if it is contiguous already
 #| upstream: aten/src/ATen/TensorUtils.h#at::detail::computeStride
 def _(torch):
     x = torch.arange(6.0).reshape(2, 3)

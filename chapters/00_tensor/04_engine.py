@@ -603,7 +603,7 @@ held, held is p.grad
 
 
 # %%
-#| claim: .grad accumulates in place across backward passes, so that a reference to it sees later passes; a non-leaf has none
+#| claim: `.grad` accumulates in place across backward passes, so that a reference to it sees later passes; a non-leaf has none
 #| source: pytorch/pytorch#13113
 def _(torch):
     import warnings

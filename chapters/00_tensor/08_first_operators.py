@@ -545,7 +545,7 @@ def _(torch):
 
 
 # %%
-#| claim: copy_ into a plain tensor makes it part of the graph; what it held before gets a gradient of zeros
+#| claim: `copy_` into a plain tensor makes it part of the graph; what it held before gets a gradient of zeros
 def _(torch):
     before, source = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     target = before * 5

@@ -871,7 +871,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: from_numpy, as_tensor and asarray look into the array's memory, tensor copies; writes through NumPy are not counted
+#| claim: `from_numpy`, as_tensor and asarray look into the array's memory, tensor copies; writes through NumPy are not counted
 def _(torch):
     import numpy as np
 
@@ -894,7 +894,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: torch.tensor on a list of tensors takes their numbers and leaves their graph behind; stack keeps it
+#| claim: `torch.tensor` on a list of tensors takes their numbers and leaves their graph behind; stack keeps it
 def _(torch):
     import warnings
 

@@ -749,7 +749,7 @@ def init_methods() -> None:
 
 
 # %%
-#| claim: to() returns the tensor itself where nothing changes and never works in place; view(dtype) reads the same bytes as other numbers
+#| claim: `to()` returns the tensor itself where nothing changes and never works in place; view(dtype) reads the same bytes as other numbers
 #| needs: a1_operators
 def _(torch):
     x = torch.ones(2)

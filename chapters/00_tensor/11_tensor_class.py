@@ -541,7 +541,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: from_dlpack shares the giver's memory; a tensor that requires a gradient is not given away
+#| claim: `from_dlpack` shares the giver's memory; a tensor that requires a gradient is not given away
 def _(torch):
     import numpy as np
 
@@ -986,7 +986,7 @@ torch.arange(1, 1.3, 0.1), torch.linspace(1, 1.3, 4)
 
 # %%
 #| needs: a1_operators
-#| claim: arange(1, 1.3, 0.1) has four elements, the last of them 1.3; the same call in NumPy agrees, and linspace ends exactly where it is told to
+#| claim: `arange(1, 1.3, 0.1)` has four elements, the last of them 1.3; the same call in NumPy agrees, and linspace ends exactly where it is told to
 #| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
 def _(torch):
     import numpy as np
@@ -999,7 +999,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: full takes its dtype from the number; zeros_like keeps the order in memory and no requires_grad; a leaf is made before what stands behind the call
+#| claim: `full` takes its dtype from the number; zeros_like keeps the order in memory and no requires_grad; a leaf is made before what stands behind the call
 def _(torch):
     assert torch.full((2,), 1).dtype is torch.int64 and torch.full((2,), True).dtype is torch.bool
     assert torch.zeros_like(torch.ones(2, 3).t()).stride() == (1, 3)
@@ -1515,7 +1515,7 @@ git_version = "readtorch"
 
 
 # %%
-#| claim: torch.__version__ is a string that compares as a version
+#| claim: `torch.__version__` is a string that compares as a version
 #| upstream: torch/torch_version.py#TorchVersion
 def _(torch):
     assert torch.__version__ > "2.9" and torch.__version__ > (2, 9) and isinstance(torch.__version__, str)

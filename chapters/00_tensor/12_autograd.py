@@ -225,7 +225,7 @@ first, second, third
 
 
 # %%
-#| claim: grad runs only what leads to its inputs, refuses inputs that were not used, and does not touch .grad; backward(inputs=) stores in those alone
+#| claim: `grad` runs only what leads to its inputs, refuses inputs that were not used, and does not touch .grad; backward(inputs=) stores in those alone
 def _(torch):
     x, w, idle = (torch.ones(1, requires_grad=True) for _ in range(3))
     hidden = x * w
@@ -522,7 +522,7 @@ def _(torch):
 
 
 # %%
-#| claim: set_grad_enabled acts when it is called; as a context manager it puts back what was before the call, as a decorator it leaves the caller alone
+#| claim: `set_grad_enabled` acts when it is called; as a context manager it puts back what was before the call, as a decorator it leaves the caller alone
 #| upstream: torch/autograd/grad_mode.py#set_grad_enabled
 def _(torch):
     mode = torch.set_grad_enabled(False)
@@ -540,7 +540,7 @@ def _(torch):
 
 # %%
 #| needs: 02_module
-#| claim: eval() does not turn recording off; it sets a flag that dropout and normalisation layers read
+#| claim: `eval()` does not turn recording off; it sets a flag that dropout and normalisation layers read
 def _(torch):
     layer = torch.nn.Linear(2, 1).eval()
     assert torch.is_grad_enabled() and layer(torch.ones(1, 2)).requires_grad

@@ -445,7 +445,7 @@ y, x.grad
 
 
 # %%
-#| claim: numpy() refuses a tensor that requires a gradient only while recording is on
+#| claim: `numpy()` refuses a tensor that requires a gradient only while recording is on
 def _(torch):
     x = torch.ones(1, requires_grad=True)
     with torch.no_grad():
@@ -465,7 +465,7 @@ def _(torch):
 
 
 # %%
-#| claim: ctx is the node itself: its attributes are found on grad_fn, and they stay when backward frees what was saved
+#| claim: `ctx` is the node itself: its attributes are found on grad_fn, and they stay when backward frees what was saved
 #| upstream: torch/autograd/function.py#BackwardCFunction
 def _(torch):
     class Times(torch.autograd.Function):
@@ -528,7 +528,7 @@ def _(torch):
 
 
 # %%
-#| claim: backward returns one value for each argument of forward, tensors or not; needs_input_grad says which are wanted
+#| claim: `backward` returns one value for each argument of forward, tensors or not; needs_input_grad says which are wanted
 def _(torch):
     wanted = []
 
@@ -1195,7 +1195,7 @@ torch.autograd.gradcheck(Cube.apply, (torch.tensor([1.0, 2.0], dtype=torch.float
 
 # %%
 #| needs: a1_operators
-#| claim: gradcheck finds a wrong derivative and warns where the inputs are in single precision
+#| claim: `gradcheck` finds a wrong derivative and warns where the inputs are in single precision
 def _(torch):
     import warnings
 
@@ -1221,7 +1221,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: gradgradcheck finds a first derivative that is right and cuts the graph
+#| claim: `gradgradcheck` finds a first derivative that is right and cuts the graph
 #| upstream: torch/autograd/gradcheck.py#gradgradcheck
 def _(torch):
     class Cube(torch.autograd.Function):

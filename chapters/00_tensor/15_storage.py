@@ -311,7 +311,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: share_memory_ moves the storage, so that all views made before move along
+#| claim: `share_memory_` moves the storage, so that all views made before move along
 #| differs: readtorch moves the tensor it is called on; views made before keep looking into the old memory
 def _(torch):
     x = torch.ones(4)

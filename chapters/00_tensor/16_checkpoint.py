@@ -560,7 +560,7 @@ def _(torch):
 
 
 # %%
-#| claim: backward may be called inside of backward, to any depth; the inner pass is over before the outer goes on, and both add to a leaf they share
+#| claim: `backward` may be called inside of backward, to any depth; the inner pass is over before the outer goes on, and both add to a leaf they share
 #| upstream: torch/csrc/autograd/engine.h#torch::autograd::NodeTask::getReentrantDepth
 def _(torch):
     order = []

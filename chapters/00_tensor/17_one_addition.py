@@ -255,7 +255,7 @@ def _(torch):
 
 
 # %%
-#| claim: to() gives the leaf itself if nothing changes, else a non-leaf that collects no gradient
+#| claim: `to()` gives the leaf itself if nothing changes, else a non-leaf that collects no gradient
 #| source: pytorch/pytorch#22860
 def _(torch):
     leaf = torch.ones(1, requires_grad=True)
@@ -323,7 +323,7 @@ def _(torch):
 
 
 # %%
-#| claim: backward(create_graph=True) makes a circle of parameter and gradient that is never freed
+#| claim: `backward(create_graph=True)` makes a circle of parameter and gradient that is never freed
 #| source: pytorch/pytorch#4661
 #| differs: our nodes are Python objects, so the garbage collector sees the whole circle and frees it
 def _(torch):
@@ -344,7 +344,7 @@ def _(torch):
 
 
 # %%
-#| claim: autograd.grad with create_graph=True leaves no circle
+#| claim: `autograd.grad` with create_graph=True leaves no circle
 def _(torch):
     import gc
     import weakref
