@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from weave_books import GROUND, html_of, results, woven, write_book
 
+from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.evidence import EvidenceResult
 from readtorch.literate.weave import prose
@@ -114,6 +115,14 @@ def test_a_claim_shows_two_honest_ticks(tmp_path: Path, ours: str, upstream: str
     assert '<p class="rt-sentence">a shelf is empty at first</p>' in html
     for word in words:
         assert word in html
+
+
+def test_a_claim_that_begins_with_a_name_in_code_keeps_its_small_letter(tmp_path: Path) -> None:
+    write_book(tmp_path)
+    part = tmp_path / "chapters" / "02_module.py"
+    part.write_text(part.read_text().replace("claim: a shelf is", "claim: `Shelf()` is"))
+    html = html_of(woven(Book.load(tmp_path))[1]["02_module"])
+    assert '<p class="rt-sentence rt-named"><code>Shelf()</code> is empty at first</p>' in html
 
 
 def test_a_claim_that_was_not_run_says_so(tmp_path: Path) -> None:

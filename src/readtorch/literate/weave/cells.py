@@ -132,12 +132,15 @@ class CellWriter:
     # evidence
 
     def _claim(self, cell: Cell) -> str:
-        sentence = inline_html(cell.get("claim") or "")
+        claim = cell.get("claim") or ""
+        sentence = inline_html(claim)
+        # A sentence begins with a capital letter on the page; a name in code keeps its own.
+        named = " rt-named" if claim.startswith("`") else ""
         differs = cell.get("differs")
         result = self.evidence.get(cell.index)
         why = f'<p class="rt-differs">Differs: {inline_html(differs)}</p>' if differs else ""
         body = (
-            f'<p class="rt-sentence">{sentence}</p>{why}<details><summary>{_ticks(result)}</summary>'
+            f'<p class="rt-sentence{named}">{sentence}</p>{why}<details><summary>{_ticks(result)}</summary>'
             f"{self._listing(cell)[0]}</details>{self._footer(cell)}"
         )
         return self._cell(cell, "rt-claim", body)
