@@ -130,7 +130,7 @@ def _wanted(schema: Schema, position: int) -> str:
     if kind is TENSOR_LIST:
         return "tuple of Tensors"
     found = kind_of(schema.annotations[position])
-    return "something else" if found is None else found[1]
+    return "Tensor" if found is None else found[1]
 
 
 def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -158,9 +158,13 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             good = good and all(item is None or isinstance(item, TensorImpl) for item in value)
         else:
             found = kind_of(schema.annotations[position])
-            good = found is None or found[0](value)
+            good = found[0](value) if found is not None else name not in _TENSORS or isinstance(value, TensorImpl)
         if not good:
             raise wrong_kind(op, schema, name, value)
+
+
+#: what composites call their tensors
+_TENSORS = frozenset(["self", "input", "A", "a", "b", "batch1", "batch2", "mat", "mat1", "mat2", "vec", "vec1", "vec2"])
 
 
 def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
