@@ -32,7 +32,7 @@ CHAPTERS = {
     "06_data_parallel": "6. DataParallel",
     "07_distributed": "7. Distributed training",
 }
-"""What the navigation calls a chapter that has several parts."""
+"""What the navigation calls each chapter."""
 
 Results = Mapping[str, Any]
 
@@ -149,13 +149,16 @@ class Site:
         return found
 
     def navigation(self) -> list[dict[str, Any]]:
-        """The book's entries for the navigation: chapters in order, a chapter of several parts as a section."""
+        """The book's entries for the navigation: a chapter of several parts is a section, and appendices stand last.
+
+        (Tangling and running have their own order: a chapter may need an appendix that stands behind it here.)
+        """
         nav: list[dict[str, Any]] = []
-        for chapter in self.book.chapters:
+        for chapter in sorted(self.book.chapters, key=lambda name: bool(re.match(r"a\d", name))):
             parts = [p for p in self.book.parts if p.chapter == chapter]
             entries = [{plain(p.title): f"book/{p.name}/index.md"} for p in parts]
             if len(parts) == 1 and "/" not in parts[0].name:
-                nav += entries
+                nav.append({CHAPTERS.get(chapter, plain(parts[0].title)): f"book/{parts[0].name}/index.md"})
             else:
                 nav.append({CHAPTERS.get(chapter, re.sub(r"[_\d]+", " ", chapter).strip()): entries})
         return nav
