@@ -326,6 +326,19 @@ def _(torch):
 
 
 # %% [markdown]
+# The way there, in readtorch (whose CUDA is [made later in this chapter](../01_import/d7_torch_cuda.py)): a method of the tensor asks for the device, a table says how its kind is initialised, and `torch.cuda` answers.
+
+# %%
+#| trace: torch.cuda torch.csrc.utils torch.csrc.autograd layers=calls,lines title="the first use of CUDA"
+try:
+    where = torch.zeros(1).cuda().device
+except AssertionError as error:
+    where = error
+
+# %%
+str(where)
+
+# %% [markdown]
 # Another line of this stretch looks like a riddle: `register_after_fork(torch.get_num_threads)`. A question whose answer is thrown away, in every child process. It has an effect: Intel's OpenMP sets the *affinity* of a process at its first call, and a worker of a data loader that had chosen its own processor lost it at the first operator that used OpenMP (pytorch/pytorch#28389). Now the
 # first call happens right after the fork, before anybody chooses anything.
 #

@@ -57,7 +57,7 @@ def _timeless(value: Any) -> Any:
     if isinstance(value, list):
         return [_timeless(v) for v in value]
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k != "application/vnd.readtorch.trace+json"}
+        return {k: _timeless(v) for k, v in value.items() if not k.startswith("application/vnd.readtorch.")}
     return value
 
 

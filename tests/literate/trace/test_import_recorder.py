@@ -231,3 +231,12 @@ def test_the_command_reports_failures_and_writes_pages(tmp_path: Path, capsys: p
     assert cli.main(["trace", "view", str(data), "-o", str(page)]) == 0
     assert "import json beside import colorsys" in page.read_text()
     assert cli.main(["trace", "import", "no-name"]) == 2
+
+
+def test_the_recorded_import_of_pytorch_says_where_it_comes_from_and_holds_names_and_times() -> None:
+    (run,) = load(Path(__file__).parents[3] / "chapters" / "data" / "import_torch.json.gz")
+    assert run.name == "torch" and run.outcome == "imported" and run.names()[0] == "torch"
+    assert {"torch._C", "torch.nn.modules.module", "torch._tensor"} <= set(run.own()) and len(run.own()) > 700
+    assert run.meta["version"].startswith("2.13.0") and "PyTorch 2.13.0" in run.provenance
+    kept = json.dumps(document(run))
+    assert "/" not in "".join(run.names()) and "def " not in kept and "site-packages" not in kept
