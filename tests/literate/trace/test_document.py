@@ -235,7 +235,7 @@ def test_the_viewer_is_one_guarded_script_of_all_files():
 @pytest.mark.parametrize(
     ("source", "squeezed"),
     [
-        ("const a = 1; // why\nconst b = a - -1;", "const a=1;const b=a - -1;"),
+        ("const a = 1; // why\nconst b = a - -1;", "const a=1;const b=a- -1;"),
         ('const s = "a  //  b";', 'const s="a  //  b";'),
         ("const t = `a ${x ? `b  ${ y }` : \"}\"}  c`;", "const t=`a ${x ? `b  ${ y }` : \"}\"}  c`;"),
         ("const r = /^\\s+ [/] $/u.exec(a);", "const r=/^\\s+ [/] $/u.exec(a);"),

@@ -43,6 +43,10 @@ def chrome_trace(decoded: Decoded) -> dict[str, Any]:
             events.append({"ph": "X", **place, "ts": begin, **entry})
         elif kind == "M":
             events.append({"ph": "i", **place, "s": "t", "name": decoded.strings[decoded.detail[event]], "cat": "mark"})
+    for lane, name, begin, length, _, detail in document["spans"]:
+        args = {"detail": decoded.strings[detail]}
+        timed = {"pid": 1, "tid": lane + 1, "ts": begin, "dur": length}
+        events.append({"ph": "X", **timed, "name": decoded.strings[name], "cat": "gpu", "args": args})
     end = decoded.time[-1] if decoded.time else 0
     for lane, stack in stacks.items():
         place = {"pid": 1, "tid": lane + 1, "ts": end}

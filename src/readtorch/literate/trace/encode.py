@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch.literate.trace.events import (
@@ -28,17 +29,18 @@ from readtorch.literate.trace.events import (
     YIELD,
     dumps,
 )
+from readtorch.literate.trace.gpu import Span
 from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import CodeInfo, Paths
 from readtorch.literate.trace.sources import cell_ranges, file_entry
 
 
-def encode(recorder: Recorder, meta: dict[str, Any], begin_ns: int) -> dict[str, Any]:
-    """The document; cut down, and said to be, until it is within MAX_BYTES gzipped."""
+def encode(recorder: Recorder, meta: dict[str, Any], begin_ns: int, spans: Sequence[Span] = ()) -> dict[str, Any]:
+    """The document; cut down, and said to be, until it is within MAX_BYTES gzipped. `spans` are what a GPU did meanwhile."""
     events = recorder.events
     truncated = recorder.stopped
     while True:
-        text = dumps(_Encoder(recorder, begin_ns).document(events, meta, truncated))
+        text = dumps(_Encoder(recorder, begin_ns, spans).document(events, meta, truncated))
         size = _gzipped(text)
         if size <= MAX_BYTES or len(events) < 100:
             return json.loads(text)
@@ -78,8 +80,9 @@ class _Frame:
 
 
 class _Encoder:
-    def __init__(self, recorder: Recorder, begin_ns: int) -> None:
+    def __init__(self, recorder: Recorder, begin_ns: int, spans: Sequence[Span]) -> None:
         self._recorder = recorder
+        self._given = spans
         self._begin = begin_ns
         self._now = 0
         self._strings = _Table()
@@ -119,7 +122,10 @@ class _Encoder:
         }
         kept = 0
         home = self._recorder.home
+        numbers: list[int] = []
+        """Of each raw event: the event of the document that it is, or the last before it."""
         for event in events:
+            numbers.append(kept)
             if isinstance(event, int):
                 event = (LINE, home, event) if event > 0 else (RETURN, home, -event, None)
             if event[1] in self._importing and self._hidden(event):
@@ -128,6 +134,7 @@ class _Encoder:
                 kept += 1
                 self._kinds.append(LETTERS[event[0]])
                 self._lane(event[1])
+        spans = self._spans(numbers, kept)
         files, codes, cells = self._sources()
         trimmed = {name: column for name, column in self._column.items() if column}
         return {
@@ -141,7 +148,7 @@ class _Encoder:
             "modules": self._module_entries(),
             "values": self._values.entries,
             "flows": [],
-            "spans": [],
+            "spans": spans,
             "events": {"count": kept, "kinds": "".join(self._kinds), **trimmed},
         }
 
@@ -289,7 +296,35 @@ class _Encoder:
                 _name(root, "", -1, number, names)
         return [[*names.get(i, ("", -1))[:1], type(m).__name__, names.get(i, ("", -1))[1]] for i, m in enumerate(met)]
 
-    def _lane_entry(self, thread: int) -> dict[str, str]:
+    def _spans(self, numbers: list[int], kept: int) -> list[list[int]]:
+        """[lane, name, begin, length, the event that launched it, detail]; what was launched after the end is left out."""
+        found = []
+        for span in self._given:
+            begin = max(0, (span.begin - self._begin) // 1000)
+            if not kept or span.cause >= len(numbers):
+                continue
+            lane = self._lanes((span.device, span.stream))
+            cause = min(numbers[span.cause], kept - 1) if span.cause >= 0 else self._event_at(begin)
+            length = max(0, span.end - span.begin) // 1000
+            found.append([lane, self._strings(span.name), begin, length, cause, self._strings(span.detail)])
+        return found
+
+    def _event_at(self, moment: int) -> int:
+        """The last event, of those that have a time, at or before a moment."""
+        now = event = 0
+        times = iter(self._column["time"])
+        for number, kind in enumerate(self._kinds):
+            if kind not in "SL":
+                now += next(times)
+                if now > moment:
+                    break
+                event = number
+        return event
+
+    def _lane_entry(self, thread: Any) -> dict[str, str]:
+        if isinstance(thread, tuple):
+            device, stream = thread
+            return {"name": f"cuda:{device} stream {stream}" if stream else f"cuda:{device}", "kind": "stream"}
         name, kind = self._recorder.lanes.get(thread, ("thread", "thread"))
         return {"name": name, "kind": kind}
 

@@ -12,17 +12,17 @@ from readtorch.literate.trace.fallback import render_fallback
 from readtorch.literate.trace.squeeze import squeeze_script, squeeze_style
 
 SCRIPTS = (
-    "model",
-    "words",
-    "highlight",
-    "timeline",
     "tree",
-    "source",
-    "values",
-    "compare",
+    "words",
     "chrome",
+    "highlight",
     "loader",
+    "model",
+    "timeline",
+    "values",
     "view",
+    "compare",
+    "source",
     "element",
 )
 """The viewer's files in the order in which they are joined; all share one function scope."""
@@ -40,7 +40,7 @@ def viewer_script() -> str:
     quoted = style.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
     return (
         '(() => {\n"use strict";\n'
-        'if (typeof customElements === "undefined" || customElements.get("readtorch-trace")) return;\n'
+        'if(!globalThis.customElements||customElements.get("readtorch-trace"))return;\n'
         f"const STYLE = `{quoted}`;\n{squeeze_script(scripts)}\n}})();\n"
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.literate.trace import gpu
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.encode import encode
 from readtorch.literate.trace.events import LINE, MAX_EVENTS, NODE, OP, RETURN, SET
@@ -96,8 +97,11 @@ class Recording:
         recorder = Recorder(scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps)
         self._recorder = recorder
         self._source = _mechanism(self._mechanism)(recorder) if "calls" in self._layers else None
-        self._slot: Any = _observer_slot() if self._layers & {"ops", "autograd", "alloc"} else None
-        self._observer = _Observer(recorder, self._layers)
+        self._slot: Any = _observer_slot() if self._layers & {"ops", "autograd", "alloc", "kernels"} else None
+        self._gpu = gpu.source() if "kernels" in self._layers else None
+        self._observer = _Observer(recorder, self._layers, self._gpu)
+        if self._gpu is not None:
+            self._gpu.start()
         recorder.on_stop = self._stop
         self._begin = perf_counter_ns()
         if self._slot is not None:
@@ -116,7 +120,8 @@ class Recording:
         self._stop()
         if self._frame is not None and self._source is not None and not recorder.stopped:
             self._close_caller(recorder.events)
-        self._trace.document = encode(recorder, self._meta(), self._begin)
+        spans = [] if self._gpu is None else self._gpu.stop()
+        self._trace.document = encode(recorder, self._meta(), self._begin, spans)
         del self._recorder, self._frame
 
     def _close_caller(self, events: list[Any]) -> None:
@@ -139,7 +144,8 @@ class Recording:
             "numpy": np.__version__,
             "readtorch": __version__,
             "recorder": self._source.name if self._source is not None else "observer",
-            "clock": "host",
+            "clock": "host" if self._gpu is None else self._gpu.clock,
+            **_device(self._gpu),
             "packages": list(self._recorder.scope.packages),
             "layers": [layer for layer in LAYERS if layer in self._layers],
             "values": self._values,
@@ -147,16 +153,33 @@ class Recording:
 
 
 class _Observer:
-    """Hands on what the chosen layers want; the library calls these three for everything."""
+    """Hands on what the chosen layers want; the library calls these four for everything."""
 
-    def __init__(self, recorder: Recorder, layers: frozenset[str]) -> None:
+    def __init__(self, recorder: Recorder, layers: frozenset[str], source: gpu.Source | None) -> None:
         self.operator = recorder.observer(OP) if "ops" in layers else _ignore
+        self.copy = _ignore
+        if source is not None:
+            watch = gpu.Watch(source, recorder.events.__len__)
+            self._recorded, self._watch = self.operator, watch
+            self.operator, self.copy = self._operator, watch.copy
         self._node = recorder.observer(NODE)
         self.node = self._named if "autograd" in layers else _ignore
         self.alloc = recorder.alloc if "alloc" in layers else _ignore
 
+    def _operator(self, name: str, inputs: Any, outputs: Any, begin_ns: int, end_ns: int) -> None:
+        self._recorded(name, inputs, outputs, begin_ns, end_ns)
+        self._watch.operator(name, outputs, begin_ns, end_ns)
+
     def _named(self, node: Any, grads_in: Any, grads_out: Any, begin_ns: int, end_ns: int) -> None:
         self._node(node.name(), grads_in, grads_out, begin_ns, end_ns)
+
+
+def _device(source: gpu.Source | None) -> dict[str, str]:
+    if source is None:
+        return {}
+    from readtorch import cuda
+
+    return {"device": cuda.get_device_name()}
 
 
 def _ignore(*args: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 _TIGHT = frozenset("=*<>!&|?:,;{}()[]")
 """Around these JavaScript needs no space. `+` and `-` are not among them: `a - -b`."""
+_SIGNS = frozenset("+-%")
 _BEFORE_REGEX = frozenset("(,=:[!&|?{};\n")
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\n\[])+/[a-z]*")
@@ -26,6 +27,8 @@ def squeeze_script(text: str) -> str:
         if kind == "space":
             space = "\n" if "\n" in token or space == "\n" else " "
             continue
+        if space == " " and _SIGNS.intersection((last, token[0])) and not _SIGNS.issuperset((last, token[0])):
+            space = ""  # one sign between two operands
         if space and last not in _TIGHT and token[0] not in _TIGHT and last != "\n":
             out.append(space)
         elif space == "\n" and last == "}" and (token[0].isalnum() or token[0] in "_$[("):
@@ -33,6 +36,8 @@ def squeeze_script(text: str) -> str:
         elif space == "\n" and last in ")]":
             out.append("\n")
         space = ""
+        if token == "}" and last == ";" and out[-2][-1] != ")":  # `for (…);` needs it
+            out.pop()
         out.append(token)
         last = token[-1]
     return "".join(out)
@@ -93,4 +98,5 @@ def _expression_end(text: str, at: int) -> int:
 def squeeze_style(text: str) -> str:
     """CSS without comments and needless spaces."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"(?<![\w.#])0(\.\d)", r"\1", text)
     return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", re.sub(r"\s+", " ", text)).replace(";}", "}").strip()

@@ -80,6 +80,9 @@ def _indices(document: dict[str, Any]) -> Iterator[str]:
         ("code", [file for _, file, _ in document["code"]], size["files"]),
         ("cells", [cell[0] for cell in document["cells"]], size["files"]),
         ("cells", [s for cell in document["cells"] for s in cell[3:5]], size["strings"]),
+        ("spans", [s[0] for s in document["spans"]], size["lanes"]),
+        ("spans", [i for s in document["spans"] for i in (s[1], s[5])], size["strings"]),
+        ("spans", [s[4] for s in document["spans"]], events["count"]),
         ("values", [v[1] for v in document["values"] if v[0] == "m"], size["modules"]),
     ):
         yield from _outside(where, indices, limit)

@@ -112,6 +112,7 @@ class Model {
       if (frame) frame.events.push(event);
       if (kind !== "S" && kind !== "A") this.steps[lane].push(event);
     }
+    for (const span of doc.spans) this.steps[span[0]].push(span[4]); // a stream's steps are those that launched its work
   }
 
   /** Position of `event` among its lane's steps; of the last step before it, if it is none. */

@@ -84,6 +84,12 @@ class Timeline {
       context.fillStyle = op.kind === "O" ? style.getPropertyValue("--rt-accent") : style.getPropertyValue("--rt-warm");
       context.fillRect(this.x(op.event) * width - 0.5, lane.top + lane.height - TICKS + 1, 1.4, TICKS - 1);
     }
+    const last = model.time.at(-1) || 1;
+    for (const [number, , begin, length, event] of model.doc.spans) {
+      const lane = this.lanes[number];
+      const x = this.byTime ? begin / last : this.x(event);
+      context.fillRect(x * width, lane.top, Math.max(1, this.byTime && (length / last) * width), lane.height);
+    }
     this.place(this.event ?? 0);
   }
 

@@ -15,15 +15,15 @@ function make(tag, attributes = {}, ...children) {
 const ICONS = {
   first: "M4 3v10M13 3 7 8l6 5z",
   back: "M13 8H4m4-4.5L3.5 8 8 12.5",
-  into: "M3 3v5h9M8.5 4.5 12 8l-3.500 3.500",
-  over: "M8 2.500V13M3.500 8.500 8 13l4.500-4.500",
-  out: "M8 13.500V3M3.500 7.500 8 3l4.500 4.500",
+  into: "M3 3v5h9M8.5 4.5 12 8l-3.5 3.5",
+  over: "M8 2.5V13M3.5 8.5 8 13l4.5-4.5",
+  out: "M8 13.5V3M3.5 7.5 8 3l4.5 4.5",
   last: "M12 3v10M3 3l6 5-6 5z",
   play: "M5 3l8 5-8 5z",
-  pause: "M5.500 3v10M10.500 3v10",
-  link: "M6.500 9.500l3-3M7 4.500 9 2.500a3 3 0 0 1 4.500 4.500l-2 2M9 11.500 7 13.500A3 3 0 0 1 2.500 9l2-2",
-  save: "M8 2.500v8M4.500 7 8 10.500 11.500 7M3 13.500h10",
-  axis: "M2 12.500h12M4 9.500h3M8 6.500h4M3 3.500h9",
+  pause: "M5.5 3v10M10.5 3v10",
+  link: "M6.5 9.5l3-3M7 4.5 9 2.5a3 3 0 0 1 4.5 4.5l-2 2M9 11.5 7 13.5A3 3 0 0 1 2.5 9l2-2",
+  save: "M8 2.5v8M4.5 7 8 10.5 11.5 7M3 13.5h10",
+  axis: "M2 12.5h12M4 9.5h3M8 6.5h4M3 3.5h9",
 };
 
 function icon(name) {
@@ -106,7 +106,8 @@ function sentence(model, event) {
   if (kind === "O" || kind === "N") {
     const op = model.operators[model.detail[event]];
     const side = (list) => list.map((v) => valueText(doc.values[v], doc.modules)).join(", ");
-    return `${kind === "O" ? "operator" : "backward"} ${op.name}: ${side(op.inputs)} → ${side(op.outputs)}`;
+    const spans = doc.spans.filter((span) => span[4] === event).map((span) => spanText(doc, span));
+    return `${kind === "O" ? "operator" : "backward"} ${op.name}: ${side(op.inputs)} → ${[side(op.outputs), ...spans].join("; ")}`;
   }
   switch (kind) {
     case "C": return `${where} is called${ownerText(model, frame)}`;
@@ -118,6 +119,10 @@ function sentence(model, event) {
     default: return `${where}, line ${model.line[event]}`;
   }
 }
+
+/** A kernel or a copy on a stream. */
+const spanText = (doc, [lane, name, , length, , detail]) =>
+  `${doc.strings[name]} ${doc.strings[detail]} ${length} µs on ${doc.lanes[lane].name}`;
 
 /** " on layer1.conv (Conv2d)", " as forward hook", or "". */
 function ownerText(model, frame) {
