@@ -407,16 +407,37 @@ def _normal(maker: Maker) -> Callable[..., Any]:
     numpy = maker.numpy
     uniform01 = maker.function(distributions.uniform01)
 
-    def normal(generator: CUDAGeneratorImpl, count: int, dtype: np.dtype) -> Any:
-        """Standard normal numbers: two from two uniform ones."""
+    def normal(generator: CUDAGeneratorImpl, count: int, dtype: np.dtype, mean: float = 0, std: float = 1) -> Any:
+        """Normal numbers: two from two uniform ones."""
         work = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
         pairs = uniform01(generator, 2 * -(-count // 2), work).reshape(2, -1)
         radius = numpy.sqrt(numpy.log(1 - pairs[0]) * work.type(-2))
         angle = pairs[1] * work.type(2 * math.pi)
         values = numpy.concatenate([radius * numpy.cos(angle), radius * numpy.sin(angle)])
-        return values[:count].astype(dtype)
+        values = values[:count]
+        if std != 1 or mean != 0:
+            values = values * work.type(std) + work.type(mean)
+        return values.astype(dtype)
 
     return normal
+
+
+@specialise(distributions.uniform)
+def _uniform(maker: Maker) -> Callable[..., Any]:
+    uniform01 = maker.function(distributions.uniform01)
+
+    def uniform(generator: CUDAGeneratorImpl, count: int, dtype: np.dtype, low: float, high: float) -> Any:
+        """Numbers in [low, high), in the type itself: the CPU's are rounded as one fused operation would."""
+        values = uniform01(generator, count, dtype)
+        return values if (low, high) == (0, 1) else values * dtype.type(high - low) + dtype.type(low)
+
+    return uniform
+
+
+@specialise(distributions._one_normal)
+def _one_normal(maker: Maker) -> Callable[..., Any]:
+    normal = maker.function(distributions.normal)
+    return lambda generator: float(normal(generator, 1, np.dtype(np.float64))[0])
 
 
 @specialise(distributions.permutation)

@@ -380,6 +380,7 @@ def test_gradients_are_accumulated_in_the_grad_dtype_of_a_leaf() -> None:
 # gradients that are kept instead of copied
 
 
+@pytest.mark.cpu("counts NumPy's memory")
 def test_a_weights_gradient_is_not_copied_on_its_way() -> None:
     layer = torch.nn.Linear(300, 200)
     x = torch.randn(50, 300)

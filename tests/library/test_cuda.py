@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -366,15 +367,26 @@ else:
     def test_cupy_has_every_name_of_numpys_that_a_kernel_uses() -> None:
         cupy = pytest.importorskip("cupy")
         from readtorch.aten.cuda.array_library import ArrayLibrary
+        from readtorch.aten.cuda.instantiate import SPECIALISED
 
         ours = set(dir(ArrayLibrary)) | {"generic", "ufunc", "random"}
         package = Path(torch.__file__).parent / "aten"
+        torch.cuda.init()
+        replaced = set()  # lines of functions that are others on the device
+        for function in filter(inspect.isfunction, SPECIALISED):
+            lines, first = inspect.getsourcelines(function)
+            replaced |= {(Path(inspect.getfile(function)).name, first + k) for k in range(len(lines))}
         missing = {}
         for file in sorted(package.rglob("*.py")):
             if "cuda" in file.parts:
                 continue
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "np"
-                if named and node.attr not in ours and not hasattr(cupy, node.attr):
+                if (
+                    named
+                    and node.attr not in ours
+                    and not hasattr(cupy, node.attr)
+                    and (file.name, node.lineno) not in replaced
+                ):
                     missing.setdefault(node.attr, []).append(f"{file.relative_to(package)}:{node.lineno}")
         assert missing == {}

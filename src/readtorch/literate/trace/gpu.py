@@ -236,7 +236,10 @@ class Cupti:
         for record in records:
             kind = record.kind
             if kind == kinds.CONCURRENT_KERNEL:
-                sizes = (f"{of} ({', '.join(str(getattr(record, f'{of}_{axis}')) for axis in 'xyz')})" for of in ("grid", "block"))
+                sizes = (
+                    f"{of} ({', '.join(str(getattr(record, f'{of}_{axis}')) for axis in 'xyz')})"
+                    for of in ("grid", "block")
+                )
                 detail = " ".join(sizes)
                 self._work(record, short_name(record.name), detail)
             elif kind in (kinds.MEMCPY, kinds.MEMCPY2):
