@@ -390,6 +390,21 @@ def _(torch):
 # `torch.compile` (430 lines of this file), `torch.ops` and `torch.classes`, objects that are put into `sys.modules` and answer every attribute from the dispatcher; `lobpcg`; four functions that were removed from `torch` and now say where they went (`torch.solve`, `torch.symeig` …). And `torch._native`, the very last line: kernels written in Python that take the place
 # of others.
 
+
+# %%
+#| claim: sys.modules is in the order in which modules were done: torch itself comes last of all, torch._native before it, torch._tensor before torch.nn
+#| differs: readtorch is done when its own file is, and loads the rest behind it
+def _(torch):
+    import subprocess
+    import sys
+
+    name = torch.__name__
+    code = f"import sys, {name}; print(*[m for m in sys.modules if m.split('.')[0] == '{name}'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert done[-2:] == ["torch._native", "torch"]
+    assert done.index("torch._utils") < done.index("torch._C") < done.index("torch._tensor") < done.index("torch.nn")
+
+
 # %%
 #| fact: torch/random.py#thread_safe_generator
 #| fact: torch/__init__.py#compile
