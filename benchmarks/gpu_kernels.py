@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.native.cuda import (
+    convolution_mm2d,
     dropout,
     embedding_backward_kernel,
     foreach_ternary_op,
@@ -241,6 +242,31 @@ def columns(b: Bench) -> Iterator[Work]:
     )
 
 
+def convolutions(b: Bench) -> Iterator[Work]:
+    # NumPy computes the products of a dry run, whatever becomes of the launches
+    x, w = b.normal(2 if b.scale < 0 else b.few(256), 64, 56, 56), b.normal(64, 64, 3, 3)
+    dy = b.normal(len(x), 64, 56, 56)
+    geometry = ((1, 1), (1, 1), (1, 1))
+
+    def backward() -> Any:
+        grads = convolution_mm2d._conv_input(dy, w, x.shape, *geometry, 1)
+        return grads, convolution_mm2d._conv_weight(dy, x, w.shape, *geometry, 1)
+
+    def peers(torch: Any, back: bool) -> dict[str, Run]:
+        tx, tw, tdy = b.to_torch(x, w, dy)
+        if not back:
+            return {"cuDNN": partial(torch.nn.functional.conv2d, tx, tw, None, 1, 1)}
+        leaves = [t.clone().requires_grad_() for t in (tx, tw)]
+        return {"cuDNN": _gradient(torch, torch.nn.functional.conv2d(*leaves, None, 1, 1), leaves, tdy)}
+
+    forward = partial(convolution_mm2d.convolution, x, w, None, *geometry, False, (0, 0), 1)
+    # read the input, write and read its columns, write the output; backward that twice, and the gradient read each time
+    yield Work("convolution 3 × 3, forward", 80 * x.size, forward, b.peers(partial(peers, back=False)), {"cuDNN": 2.5})
+    yield Work(
+        "convolution 3 × 3, backward", 160 * x.size, backward, b.peers(partial(peers, back=True)), {"cuDNN": 2.5}
+    )
+
+
 def embeddings(b: Bench) -> Iterator[Work]:
     tokens, width, vocabulary = b.few(65_536), 1024, 50_257
     dy = b.normal(tokens, width)
@@ -263,5 +289,6 @@ WORK: tuple[Callable[[Bench], Iterator[Work]], ...] = (
     optimizers,
     dropouts,
     columns,
+    convolutions,
     embeddings,
 )

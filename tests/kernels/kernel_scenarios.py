@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import readtorch.aten.native.convolution as convolution
 import readtorch.aten.native.embedding as embedding
 import readtorch.aten.native.fused_adam as fused_adam
 import readtorch.aten.native.fused_sgd as fused_sgd
@@ -19,6 +20,7 @@ import readtorch.aten.native.normalization as normalization
 import readtorch.aten.native.soft_max as soft_max
 from readtorch.aten.core.philox_rng_engine import philox
 from readtorch.aten.cuda.specialisations import uniform
+from readtorch.aten.native.cuda import convolution_mm2d as cuda_convolution
 from readtorch.aten.native.cuda import dropout as cuda_dropout
 from readtorch.aten.native.cuda import embedding_backward_kernel as cuda_embedding
 from readtorch.aten.native.cuda import foreach_ternary_op as cuda_lerp
@@ -348,6 +350,39 @@ def _columns(
 
 SCENARIOS["columns, three by three"] = _columns((2, 3, 9, 20), (3, 3), (1, 1), (1, 1), (1, 1))
 SCENARIOS["columns, strides and gaps, no batch"] = _columns((2, 11, 17), (3, 2), (2, 3), (2, 1), (3, 2))
+
+
+def _convolution(
+    shape: tuple[int, ...], weight: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int = 1
+) -> Scenario:
+    def run(n: Numbers) -> Pairs:
+        if n.kind == "bfloat16" or (n.kind == "float16" and n.place is np.asarray):
+            return  # declined; and NumPy adds up products of half precision in half precision
+        x, X = n.normal(*shape)
+        w, W = n.normal(*weight)
+        b, B = n.normal(weight[0])
+        rest = (stride, padding, dilation)
+        y = cuda_convolution.convolution(x, w, b, *rest, False, (0,) * len(stride), groups)
+        yield y, convolution.convolution(X, W, B, *rest, False, (0,) * len(stride), groups)
+        dy, DY = n.normal(*y.shape)
+        yield (
+            cuda_convolution._conv_input(dy, w, shape, *rest, groups),
+            convolution._conv_input(DY, W, shape, *rest, groups),
+        )
+        yield (
+            cuda_convolution._conv_weight(dy, x, weight, *rest, groups),
+            convolution._conv_weight(DY, X, weight, *rest, groups),
+        )
+
+    return run
+
+
+SCENARIOS["convolution, three by three"] = _convolution((3, 4, 9, 7), (5, 4, 3, 3), (1, 1), (1, 1), (1, 1))
+SCENARIOS["convolution, groups, strides, gaps"] = _convolution(
+    (2, 6, 11, 12), (4, 3, 3, 2), (2, 1), (2, 1), (1, 2), groups=2
+)
+SCENARIOS["convolution, one by one"] = _convolution((2, 3, 5, 4), (6, 3, 1, 1), (1, 1), (0, 0), (1, 1))
+SCENARIOS["convolution, of rows"] = _convolution((2, 3, 20), (4, 3, 5), (2,), (2,), (1,))
 
 
 def _embedding(words: int, rows: int, columns: int, **options: Any) -> Scenario:

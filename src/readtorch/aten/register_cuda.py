@@ -10,6 +10,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cuda.cuda_generator_impl import default_generator
 from readtorch.aten.native.cuda import (
+    convolution_mm2d,
     dropout,
     embedding_backward_kernel,
     im2_col,
@@ -48,6 +49,9 @@ _KERNELS: tuple[Callable[..., Any], ...] = (
     dropout.native_dropout_backward,
     im2_col.im2col,
     im2_col.col2im,
+    convolution_mm2d.convolution,
+    convolution_mm2d._conv_input,
+    convolution_mm2d._conv_weight,
     embedding_backward_kernel.embedding_dense_backward,
 )
 """Each named as its operator."""
