@@ -222,6 +222,20 @@ def test_the_command_prints_the_tree(capsys: pytest.CaptureFixture[str]) -> None
     assert "json has and did not load: tool" in out
 
 
+def test_a_module_that_the_interpreter_has_loaded_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trace", "import", "sys"]) == 0
+    assert "nothing was left to import" in capsys.readouterr().out
+
+
+def test_a_long_chain_of_imports_is_no_trouble(tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / f"link{number}.py").write_text(
+            f"import link{number + 1}\n" if number < 149 else "", encoding="utf-8"
+        )
+    run = record_import("link0", path=[tmp_path])
+    assert run.outcome == "imported" and len(run.names()) == 150 and run.depth(149) == 149
+
+
 def test_the_command_reports_failures_and_writes_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, data = tmp_path / "out.html", tmp_path / "out.json.gz"
     assert cli.main(["trace", "import", "no_such_module_at_all", "-o", str(page)]) == 1

@@ -83,6 +83,9 @@ def report(recorded: ImportRun, depth: int = 3, top: int = 10) -> Iterator[str]:
         yield f"{recorded.outcome}: {recorded.error}"
         yield from (f"  | {line}" for line in recorded.output.splitlines()[-12:])
     yield ""
+    if not recorded.modules:
+        yield "nothing was left to import: it is one of those"
+        return
     yield f"{'cumulative':>10} {'self':>9}  ms"
     yield from _tree(recorded, depth)
     slow = sorted(range(len(recorded.modules)), key=recorded.self_time, reverse=True)[:top]
