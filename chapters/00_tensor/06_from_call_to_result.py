@@ -131,7 +131,7 @@ def leading(entry: OperatorEntry) -> Call:
             arrays = [tensor._array for tensor in tensors]
         out = kwargs.pop("out", None) if kwargs and takes_out else None
         if check is not None and (kwargs or len(options) > first_option):
-            check(options, kwargs)
+            options, kwargs = check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -203,7 +203,7 @@ def leading_one(entry: OperatorEntry) -> Call:
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(array, *args, **kwargs)
@@ -293,7 +293,7 @@ def leading_two(entry: OperatorEntry) -> Call:
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(first, second, *args, **kwargs)
@@ -373,7 +373,7 @@ def leading_list(entry: OperatorEntry) -> Call:
             if array.__class__ is not ndarray:
                 return slow(tensors, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(arrays, *args, **kwargs)

@@ -311,9 +311,9 @@ def general(entry: OperatorEntry) -> Call:
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
-        values = bind(entry, schema, entry.name, args, kwargs)
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
+        values = bind(entry, schema, entry.name, args, kwargs)
         raw_values, arrays, wants = unwrap(entry, positions, values)
         kernel = cpu_kernel
         for array in arrays:
@@ -591,12 +591,13 @@ def inplace(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         if entry.pointwise is not None and kwargs:
             kwargs, args = _scale_second(entry, kwargs, args)
+        if check is not None and (kwargs or len(args) > first_option + 1):
+            rest, kwargs = check(args[1:], kwargs)
+            args = (*args[:1], *rest)
         values = bind(entry, schema, method, args, kwargs)
         input = values[0]
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
-        if check is not None and (kwargs or len(args) > first_option + 1):
-            check(args[1:], kwargs)
         array = input._array
         if copies and isinstance(values[1], TensorImpl):
             values[1] = brought(values[1], array, values[2])
@@ -764,7 +765,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         try:
             result = function(at, *args, **kwargs)
         except Exception:
@@ -791,7 +792,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     def call(input: Any, *args: Any, **kwargs: Any) -> Any:
         source = input
         if check is not None and (kwargs or len(args) > first_option):
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         refuse_inference(input)
         check_memory(entry, input._array, args)
         if state.grad_mode and (

@@ -129,6 +129,7 @@ binary(
     first=lambda at, grad: grad,
     second=lambda at, grad: grad,
     signature=_operands_alpha,
+    numbers="first second",
 )
 
 
@@ -189,6 +190,7 @@ binary(
     first=lambda at, grad: grad,
     second=lambda at, grad: -grad,
     signature=_operands_alpha,
+    numbers="first second",
 )
 
 # %% [markdown]
@@ -203,6 +205,7 @@ binary(
     np.multiply,
     first=lambda at, grad, other: grad * at.conj(other),
     second=lambda at, grad, self: grad * at.conj(self),
+    numbers="first second",
     autocast="widest",
 )
 
@@ -236,6 +239,7 @@ binary(
     "float",
     first=lambda at, grad, other: grad / at.conj(other),
     second=lambda at, grad, self, other: -grad * at.conj(self / other / other),
+    numbers="first second",
     variants="",
     node="Div",
     inplace=True,

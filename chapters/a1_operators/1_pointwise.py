@@ -108,7 +108,7 @@ def _fmod(a: Any, b: Any, out: Any = None) -> Any:
     return np.fmod(a, b, out=out)
 
 
-binary("floor_divide", _floor_divide)
+binary("floor_divide", _floor_divide, numbers="first second")
 binary(
     "_trunc_divide",
     _trunc_divide,

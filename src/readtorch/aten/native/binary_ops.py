@@ -50,6 +50,7 @@ binary(
     first=lambda at, grad: grad,
     second=lambda at, grad: grad,
     signature=_operands_alpha,
+    numbers="first second",
 )
 
 
@@ -81,6 +82,7 @@ binary(
     first=lambda at, grad: grad,
     second=lambda at, grad: -grad,
     signature=_operands_alpha,
+    numbers="first second",
 )
 
 binary(
@@ -88,6 +90,7 @@ binary(
     np.multiply,
     first=lambda at, grad, other: grad * at.conj(other),
     second=lambda at, grad, self: grad * at.conj(self),
+    numbers="first second",
     autocast="widest",
 )
 
@@ -97,6 +100,7 @@ binary(
     "float",
     first=lambda at, grad, other: grad / at.conj(other),
     second=lambda at, grad, self, other: -grad * at.conj(self / other / other),
+    numbers="first second",
     variants="",
     node="Div",
     inplace=True,
@@ -157,7 +161,7 @@ def _fmod(a: Any, b: Any, out: Any = None) -> Any:
     return np.fmod(a, b, out=out)
 
 
-binary("floor_divide", _floor_divide)
+binary("floor_divide", _floor_divide, numbers="first second")
 binary(
     "_trunc_divide",
     _trunc_divide,

@@ -74,13 +74,14 @@ def kind_of(annotation: str) -> tuple[Test, str] | None:
     return (lambda value: value is None or plain(value)), test[1]
 
 
+_NUMBERS = frozenset(f"{name}{rest}" for name in ("int", "float", "Number") for rest in ("", " | None"))
 _DECIDED = (int, float, bool, complex, str, type(None), dtype)
 
 
-def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict[str, Any]], None] | None, int]:
+def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict[str, Any]], Any] | None, int]:
     """A function that looks at a call's options, given without the first `skip` parameters: TypeError names the wrong one.
 
-    And how many positional options there must be for it to have something to do. Dimensions are not among them: whoever counts them asks.
+    It returns the options again, with numbers in place of tensors that hold one. And how many positional options there must be for it to have something to do. Dimensions are not among them: whoever counts them asks.
     """
     schema = entry.schema
     plan: list[tuple[int, str, set[type], Test]] = []
@@ -92,7 +93,7 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
     if not plan:
         return None, 1 << 30
 
-    def check(args: tuple, kwargs: dict[str, Any]) -> None:
+    def check(args: tuple, kwargs: dict[str, Any]) -> Any:
         count = len(args)
         for position, name, good, test in plan:
             if position < count:
@@ -106,6 +107,12 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                     raise wrong_kind(entry.name, schema, name, value)
                 if value.__class__ in _DECIDED:
                     good.add(value.__class__)
+                elif isinstance(value, TensorImpl) and schema.annotations[schema.names.index(name)] in _NUMBERS:
+                    if position < count:
+                        args = (*args[:position], value.item(), *args[position + 1 :])
+                    else:
+                        kwargs = {**kwargs, name: value.item()}
+        return args, kwargs
 
     return check, plan[0][0]
 
@@ -157,8 +164,10 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             good = isinstance(value, Sequence) and not isinstance(value, str)
             good = good and all(item is None or isinstance(item, TensorImpl) for item in value)
         else:
-            found = kind_of(schema.annotations[position])
-            good = found[0](value) if found is not None else name not in _TENSORS or isinstance(value, TensorImpl)
+            note = schema.annotations[position]
+            found = kind_of(note)
+            unsaid = note not in ("", "Any") or name not in _TENSORS
+            good = found[0](value) if found is not None else unsaid or isinstance(value, TensorImpl)
         if not good:
             raise wrong_kind(op, schema, name, value)
 
@@ -202,7 +211,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs and check is not None:
-            check(args, kwargs)
+            args, kwargs = check(args, kwargs)
         try:
             return function(*args, **kwargs)
         except Exception:
