@@ -120,7 +120,7 @@ def backward():
 # wait although it copies only a number.
 
 # %%
-#| trace: torch.nn layers=calls,ops title="One step on the GPU: what is launched, and the one copy at its end"
+#| trace: torch.nn layers=calls,ops,kernels title="One step on the GPU: what is launched, and the one copy at its end"
 forward()
 loss.backward()
 value = loss.item()
