@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from rows import emit
 
 BATCH = 32
 #: (channels in, out, size, kernel, stride), and how many of them a ResNet-18 for CIFAR has
@@ -222,6 +223,7 @@ def measure(threads: int, repeat: int, only: str) -> None:
         if only not in name:
             continue
         a, b = medians(make(readtorch), make(torch), 3 if "ResNet" in name else repeat)
+        emit(name, a / b, wanted or None, threads)
         goal = f"≤ {wanted}" if wanted else ""
         print(f"{name:<52} {a:9.2f} {b:9.2f} {a / b:7.2f}  {goal}", flush=True)
         if count:
@@ -230,6 +232,7 @@ def measure(threads: int, repeat: int, only: str) -> None:
             total[1] += count * b
     for last, (a, b) in totals.items():
         name = f"ResNet-18-CIFAR's convolutions{', channels last' if last else ''}"
+        emit(name, a / b, 1.3, threads)
         print(f"{name:<52} {a:9.2f} {b:9.2f} {a / b:7.2f}  ≤ 1.3")
 
 

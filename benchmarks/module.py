@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rows import emit
+
 
 def classes(torch: Any) -> dict[str, Any]:
     """The modules of this benchmark, defined on `torch`."""
@@ -88,7 +90,7 @@ def work(torch: Any) -> dict[str, Callable[[], Any]]:
     empty, hooked, chain = made["Empty"](), made["Empty"](), torch.nn.Sequential(*(made["Empty"]() for _ in range(10)))
     hooked.register_forward_hook(lambda module, args, output: None)
     small, large = made["ResNet18"](4), made["ResNet18"](64)
-    small_state, large_state = small.state_dict(), {k: v.clone() for k, v in large.state_dict().items()}
+    small_state, large_state = ({k: v.clone() for k, v in model.state_dict().items()} for model in (small, large))
     x = torch.ones(1)
     layer = made["Layer"](2, 2)
     plain = made["Empty"]()
@@ -157,6 +159,7 @@ def main() -> None:
         gc.enable()
         here, there = (statistics.median(side) for side in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
+        emit(name, ratio, GOALS.get(name))
         print(f"{name:46} {here:9.1f}  {there:9.1f}   {ratio:5.2f}   {GOALS.get(name, '')}")
 
 

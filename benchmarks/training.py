@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_info
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "parity"))
 
 import programs  # the training programs that the parity tests hold to equal losses
+from rows import emit
 
 Run = Callable[[], Any]
 
@@ -211,6 +212,7 @@ def main() -> None:
             with no_collection():
                 pairs = [(milliseconds(ours), milliseconds(theirs)) for _ in range(options.repeat)]
             here, there = (statistics.median(side) for side in zip(*pairs, strict=True))
+            emit(name, here / there, asked, threads)
             goal = "" if asked is None else f"{asked:.2f}"
             print(f"| {name} | {threads} | {here:.1f} | {there:.1f} | {here / there:.2f} | {goal} |", flush=True)
 
