@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 def made(name: str, rows: list[tuple[str, int, int, int]], **more: Any) -> ImportRun:
     """A run with these (name, parent, begin, total)."""
     modules = [Imported(*row) for row in rows]
-    meta = {"python": "3.11.7", "platform": "linux", "version": "1.0", "touched": "", "made": ""}
+    meta = {"python": "3.11.7", "platform": "linux", "version": "1.0.0", "touched": "", "made": ""}
     given = {
         "outcome": "imported",
         "error": "",
@@ -122,6 +122,8 @@ def test_two_runs_are_aligned_by_upstreams_names(page: Any) -> None:
     assert rows(tab) == ["torch", "torch.nn"]
     assert tab.locator("tbody tr").nth(1).inner_text().split() == ["torch.nn", "2", "30.0", "3", "400"]
     tab.locator("tbody .name").nth(1).click()
+    link = tab.locator(".line a").get_attribute("href")
+    assert link == "https://github.com/pytorch/pytorch/blob/v1.0.0/torch/nn.py"
     lines = tab.locator(".line").all_inner_texts()
     assert "readtorch.nn" in lines[0] and "torch.nn" in lines[1]
 

@@ -45,7 +45,7 @@ def test_modules_stand_below_the_first_to_import_them(package: Make) -> None:
     run = record_import("pkg", path=[at])
     assert run.outcome == "imported"
     assert tree(run, "pkg") == ["pkg", "  pkg.a", "    pkg.c", "  pkg.b"]
-    assert by_name(run)["pkg"].kind == "source"
+    assert by_name(run)["pkg"].kind == "source" and by_name(run)["pkg"].package and not by_name(run)["pkg.a"].package
 
 
 def test_a_package_stands_before_the_submodule_that_brought_it_in(package: Make) -> None:

@@ -59,6 +59,7 @@ class Imported:
     kind: str = "source"
     asked: str = ""
     error: str = ""
+    package: bool = False
 
 
 @dataclass(slots=True)
@@ -136,6 +137,7 @@ class ImportRun:
             "origins": "".join(_origin(m.name, top) for m in self.modules),
             "asked": {str(i): m.asked for i, m in enumerate(self.modules) if m.asked},
             "errors": {str(i): m.error for i, m in enumerate(self.modules) if m.error},
+            "packages": [i for i, m in enumerate(self.modules) if m.package],
             "by_hand": self.by_hand,
             "later": self.later,
             "lazy": self.lazy,
@@ -146,9 +148,12 @@ class ImportRun:
     @classmethod
     def from_document(cls, run: Mapping[str, Any]) -> ImportRun:
         """What `document` gave."""
-        asked, errors = run["asked"], run["errors"]
+        asked, errors, packages = run["asked"], run["errors"], set(run["packages"])
         columns = zip(run["names"], run["parents"], run["begins"], run["totals"], run["kinds"], strict=True)
-        modules = [Imported(*row, asked.get(str(i), ""), errors.get(str(i), "")) for i, row in enumerate(columns)]
+        modules = [
+            Imported(*row, asked.get(str(i), ""), errors.get(str(i), ""), i in packages)
+            for i, row in enumerate(columns)
+        ]
         keys = ("outcome", "error", "total", "before", "by_hand", "later", "lazy", "meta", "provenance")
         return cls(name=run["name"], modules=modules, **{key: run[key] for key in keys})
 
@@ -258,7 +263,8 @@ class _Reader:
             if module.name.startswith("."):
                 module.kind = "attribute"
             elif module.name in self.facts:
-                module.kind = self.facts[module.name][0]
+                module.kind, folders, _ = self.facts[module.name]
+                module.package = bool(folders)
         seen = {module.name for module in self.modules}
         self.meta["made"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         top = self.name.partition(".")[0]

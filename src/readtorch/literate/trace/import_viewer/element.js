@@ -102,7 +102,9 @@ class ReadtorchImports extends HTMLElement {
     const by = parent ? ` for ${parent.name}` : "";
     const asked = node.asked ? `, asked for in ${node.asked}()` : "";
     const error = node.error ? `; left by ${node.error}` : "";
-    this.lines[side].textContent = `${node.order}. ${node.name}${by}${asked}: ${ms(node.total)} ms, of which ${ms(node.self)} itself${error}`;
+    const text = `${node.order}. ${node.name}${by}${asked}: ${ms(node.total)} ms, of which ${ms(node.self)} itself${error}`;
+    const address = sourceAddress(run, node);
+    this.lines[side].replaceChildren(text, ...(address ? [" · ", make("a", { href: address }, "source")] : []));
   }
 
   pick(side, index, fromFlame) {

@@ -39,6 +39,15 @@ class Run {
 /** readtorch.nn and torch.nn answer to the same name. */
 const upstream = (name) => name.replace(/^readtorch(?=\.|$)/, "torch");
 
+/** Where the file of one of PyTorch's modules stands in its repository; "" for any other module. */
+function sourceAddress(run, node) {
+  const release = /^\d+\.\d+\.\d+/.exec(run.doc.meta.version);
+  if (run.doc.name !== "torch" || node.origin !== "t" || node.kind !== "source" || node.error || !release) return "";
+  const path = node.name.split(".").map(encodeURIComponent).join("/");
+  const file = run.doc.packages.includes(node.index) ? `${path}/__init__.py` : `${path}.py`;
+  return `https://github.com/pytorch/pytorch/blob/v${release[0]}/${file}`;
+}
+
 const ms = (us) => (us >= 99950 ? `${Math.round(us / 1000)}` : us >= 9950 ? (us / 1000).toFixed(1) : (us / 1000).toFixed(2));
 
 /** Hue of a module by whose it is. */
