@@ -20,6 +20,7 @@ from readtorch.literate.chapter import Cell, Part
 from readtorch.literate.weave import prose
 from readtorch.literate.weave.addresses import page_source, page_url, relative, slug
 from readtorch.literate.weave.cells import CellWriter, is_setup
+from readtorch.literate.weave.devices import HERE, provenance, recorded, tabs
 from readtorch.literate.weave.outputs import render_outputs
 from readtorch.literate.weave.whole import whole_name
 
@@ -160,11 +161,20 @@ class _PageMaker:
 
     def _outputs(self, cell: Cell) -> str:
         result = self.cells.get(cell.index)
-        if result is not None and result.skipped:
+        anchor = self.part.ids[cell.index]
+        elsewhere = recorded(self.part, anchor, cell.code, self.site.recordings)
+        panels = []
+        if result is not None and result.skipped and not elsewhere:
             return f'<p class="rt-skipped">Not run here: {escape(result.skipped)}.</p>'
-        if result is None or not result.outputs:
-            return ""
-        stem = slug(self.part.ids[cell.index])
+        if result is not None and not result.skipped and (inner := self._rendered(cell, result.outputs, slug(anchor))):
+            panels.append((HERE, inner))
+        for recording, entry, current in elsewhere:
+            inner = self._rendered(cell, entry["outputs"], f"{slug(anchor)}-{slug(recording.device)}")
+            if inner and not (panels and inner == panels[0][1]):
+                panels.append((recording.device, provenance(recording, current) + inner))
+        return f'<div class="rt-outputs">{tabs(slug(anchor), panels)}</div>' if panels else ""
+
+    def _rendered(self, cell: Cell, outputs: list[dict[str, Any]], stem: str) -> str:
         count = 0
 
         def figure(suffix: str, data: bytes) -> str:
@@ -175,15 +185,14 @@ class _PageMaker:
             return name
 
         def trace(document: dict[str, Any]) -> str:
-            return self._trace(cell, document)
+            return self._trace(stem, document)
 
-        inner = render_outputs(result.outputs, figure, trace, f"Figure drawn by the cell above ({stem})")
-        return f'<div class="rt-outputs">{inner}</div>' if inner else ""
+        return render_outputs(outputs, figure, trace, f"Figure drawn by the cell above ({stem})")
 
-    def _trace(self, cell: Cell, document: dict[str, Any]) -> str:
+    def _trace(self, stem: str, document: dict[str, Any]) -> str:
         from readtorch.literate.trace.page import element_html, trace_js
 
-        name = f"{slug(self.part.name)}-{slug(self.part.ids[cell.index])}"
+        name = f"{slug(self.part.name)}-{stem}"
         if document["schema"].startswith("readtorch-imports"):
             return self._imports(f"imports-{name}", document)
         address = f"traces/{name}.js"

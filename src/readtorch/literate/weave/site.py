@@ -10,6 +10,8 @@ from typing import Any
 
 from readtorch.literate.chapter import Book, Part
 from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.record.archive import dumps
+from readtorch.literate.record.shelf import load
 from readtorch.literate.tangle import TangledFile
 from readtorch.literate.weave.addresses import Addresses
 from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
@@ -52,6 +54,8 @@ class Site:
         self.book = book
         self.tangled = tangled
         self.results = results
+        self.recordings = tuple(load(book.root))
+        """What GPUs gave, from docs/recordings/."""
         self.index = SymbolIndex(tangled, namespace(book.package))
         self.addresses = Addresses(book, self.index)
         self.fragments: dict[CellKey, Fragment] = fragments(tangled)
@@ -93,6 +97,11 @@ class Site:
         if result is not None:
             evidence = [(i, r.evidence, r.skipped) for i, r in sorted(result.cells.items())]
             mark = f"{result.digest}{evidence}"
+        mark += "".join(
+            dumps([recording.provenance, recording.parts[part.name]])
+            for recording in self.recordings
+            if part.name in recording.parts
+        )
         return hashlib.sha256("\0".join([part.text, shared, mark]).encode()).hexdigest()
 
     @cached_property
