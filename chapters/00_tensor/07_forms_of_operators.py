@@ -682,6 +682,8 @@ def _write(
     else:
         raw_values, arrays, _ = unwrap(entry, positions, values)
         kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
+        if mutating and array.__class__ is MetaArray:
+            return array
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
@@ -694,7 +696,8 @@ def _write(
         shape = infer_size(array.shape, raw.shape)
         if shape != array.shape:
             raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
-    assign(array, raw)
+    if array.__class__ is not MetaArray:
+        assign(array, raw)
     return array
 
 
