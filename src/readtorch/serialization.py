@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -164,11 +165,73 @@ class _Pickler(_PurePickler):
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
 
+    def save_tensor(self, tensor: Any) -> None:
+        """What `save_reduce` would do with a plain tensor, byte for byte: there are many, and all look the same."""
+        rebuild, content = tensor.__reduce_ex__(self.proto)[:2]
+        if tensor.__dict__:
+            self.save_reduce(rebuild, content, obj=tensor)
+            return
+        storage, offset, size, stride, requires_grad, hooks = content
+        tag, kind, key, location, numel, *more = self._reference(storage._untyped_storage, storage.dtype)
+        self._save_known(rebuild)
+        self.write(pickle.MARK + pickle.MARK)
+        self._save_known(tag)
+        self._save_known(kind)
+        self._save_known(key)
+        self._save_known(location)
+        self.write(_number(numel))
+        for each in more:
+            self.save(each)
+        self.write(pickle.TUPLE + self._next_put() + pickle.BINPERSID + _number(offset))
+        self.write(_numbers(size) + (self._next_put() if size else b""))
+        self.write(_numbers(stride) + (self._next_put() if stride else b""))
+        self.write(pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)
+        self._save_known(type(hooks))
+        self.write(pickle.EMPTY_TUPLE + pickle.REDUCE + self._next_put())
+        self.write(pickle.TUPLE + self._next_put() + pickle.REDUCE)
+        self.memoize(tensor)
+
+    def _save_known(self, obj: Any) -> None:
+        known = self.memo.get(id(obj))
+        if known is None:
+            self.save(obj)
+        else:
+            self.write(self.get(known[0]))
+
+    def _next_put(self) -> bytes:
+        """Numbers an object that nothing will refer to again; the key is one that no `id` can be."""
+        number = len(self.memo)
+        self.memo[-1 - number] = (number, None)
+        return self.put(number)
+
     dispatch: ClassVar[dict[Any, Any]] = {
         **_PurePickler.dispatch,
         StorageType: save_global,
         FunctionType: save_global,
+        torch.Tensor: save_tensor,
     }
+
+
+@functools.lru_cache(4096)
+def _number(number: int) -> bytes:
+    """The instruction that pushes this number."""
+    if 0 <= number < 1 << 8:
+        return pickle.BININT1 + bytes([number])
+    if 0 <= number < 1 << 16:
+        return pickle.BININT2 + struct.pack("<H", number)
+    if -(1 << 31) <= number < 1 << 31:
+        return pickle.BININT + struct.pack("<i", number)
+    digits = pickle.encode_long(number)
+    return pickle.LONG1 + bytes([len(digits)]) + digits
+
+
+@functools.lru_cache(1024)
+def _numbers(numbers: tuple[int, ...]) -> bytes:
+    """The instructions that push this tuple."""
+    pushed = b"".join(map(_number, numbers))
+    if len(numbers) > 3:
+        return pickle.MARK + pushed + pickle.TUPLE
+    return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
 
 
 class _Storages:

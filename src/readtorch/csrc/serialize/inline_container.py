@@ -14,50 +14,78 @@ import numpy as np
 ALIGNMENT = 64
 """Records begin at multiples of this many bytes: enough for the widest vector loads."""
 
+#: Four characters, version, flags, method, time, date, CRC, both sizes, the lengths of name and extra field.
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-_ZIP64_EXTRA = 20
+#: The same with a second version before it, and comment, disk, two attributes and the offset behind it.
+_DIRECTORY_ENTRY = struct.Struct("<4s6H3I5H2I")
+_DIRECTORY_END = struct.Struct("<4s4H2IH")
+_ZIP64_END = struct.Struct("<4sQ2H2I4Q")
+_ZIP64_LOCATOR = struct.Struct("<4sIQI")
+_UTF8_NAME = 0x800
+_NEW_YEAR_1980 = 33
+#: What does not fit into four bytes is written as this, and stands in an extra field of eight-byte numbers.
+_ELSEWHERE = 0xFFFFFFFF
 #: Checksums are computed while what was read is still in the cache.
 _CHUNK = 1 << 18
 _PADDING_ID = b"FB"
 
 
 class PyTorchStreamWriter:
-    """Writes records into `stream`, a writable binary file, under the folder `archive_name`."""
+    """Writes records into `stream`, a writable binary file, under the folder `archive_name`; it never seeks."""
 
     def __init__(self, stream: BinaryIO, archive_name: str, alignment: int = ALIGNMENT) -> None:
-        self._zip = zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._stream = stream
         self._folder = archive_name
         self._alignment = alignment
+        self._position = 0
         self._checksum = 0
-        self._names: list[str] = []
+        self._directory: dict[str, bytes] = {}
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._stream.write(data)
+        self._position += memoryview(data).nbytes
 
     def write_record(self, name: str, data: bytes | memoryview) -> None:
         """Add a record; ValueError if there is one of that name."""
-        if name in self._names:
+        if name in self._directory:
             raise ValueError(f"record {name!r} was already written")
-        self._names.append(name)
-        size = memoryview(data).nbytes
-        large = size >= 0xFFFFFFFF
-        info = zipfile.ZipInfo(f"{self._folder}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
-        info.file_size = size
-        info.extra = self._padding(len(info.filename.encode()), large)
-        with self._zip.open(info, "w", force_zip64=large) as record:
-            record.write(data)
-        self._checksum = zlib.crc32(struct.pack("<I", info.CRC), self._checksum)
+        path = f"{self._folder}/{name}".encode("utf-8", "surrogateescape")
+        size, checksum, begin = memoryview(data).nbytes, zlib.crc32(data), self._position
+        sizes = _numbers_elsewhere(size, size) if size >= _ELSEWHERE else b""
+        shown = min(size, _ELSEWHERE)
+        fields = (45 if sizes else 20, _UTF8_NAME, 0, 0, _NEW_YEAR_1980, checksum, shown, shown, len(path))
+        extra = sizes + self._padding(begin + _LOCAL_HEADER.size + len(path) + len(sizes))
+        self._write(_LOCAL_HEADER.pack(b"PK\x03\x04", *fields, len(extra)) + path + extra)
+        self._write(data)
+        extra = _numbers_elsewhere(*(n for n in (size, size, begin) if n >= _ELSEWHERE))
+        tail = (len(extra), 0, 0, 0, 0, min(begin, _ELSEWHERE))
+        self._directory[name] = _DIRECTORY_ENTRY.pack(b"PK\x01\x02", 45, *fields, *tail) + path + extra
+        self._checksum = zlib.crc32(struct.pack("<I", checksum), self._checksum)
 
-    def _padding(self, name_length: int, large: bool) -> bytes:
-        """An extra field that moves the record's first byte to a multiple of the alignment."""
-        assert self._zip.fp is not None
-        start = self._zip.fp.tell() + _LOCAL_HEADER.size + name_length + 4 + _ZIP64_EXTRA * large
-        padding = -start % self._alignment
+    def _padding(self, end: int) -> bytes:
+        """An extra field, written at `end`, that moves the record's first byte to a multiple of the alignment."""
+        padding = -(end + 4) % self._alignment
         return _PADDING_ID + struct.pack("<H", padding) + b"Z" * padding
 
     def write_end_of_file(self) -> None:
-        """Add the version and the id, and finish the archive."""
+        """Add the version, the id and the directory."""
         self.write_record("version", b"3\n")
-        names = zlib.crc32("\n".join(self._names).encode())
+        names = zlib.crc32("\n".join(self._directory).encode("utf-8", "surrogateescape"))
         self.write_record(".data/serialization_id", f"{names:020d}{self._checksum:020d}".encode())
-        self._zip.close()
+        begin, count = self._position, len(self._directory)
+        self._write(b"".join(self._directory.values()))
+        end = self._position
+        size = end - begin
+        if count >= 0xFFFF or end >= _ELSEWHERE:
+            self._write(_ZIP64_END.pack(b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, begin))
+            self._write(_ZIP64_LOCATOR.pack(b"PK\x06\x07", 0, end, 1))
+        count, size, begin = min(count, 0xFFFF), min(size, _ELSEWHERE), min(begin, _ELSEWHERE)
+        self._write(_DIRECTORY_END.pack(b"PK\x05\x06", 0, 0, count, count, size, begin, 0))
+
+
+def _numbers_elsewhere(*numbers: int) -> bytes:
+    """The extra field for numbers that are too large for their place; nothing for none."""
+    return struct.pack(f"<2H{len(numbers)}Q", 1, 8 * len(numbers), *numbers) if numbers else b""
 
 
 class PyTorchStreamReader:
