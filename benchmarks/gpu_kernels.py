@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.native.cuda import (
+    activation_gelu_kernel,
     convolution_mm2d,
     dropout,
     embedding_backward_kernel,
@@ -220,6 +221,24 @@ def dropouts(b: Bench) -> Iterator[Work]:
     yield Work("dropout", 9 * x.size, run, peers, {})
 
 
+def chains(b: Bench) -> Iterator[Work]:
+    x, dy = b.normal(b.few(1 << 28)), b.normal(b.few(1 << 28))
+
+    def peers(torch: Any) -> dict[str, Run]:
+        (tx,) = b.to_torch(x)
+
+        def eager() -> Any:
+            return 0.5 * tx * (1 + torch.tanh(0.7978845608028654 * (tx + 0.044715 * tx * tx * tx)))
+
+        return {"torch eager": eager, "torch": partial(torch.nn.functional.gelu, tx, approximate="tanh")}
+
+    forward = partial(activation_gelu_kernel.gelu, x, approximate="tanh")
+    yield Work("GELU by tanh, forward", 8 * x.size, forward, b.peers(peers), {"torch eager": 0.4}, 0.8)
+    yield Work(
+        "GELU by tanh, backward", 12 * x.size, partial(activation_gelu_kernel.gelu_backward, dy, x, "tanh"), {}, {}
+    )
+
+
 def columns(b: Bench) -> Iterator[Work]:
     x = b.normal(b.few(64), 64, 56, 56)
     geometry = ((3, 3), (1, 1), (1, 1), (1, 1))
@@ -287,6 +306,7 @@ WORK: tuple[Callable[[Bench], Iterator[Work]], ...] = (
     partial(softmax, rows=4096, width=32_768),
     cross_entropy,
     optimizers,
+    chains,
     dropouts,
     columns,
     convolutions,

@@ -37,10 +37,11 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, cpu, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
+from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -355,7 +356,20 @@ def _gelu_gradient(at: Any, grad: Any, self: Any, approximate: str) -> Any:
     return grad * (distribution + self * density)
 
 
-derivative("gelu", self=_gelu_gradient)
+@register("gelu_backward", variants="", node="GeluBackward")
+def gelu_backward(grad_output: Array, self: Array, approximate: str = "none") -> Array:
+    """The gradient of GELU."""
+    g, x = in_working_precision(grad_output), in_working_precision(self)
+    return _gelu_gradient(cpu, g, x, approximate).astype(self.dtype, copy=False)
+
+
+def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
+    if at is autograd:
+        return _gelu_gradient(at, grad, self, approximate)
+    return at.gelu_backward(grad, self, approximate)
+
+
+derivative("gelu", self=_gelu_gradient_of)
 
 # %% [markdown]
 # ## Gated

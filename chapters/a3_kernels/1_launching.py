@@ -381,6 +381,24 @@ __device__ __forceinline__ void store(T* to, const acc_t<T> (&from)[N]) {
 """
 
 # %% [markdown]
+# C's functions have a name per type; templates need one name for both.
+
+# %%
+#| into: aten/native/cuda/math.cuh
+MATH = r"""
+__device__ __forceinline__ float exponential(float x) { return expf(x); }
+__device__ __forceinline__ double exponential(double x) { return exp(x); }
+__device__ __forceinline__ float logarithm(float x) { return logf(x); }
+__device__ __forceinline__ double logarithm(double x) { return log(x); }
+__device__ __forceinline__ float hyperbolic_tangent(float x) { return tanhf(x); }
+__device__ __forceinline__ double hyperbolic_tangent(double x) { return tanh(x); }
+__device__ __forceinline__ float error_function(float x) { return erff(x); }
+__device__ __forceinline__ double error_function(double x) { return erf(x); }
+__device__ __forceinline__ float inverse_root(float x) { return 1.0f / sqrtf(x); }
+__device__ __forceinline__ double inverse_root(double x) { return 1.0 / sqrt(x); }
+"""
+
+# %% [markdown]
 # The launching side has the same three decisions: which C++ type an array has, whether it can be read in wide pieces, and where a new array goes. Double precision is for checks of gradients, not for speed: it has no wide instances.
 
 # %%

@@ -126,6 +126,7 @@ COLLECT = r"""
 #include "aten/native/cuda/memory_access.cuh"
 #include "aten/native/cuda/block_reduce.cuh"
 #include "aten/native/shared_reduce_ops.cuh"
+#include "aten/native/cuda/math.cuh"
 
 // The vectors of one channel of (N, C, P) that a thread looks after: the first is that of its number among the threads of all
 // blocks of the channel, each next one as many further on.
@@ -209,8 +210,6 @@ __global__ void __launch_bounds__(256) batch_norm_merge_statistics(const A* part
 #| into: aten/native/cuda/normalization.cu
 #| upstream: aten/src/ATen/native/cuda/Normalization.cuh#at::native::batch_norm_transform_input_kernel
 TRANSFORM = r"""
-__device__ __forceinline__ float inverse_root(float x) { return 1.0f / sqrtf(x); }
-__device__ __forceinline__ double inverse_root(double x) { return 1.0 / sqrt(x); }
 
 // What a channel's statistics leave behind. Null where nobody wants it.
 template <class A>

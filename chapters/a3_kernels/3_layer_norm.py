@@ -70,6 +70,7 @@ __device__ __forceinline__ Summary row_merge(Summary mine) {
 FORWARD = r"""
 #include "aten/native/cuda/rows.cuh"
 #include "aten/native/shared_reduce_ops.cuh"
+#include "aten/native/cuda/math.cuh"
 
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(512) layer_norm_forward(
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(512) layer_norm_forward(
         seen.add(values);
     }
     Welford<A> all = row_merge(seen.merged());
-    A mean = all.mean, rstd = A(1) / sqrt(all.m2 / all.count + A(eps));
+    A mean = all.mean, rstd = inverse_root(all.m2 / all.count + A(eps));
     if (threadIdx.x == 0) {
         means[row] = mean;
         rstds[row] = rstd;

@@ -51,6 +51,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cuda.cuda_generator_impl import default_generator
 from readtorch.aten.native.cuda import (
+    activation_gelu_kernel,
     convolution_mm2d,
     dropout,
     embedding_backward_kernel,
@@ -90,6 +91,8 @@ _KERNELS: tuple[Callable[..., Any], ...] = (
     loss.nll_loss_backward,
     native_dropout,
     dropout.native_dropout_backward,
+    activation_gelu_kernel.gelu,
+    activation_gelu_kernel.gelu_backward,
     im2_col.im2col,
     im2_col.col2im,
     convolution_mm2d.convolution,

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import readtorch.aten.native.activation as activation
 import readtorch.aten.native.convolution as convolution
 import readtorch.aten.native.embedding as embedding
 import readtorch.aten.native.fused_adam as fused_adam
@@ -20,6 +21,7 @@ import readtorch.aten.native.normalization as normalization
 import readtorch.aten.native.soft_max as soft_max
 from readtorch.aten.core.philox_rng_engine import philox
 from readtorch.aten.cuda.specialisations import uniform
+from readtorch.aten.native.cuda import activation_gelu_kernel as cuda_gelu
 from readtorch.aten.native.cuda import convolution_mm2d as cuda_convolution
 from readtorch.aten.native.cuda import dropout as cuda_dropout
 from readtorch.aten.native.cuda import embedding_backward_kernel as cuda_embedding
@@ -307,6 +309,24 @@ def _lerp(weight: float, odd: bool = False) -> Scenario:
 SCENARIOS["moving average"] = _lerp(0.001)
 SCENARIOS["average of few, odd addresses"] = _lerp(0.75, odd=True)
 
+
+# -- element by element ----------------------------------------------------------------------------------------------
+
+
+def _gelu(approximate: str, count: int, skip: int = 0) -> Scenario:
+    def run(n: Numbers) -> Pairs:
+        (x, X), (dy, DY) = (n.normal(count + skip) for _ in range(2))
+        x, X, dy, DY = (array[skip:] for array in (x, X, dy, DY))
+        yield cuda_gelu.gelu(x, approximate=approximate), activation.gelu(X, approximate=approximate)
+        yield cuda_gelu.gelu_backward(dy, x, approximate), activation.gelu_backward(DY, X, approximate)
+
+    return run
+
+
+SCENARIOS["gelu"] = _gelu("none", 5003)
+SCENARIOS["gelu by tanh"] = _gelu("tanh", 5003)
+SCENARIOS["gelu, odd address"] = _gelu("none", 301, skip=1)
+SCENARIOS["gelu by tanh, odd address"] = _gelu("tanh", 301, skip=1)
 
 # -- dropout, columns, embedding -------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def column(name: str) -> Any:
 def test_each_is_an_operator_with_the_signature_of_its_cpu_kernel(general: General) -> None:
     for kernel in register_cuda._KERNELS:
         entry = dispatcher.operators[kernel.__name__]
-        count = kernel.__code__.co_argcount
+        count = kernel.__code__.co_argcount + kernel.__code__.co_kwonlyargcount
         assert kernel.__code__.co_varnames[:count] == entry.schema.names
 
 

@@ -1,12 +1,9 @@
 // Tangled from chapters/a3_kernels/4_softmax_and_loss.py — edit there, or here and run `readtorch sync`.
 #include "aten/native/cuda/rows.cuh"
+#include "aten/native/cuda/math.cuh"
 
 __device__ __forceinline__ float lowest(float) { return -3.402823466e38f; }
 __device__ __forceinline__ double lowest(double) { return -1.7976931348623157e308; }
-__device__ __forceinline__ float exponential(float x) { return expf(x); }
-__device__ __forceinline__ double exponential(double x) { return exp(x); }
-__device__ __forceinline__ float logarithm(float x) { return logf(x); }
-__device__ __forceinline__ double logarithm(double x) { return log(x); }
 
 // The largest number, and the sum of exp(number - largest).
 template <class A>
