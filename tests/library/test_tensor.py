@@ -317,3 +317,14 @@ def test_a_deep_copy_of_a_view_has_the_whole_storage() -> None:
     alone = copy.deepcopy(x[1:])
     assert alone.untyped_storage().nbytes() == 16 and alone.storage_offset() == 1 and alone.tolist() == [1, 2, 3]
     assert copy.deepcopy(x[4:]).shape == (0,)
+
+
+def test_in_place_operations_on_the_meta_device_check_shapes_and_write_nothing() -> None:
+    x = torch.ones(2, 2, device="meta")
+    before = torch.get_rng_state()
+    for same in (x.add_(1), x.uniform_(), x.zero_(), x.clamp_(0), x.fill_(3)):
+        assert same is x
+    assert torch.equal(before, torch.get_rng_state())
+    with pytest.raises(RuntimeError, match="must match"):
+        x.add_(torch.ones(2, 3, device="meta"))
+    assert torch.nn.Linear(2, 3, device="meta").weight.shape == (3, 2)
