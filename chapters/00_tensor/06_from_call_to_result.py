@@ -72,7 +72,7 @@ from readtorch.aten.memory_overlap import (
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
-from readtorch.c10.core.device_guard import device_guard
+from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
@@ -602,6 +602,8 @@ class Recorder:
             node._shape = raw.shape
             node._dtype = raw.dtype
             node._result = raw if outputs else None
+            if raw.__class__ in STREAMS:
+                node._stream = STREAMS[raw.__class__](raw)
         if counts.special:
             special_node(node)
 

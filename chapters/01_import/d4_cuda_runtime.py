@@ -308,6 +308,47 @@ def set_current_stream(stream: Any, device: int) -> None:
 
 
 # %% [markdown]
+# The backward of an operation goes into the stream that the operation was in; the user who put the forward of two branches into two streams gets the same of the backward, without saying so. Where the gradients of both
+# meet, somebody has to wait. Here each node waits for what came before it and is waited for by what comes after: right, and without overlap between streams.
+
+
+# %%
+#| into: c10/cuda/cuda_stream.py
+class BackwardGuard:
+    """For a node of a backward pass: the device of its gradient, and the stream of its forward, inside."""
+
+    __slots__ = ("_caller", "_guard", "_stream")
+
+    def __init__(self, stream: Any, array: Any) -> None:
+        self._guard = CUDAGuard(array.data.device_id)
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._guard.__enter__()
+        self._caller = get_current_stream()
+        stream = self._stream
+        if stream is None or stream.ptr == self._caller.ptr or stream.device_id not in (-1, self._guard.number):
+            self._stream = None
+        else:
+            stream.wait_event(self._caller.record())
+            stream.use()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._stream is not None:
+            self._caller.wait_event(self._stream.record())
+            self._caller.use()
+        self._guard.__exit__(*exc)
+
+
+# %% [markdown]
+# ### What upstream does more
+# Only a gradient that crosses from one stream to another makes the second one wait, for an event behind that gradient; the caller's stream waits for the streams of the leaves, once, at the end. Two branches overlap in backward as they did in forward.
+
+# %%
+#| fact: torch/csrc/autograd/input_buffer.h#torch::autograd::InputBuffer
+#| fact: torch/csrc/autograd/engine.h#torch::autograd::Engine
+
+# %% [markdown]
 # ## Memory that outlives its tensor
 #
 # CuPy's allocator hands freed memory out again at once, and knows nothing of other streams; it has no `record_stream`. It can be had from outside: when the array that owns the memory dies, an
@@ -341,29 +382,29 @@ class _Key:
     __slots__ = ("__weakref__", "streams")
 
     def __init__(self) -> None:
-        self.streams: list[Any] = []
+        self.streams: list[tuple[Any, int]] = []
 
 
 _keys: dict[int, _Key] = {}
 
 
-def record_stream(array: Any, stream: Any) -> None:
-    """Keep the memory behind `array`, when it is freed, until `stream` has done what it is to do by then."""
+def record_stream(array: Any, stream: Any, device: int) -> None:
+    """Keep the memory behind `array`, when it is freed, until `stream` of `device` has done what it is to do by then."""
     release_held()
     owner = owner_of(array)
     key = _keys.get(id(owner))
     if key is None:
         key = _keys[id(owner)] = _Key()
         weakref.finalize(owner, _freed, id(owner), owner.data.mem).atexit = False
-    if all(stream is not known for known in key.streams):
-        key.streams.append(stream)
+    if all((stream.ptr, device) != (known.ptr, number) for known, number in key.streams):
+        key.streams.append((stream, device))
 
 
 def _freed(number: int, memory: Any) -> None:
     key = _keys.pop(number)
     events = []
-    for stream in key.streams:
-        with CUDAGuard(max(stream.device_id, 0)):
+    for stream, device in key.streams:
+        with CUDAGuard(device):
             events.append(stream.record())
     _held.append((memory, events))
 

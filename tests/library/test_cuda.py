@@ -285,6 +285,21 @@ else:
         assert streams[0] == streams[32] and len(set(streams)) == 32
         assert torch.cuda.current_stream() == torch.cuda.default_stream() != streams[0]
 
+    def test_backward_goes_into_the_stream_of_the_forward() -> None:
+        x = torch.rand(10, device="cuda", requires_grad=True)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        seen = []
+        with torch.cuda.stream(side):
+            y = x * 2
+            y.register_hook(lambda grad: seen.append(torch.cuda.current_stream()))
+            z = y.square().sum()
+        torch.cuda.current_stream().wait_stream(side)
+        (z + x.sum()).backward()
+        assert seen == [side]
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+        assert torch.allclose(x.grad, 8 * x + 1)
+
     def test_events_tell_the_time_between_them() -> None:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

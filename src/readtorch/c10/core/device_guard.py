@@ -14,6 +14,13 @@ NOTHING: AbstractContextManager[Any] = nullcontext()
 GUARDS: dict[type, Callable[[Any], AbstractContextManager[Any]]] = {}
 
 
+#: for a class of arrays, the current stream of their device; the CUDA backend adds its own
+STREAMS: dict[type, Callable[[Any], Any]] = {}
+
+#: for a class of arrays, the context for a node of a backward pass: (stream of the forward, gradient); the CUDA backend adds its own
+BACKWARD: dict[type, Callable[[Any, Any], AbstractContextManager[Any]]] = {}
+
+
 #: the current device of a kind; the CUDA backend adds its own
 CURRENT: dict[str, Callable[[], int]] = {}
 

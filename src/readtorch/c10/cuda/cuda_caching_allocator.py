@@ -19,29 +19,29 @@ class _Key:
     __slots__ = ("__weakref__", "streams")
 
     def __init__(self) -> None:
-        self.streams: list[Any] = []
+        self.streams: list[tuple[Any, int]] = []
 
 
 _keys: dict[int, _Key] = {}
 
 
-def record_stream(array: Any, stream: Any) -> None:
-    """Keep the memory behind `array`, when it is freed, until `stream` has done what it is to do by then."""
+def record_stream(array: Any, stream: Any, device: int) -> None:
+    """Keep the memory behind `array`, when it is freed, until `stream` of `device` has done what it is to do by then."""
     release_held()
     owner = owner_of(array)
     key = _keys.get(id(owner))
     if key is None:
         key = _keys[id(owner)] = _Key()
         weakref.finalize(owner, _freed, id(owner), owner.data.mem).atexit = False
-    if all(stream is not known for known in key.streams):
-        key.streams.append(stream)
+    if all((stream.ptr, device) != (known.ptr, number) for known, number in key.streams):
+        key.streams.append((stream, device))
 
 
 def _freed(number: int, memory: Any) -> None:
     key = _keys.pop(number)
     events = []
-    for stream in key.streams:
-        with CUDAGuard(max(stream.device_id, 0)):
+    for stream, device in key.streams:
+        with CUDAGuard(device):
             events.append(stream.record())
     _held.append((memory, events))
 

@@ -41,3 +41,29 @@ def set_current_stream(stream: Any, device: int) -> None:
     """Make a stream this thread's current one of its device."""
     with CUDAGuard(device):
         stream.use()
+
+
+class BackwardGuard:
+    """For a node of a backward pass: the device of its gradient, and the stream of its forward, inside."""
+
+    __slots__ = ("_caller", "_guard", "_stream")
+
+    def __init__(self, stream: Any, array: Any) -> None:
+        self._guard = CUDAGuard(array.data.device_id)
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._guard.__enter__()
+        self._caller = get_current_stream()
+        stream = self._stream
+        if stream is None or stream.ptr == self._caller.ptr or stream.device_id not in (-1, self._guard.number):
+            self._stream = None
+        else:
+            stream.wait_event(self._caller.record())
+            stream.use()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._stream is not None:
+            self._caller.wait_event(self._stream.record())
+            self._caller.use()
+        self._guard.__exit__(*exc)

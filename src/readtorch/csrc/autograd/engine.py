@@ -14,7 +14,7 @@ from readtorch.aten import record_function
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
-from readtorch.c10.core.device_guard import GUARDS, NOTHING, device_guard
+from readtorch.c10.core.device_guard import BACKWARD, GUARDS, NOTHING
 from readtorch.csrc.autograd.anomaly_mode import check_finite, report_forward
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
@@ -165,10 +165,12 @@ def _evaluate(task: GraphTask, node: Node) -> None:
 
 
 def _evaluate_on_device(task: GraphTask, node: Node) -> None:
-    """`_evaluate` where an accelerator is in use: with the device of the node's gradients as the current one."""
+    """`_evaluate` where an accelerator is in use: on the device of the node's gradients and the stream of its forward."""
     buffer = task.buffers[node]
     grad = next((grad for grad in buffer[: node._count] if grad is not None), None)
-    with NOTHING if task.graph else device_guard(grad):
+    array = grad._array if task.graph and grad is not None else grad
+    enter = BACKWARD.get(array.__class__)
+    with NOTHING if enter is None else enter(node._stream, array):
         _evaluate(task, node)
 
 

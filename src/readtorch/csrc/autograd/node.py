@@ -31,6 +31,8 @@ class Node:
     _post_hooks: Any = None
     _metadata: dict | None = None
     _released = False
+    #: of an accelerator: the stream that the operation was put into, into which its backward goes too
+    _stream: Any = None
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any] | tuple[Any, ...]:
         """The gradients of the inputs, aligned with `_edges`. Raw arrays, or tensors if `graph`; None for no gradient."""

@@ -14,11 +14,12 @@ from readtorch.aten.cuda.cuda_generator_impl import CUDAGeneratorImpl, default_g
 from readtorch.aten.cuda.instantiate import Maker
 from readtorch.aten.native.cuda.copy import device_to_device, device_to_host, host_to_device
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import CURRENT, GUARDS, TO_HOST
+from readtorch.c10.core.device_guard import BACKWARD, CURRENT, GUARDS, STREAMS, TO_HOST
 from readtorch.c10.core.dispatch_key import BACKENDS, DEVICE_OF, DispatchKey
 from readtorch.c10.core.tensor_impl import wrap
 from readtorch.c10.cuda import cuda_caching_allocator, cuda_functions
 from readtorch.c10.cuda.cuda_guard import CUDAGuard, guard_of
+from readtorch.c10.cuda.cuda_stream import BackwardGuard, get_current_stream
 from readtorch.csrc.generator import ENGINES, SEEDED, Generator, last_seed
 from readtorch.csrc.utils.tensor_new import LIBRARIES, PLACERS
 
@@ -63,6 +64,8 @@ def initialise() -> None:
     DEVICE_OF[kind] = lambda array: _DEVICES[array.data.device_id]
     GUARDS[kind] = guard_of
     TO_HOST[kind] = device_to_host
+    STREAMS[kind] = lambda array: get_current_stream(array.data.device_id)
+    BACKWARD[kind] = BackwardGuard
     CURRENT["cuda"] = cuda_functions.current_device
     PLACERS["cuda"], PLACERS["cpu"] = _to_cuda, _to_cpu
     LIBRARIES["cuda"] = lambda where: (maker.numpy, CUDAGuard(_number(where)))
@@ -122,7 +125,7 @@ def record_stream(self: Any, stream: Any) -> None:
     """Do not reuse this tensor's memory, once it is freed, before `stream` has done what it is to do by then."""
     if isinstance(self._array, np.ndarray):
         raise RuntimeError("record_stream is for tensors of an accelerator, not of the CPU")
-    cuda_caching_allocator.record_stream(self._array, stream._queue)
+    cuda_caching_allocator.record_stream(self._array, stream._queue, stream._number)
 
 
 _LOADED = specialisations  # importing it enters them in the table
