@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from mkdocs.commands.build import build as build_site
+from mkdocs.config import load_config
+from mkdocs.config.defaults import MkDocsConfig
 from weave_books import GROUND, SHELF, write_book
 
 SETTINGS = """\
@@ -134,42 +137,154 @@ def test_a_package_that_is_not_the_chapters_is_refused(tmp_path: Path) -> None:
     assert not (folder / "site").exists()
 
 
+class Serving:
+    """The builds of one `mkdocs serve`, and what each of them converted and wrote anew."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from jinja2 import Template
+        from mkdocs.structure.pages import Page
+
+        self.folder = folder
+        self.converted: list[str] = []
+        self.rendered: list[str] = []
+        convert, render = Page.render, Template.render
+
+        def counted(page: Page, config: object, files: object) -> None:
+            self.converted.append(page.file.src_uri)
+            convert(page, config, files)  # type: ignore[arg-type]
+
+        def written(template: Template, context: dict) -> str:  # type: ignore[type-arg]
+            if context["page"] is not None:
+                self.rendered.append(context["page"].file.src_uri)
+            return render(template, context)
+
+        monkeypatch.setattr(Page, "render", counted)
+        monkeypatch.setattr(Template, "render", written)
+        monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        self._config().plugins.on_startup(command="serve", dirty=False)
+
+    def _config(self) -> MkDocsConfig:
+        return load_config(str(self.folder / "mkdocs.yml"))
+
+    def build(self) -> dict[str, bytes]:
+        """The site's files after the next build, which are those that a build from nothing writes."""
+        self.converted.clear()
+        self.rendered.clear()
+        build_site(self._config())
+        anew = list(self.converted), list(self.rendered)
+        files = self._files()
+        fresh = self._config()
+        kept = dict(vars(fresh.plugins["readtorch"]))
+        fresh.plugins["readtorch"].__init__()  # forgets; mkdocs keeps the object itself
+        fresh.plugins["readtorch"].load_config({"execute": False, "api": False})
+        build_site(fresh)
+        assert {name for name, data in self._files().items() if files.get(name) != data} == set()
+        assert set(files) == set(self._files())
+        vars(fresh.plugins["readtorch"]).update(kept)
+        self.converted, self.rendered = anew
+        return files
+
+    def _files(self) -> dict[str, bytes]:
+        site = self.folder / "site"
+        return {
+            f.relative_to(site).as_posix(): f.read_bytes()
+            for f in site.rglob("*")
+            if f.is_file() and f.suffix != ".gz"  # holds the time of writing
+        }
+
+
+BOX, SHELVES = "book/00_tensor/1_box/index", "book/02_module/index"
+
+
 def test_pages_are_kept_between_the_builds_of_one_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An edited paragraph converts its own page again and no other, and the result is what a fresh build gives."""
-    from mkdocs.commands.build import build as build_site
-    from mkdocs.config import load_config
-    from mkdocs.structure.pages import Page
-
+    """An edited paragraph converts and writes its own page again and no other."""
     folder = book_folder(tmp_path)
-    converted: list[str] = []
-    render = Page.render
-
-    def counted(self: Page, config: object, files: object) -> None:
-        converted.append(self.file.src_uri)
-        render(self, config, files)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Page, "render", counted)
-    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
-    config = load_config(str(folder / "mkdocs.yml"))
-    config.plugins.on_startup(command="serve", dirty=False)
-    build_site(config)
-    assert {"book/02_module/index.md", "book/00_tensor/1_box/index.md"} <= set(converted)
+    serving = Serving(folder, monkeypatch)
+    serving.build()
+    assert {"index.md", f"{BOX}.md", f"{SHELVES}.md"} <= set(serving.converted) & set(serving.rendered)
     file = folder / "chapters" / "02_module.py"
     file.write_text(file.read_text().replace("Many boxes.", "Very many boxes."))
-    converted.clear()
-    again = load_config(str(folder / "mkdocs.yml"))
-    build_site(again)
-    assert "book/02_module/index.md" in converted
-    assert "book/00_tensor/1_box/index.md" not in converted
-    index = (folder / "site" / "search" / "search_index.json").read_text()
-    assert "Very many boxes." in index
-    kept = {f.relative_to(folder / "site"): f.read_text() for f in (folder / "site").rglob("*.html")}
-    assert "Very many boxes." in kept[Path("book/02_module/index.html")]
-    fresh_config = load_config(str(folder / "mkdocs.yml"))
-    fresh_plugin = fresh_config.plugins["readtorch"]
-    fresh_plugin.__init__()  # forgets; mkdocs keeps the object itself
-    build_site(fresh_config)
-    assert (folder / "site" / "search" / "search_index.json").read_text() == index
-    fresh = {f.relative_to(folder / "site"): f.read_text() for f in (folder / "site").rglob("*.html")}
-    strip = lambda text: text[: text.rfind("<script id=")]  # noqa: E731  the theme's settings hold the build's date
-    assert {n: strip(t) for n, t in kept.items()} == {n: strip(t) for n, t in fresh.items()}
+    site = serving.build()
+    assert serving.converted == serving.rendered == [f"{SHELVES}.md"]
+    assert b"Very many boxes." in site[f"{SHELVES}.html"]
+    assert b"Very many boxes." in site["search/search_index.json"]
+    serving.build()
+    assert serving.converted == serving.rendered == []
+
+
+def test_a_kept_page_follows_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The title of one page stands on all others: they are written again, and not converted."""
+    folder = book_folder(tmp_path)
+    serving = Serving(folder, monkeypatch)
+    before = serving.build()
+    file = folder / "chapters" / "02_module.py"
+    file.write_text(file.read_text().replace("# # ", "# # Many "))
+    after = serving.build()
+    assert serving.converted == [f"{SHELVES}.md"]
+    assert set(serving.rendered) == {"index.md", f"{BOX}.md", f"{SHELVES}.md"}
+    assert after[f"{BOX}.html"] != before[f"{BOX}.html"]
+
+
+def test_a_page_of_the_site_follows_its_text_and_its_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = book_folder(tmp_path)
+    serving = Serving(folder, monkeypatch)
+    serving.build()
+    (folder / "docs" / "index.md").write_text("# Small\n\nother text\n")
+    site = serving.build()
+    assert serving.converted == serving.rendered == ["index.md"]
+    assert b"other text" in site["index.html"]
+    settings = folder / "mkdocs.yml"
+    settings.write_text(settings.read_text().replace("- index.md", "- Another name: index.md"))
+    site = serving.build()
+    assert serving.converted == []
+    assert len(serving.rendered) == len([name for name in site if name.endswith("index.html")])
+    assert b"Another name" in site[f"{BOX}.html"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("site_name: small", "site_name: large", b"large"),
+        ("[admonition, attr_list,", "[admonition, abbr, attr_list,", b""),
+        ("font: false }", "font: false, features: [navigation.footer] }", b"md-footer__link"),
+    ],
+)
+def test_nothing_is_kept_when_the_settings_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: bytes
+) -> None:
+    folder = book_folder(tmp_path)
+    serving = Serving(folder, monkeypatch)
+    serving.build()
+    settings = folder / "mkdocs.yml"
+    assert old in settings.read_text()
+    settings.write_text(settings.read_text().replace(old, new))
+    site = serving.build()
+    assert {"index.md", f"{BOX}.md", f"{SHELVES}.md"} == set(serving.converted) == set(serving.rendered)
+    assert said in site[f"{BOX}.html"]
+
+
+def test_nothing_is_kept_of_a_site_whose_theme_may_read_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = book_folder(tmp_path)
+    (folder / "overrides").mkdir()
+    own = folder / "overrides" / "main.html"
+    own.write_text('{% extends "base.html" %}{% block announce %}first{% endblock %}')
+    (folder / "mkdocs.yml").write_text(SETTINGS.replace("font: false", "font: false, custom_dir: overrides"))
+    serving = Serving(folder, monkeypatch)
+    assert b"first" in serving.build()[f"{BOX}.html"]
+    own.write_text('{% extends "base.html" %}{% block announce %}second{% endblock %}')
+    assert b"second" in serving.build()[f"{BOX}.html"]
+
+
+def test_a_warning_is_given_in_every_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = book_folder(tmp_path)
+    (folder / "docs" / "index.md").write_text("# Small\n\n[away](gone.md)\n")
+    serving = Serving(folder, monkeypatch)
+    for _ in range(2):
+        caplog.clear()
+        serving.build()
+        assert "gone.md" in caplog.text

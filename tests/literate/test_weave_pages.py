@@ -240,6 +240,49 @@ def test_a_page_is_taken_from_before_while_nothing_it_rests_on_changed(tmp_path:
     assert Site(book, tangle(book), {}).weave(second)["00_tensor/1_box"] is not second["00_tensor/1_box"]
 
 
+def test_a_site_made_from_the_last_one_is_as_one_made_from_nothing(tmp_path: Path) -> None:
+    """What is read from tangled files is kept by file: after an edit that moves lines, and one that renames."""
+    from readtorch.literate.chapter import Book
+    from readtorch.literate.tangle import tangle
+    from readtorch.literate.weave.site import Site
+
+    book = write_book(tmp_path)
+    files = tangle(book)
+    site = Site(book, files, {})
+    file = tmp_path / "chapters" / "02_module.py"
+    for old, new in [("Many boxes. $", "Many\n#\n# boxes. $"), ("class Shelf:", "class Shelves:")]:
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+        book = Book.load(tmp_path, book)
+        files = tangle(book, files)
+        site = Site(book, files, {}, previous=site)
+        fresh = Site(book, tangle(Book.load(tmp_path)), {})
+        assert list(site.index) == list(fresh.index)
+        assert site.fragments.keys() == fresh.fragments.keys()
+        assert site.shared_key == fresh.shared_key
+        assert {k: v[1].slots for k, v in site.weave().items()} == {k: v[1].slots for k, v in fresh.weave().items()}
+
+
+def test_an_api_page_is_made_again_when_a_file_that_it_shows_changes(tmp_path: Path) -> None:
+    from readtorch.literate.chapter import Book
+    from readtorch.literate.tangle import tangle
+    from readtorch.literate.weave import api
+    from readtorch.literate.weave.site import Site
+
+    def keys(book: Book) -> dict[str, str]:
+        site = Site(book, tangle(book), {})
+        return {name: api.key(site, f"api/{name}.md", "") for name in site.index.modules}
+
+    book = write_book(tmp_path)
+    before = keys(book)
+    file = tmp_path / "chapters" / "02_module.py"
+    file.write_text(file.read_text().replace("class Shelf:", "class Shelves:"))
+    after = keys(Book.load(tmp_path))
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed
+    assert "readtorch.c10.box" not in changed
+
+
 @pytest.mark.parametrize(
     ("text", "wide", "note"),
     [

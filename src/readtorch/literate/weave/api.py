@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from html import escape
@@ -52,6 +53,24 @@ def _public(site: Site, name: str) -> list[Definition]:
     """The classes and functions that a module defines for others."""
     defined = (b for b in site.index.modules[name].names.values() if isinstance(b, Definition))
     return [d for d in defined if d.kind in ("class", "function") and not d.name.startswith("_")]
+
+
+def key(site: Site, source: str, text: str) -> str:
+    """Equal keys, equal pages: the Markdown, and the files whose docstrings and signatures mkdocstrings puts into it.
+
+    These are the module's own, and those that define what a module with an `__all__` takes from others.
+    """
+    name = source.removeprefix("api/").removesuffix(".md")
+    module = site.index.modules[name]
+    files = {module.file}
+    if "__all__" in module.names:
+        taken = [site.index.lookup(name, other) for other in module.names]
+        files |= {found.file for found in taken if isinstance(found, Definition)}
+        files |= {site.index.modules[star].file for star in module.stars if star in site.index.modules}
+    digest = hashlib.sha256(text.encode())
+    for file in sorted(files):
+        digest.update(site.tangled[file].text.encode())
+    return digest.hexdigest()
 
 
 def navigation(found: Mapping[str, str]) -> list[dict[str, str]]:

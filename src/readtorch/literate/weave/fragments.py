@@ -38,17 +38,33 @@ class Fragment:
         return self.thread != self.file
 
 
-def fragments(tangled: Mapping[str, TangledFile]) -> dict[CellKey, Fragment]:
+FileFragments = tuple[TangledFile, list[Fragment]]
+
+
+def fragments_by_file(
+    tangled: Mapping[str, TangledFile], previous: Mapping[str, FileFragments] | None = None
+) -> dict[str, FileFragments]:
+    """Each file's fragments. Those of a file that is the very one read in `previous` are taken from there."""
+    found: dict[str, FileFragments] = {}
+    for file, content in tangled.items():
+        kept = (previous or {}).get(file)
+        found[file] = kept if kept is not None and kept[0] is content else (content, _fragments(file, content))
+    return found
+
+
+def by_cell(files: Mapping[str, FileFragments]) -> dict[CellKey, Fragment]:
     """Every tangled cell's fragment. An `imports` cell, whose lines are merged at the head, is one of its file too."""
     found: dict[CellKey, Fragment] = {}
-    for file, content in tangled.items():
-        if not file.endswith(".py"):
-            for key in _runs(content):
-                found[key] = Fragment(key, file, file, "the whole file", file.rpartition("/")[2])
-            continue
-        for fragment in _of_file(file, content):
+    for _, pieces in files.values():
+        for fragment in pieces:
             found.setdefault(fragment.key, fragment)
     return found
+
+
+def _fragments(file: str, content: TangledFile) -> list[Fragment]:
+    if file.endswith(".py"):
+        return _of_file(file, content)
+    return [Fragment(key, file, file, "the whole file", file.rpartition("/")[2]) for key in _runs(content)]
 
 
 def _runs(content: TangledFile) -> dict[CellKey, tuple[int, int]]:

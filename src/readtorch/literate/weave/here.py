@@ -51,6 +51,11 @@ _SAID = {
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
 
 
+def state(site: Site, root: Path) -> tuple[Any, ...]:
+    """What the pages rest on: the package, the parity tests, and where the book defines what."""
+    return digest(site.book.package), _tables_state(root), site.shared_key
+
+
 def pages(site: Site, root: Path) -> dict[str, str]:
     """The Markdown of the overview and of a page for each chapter, by source name."""
     standing = _standing(site.book.package, digest(site.book.package))
@@ -82,11 +87,17 @@ def navigation(found: Iterable[str]) -> list[dict[str, str]]:
 
 def parity_tables(root: Path, package: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of the parity tables; empty where the tests are not beside the book. Raises RuntimeError if they do not load."""
-    script = root / "tests" / "parity" / "cells.py"
-    if not script.is_file():
-        return {}
-    state = tuple(sorted((p.name, p.stat().st_mtime_ns) for p in script.parent.iterdir() if p.is_file()))
-    return _listed(script, package, state)
+    script = root / _CELLS
+    return _listed(script, package, _tables_state(root)) if script.is_file() else {}
+
+
+_CELLS = Path("tests", "parity", "cells.py")
+
+
+def _tables_state(root: Path) -> tuple[tuple[str, int], ...]:
+    folder = (root / _CELLS).parent
+    files = (path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else ()
+    return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files))
 
 
 @cache

@@ -31,8 +31,10 @@ from readtorch.literate.errors import LiterateError
 from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api, here
 from readtorch.literate.weave.addresses import page_source
+from readtorch.literate.weave.finished import FinishedPages
 from readtorch.literate.weave.pages import WovenPage
 from readtorch.literate.weave.rendered import KeptPage, KeptSearch, KeptTemplates, Rendered
+from readtorch.literate.weave.settings import settings
 from readtorch.literate.weave.site import Site
 
 log = logging.getLogger("mkdocs.plugins.readtorch")
@@ -59,14 +61,21 @@ class ReadtorchPlugin(BasePlugin[Options]):
         super().__init__()
         self.site: Site | None = None
         self.woven: dict[str, tuple[str, WovenPage]] = {}
-        self.rendered = Rendered()
         self.api_pages: dict[str, str] = {}
         self.here_pages: dict[str, str] = {}
+        self._here_state: tuple[Any, ...] = ()
         self.scripts: dict[str, tuple[tuple[str, str], bytes]] = {}
-        self.search = KeptSearch()
         self.templates = KeptTemplates()
+        self.settings: Any = None
+        self._keep_nothing()
         self._whole_page: str | None = None
         self.on_progress: Callable[..., None] | None = None
+
+    def _keep_nothing(self) -> None:
+        """Forget what rests on the settings of the last build."""
+        self.rendered = Rendered()
+        self.search = KeptSearch()
+        self.finished = FinishedPages()
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Its presence tells mkdocs to keep this object between builds."""
@@ -79,10 +88,10 @@ class ReadtorchPlugin(BasePlugin[Options]):
             tangled = tangle(book, previous.tangled if previous is not None else None)
             if self.config.execute or self.config.api:
                 check_package(book, tangled)
-            site = Site(book, tangled, self._execute(book, root), self.scripts)
+            site = Site(book, tangled, self._execute(book, root), self.scripts, previous)
             self.api_pages = api.pages(site) if self.config.api else {}
             self.woven = site.weave(self.woven)
-            self.here_pages = here.pages(site, root) if _names(config.nav, HERE) else {}
+            self._weave_here(site, root, wanted=_names(config.nav, HERE))
         except LiterateError as error:
             raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
         self.site = site
@@ -101,6 +110,12 @@ class ReadtorchPlugin(BasePlugin[Options]):
         config.watch.append(str(root / "chapters"))
         return config
 
+    def _weave_here(self, site: Site, root: Path, *, wanted: bool) -> None:
+        state = here.state(site, root) if wanted else ()
+        if state != self._here_state:
+            self.here_pages = here.pages(site, root) if wanted else {}
+            self._here_state = state
+
     def _execute(self, book: Book, root: Path) -> dict[str, Any]:
         if not self.config.execute or not book.parts:
             return {}
@@ -109,9 +124,16 @@ class ReadtorchPlugin(BasePlugin[Options]):
 
         return dict(execute(book, cache=default_location(root), on_progress=self.on_progress))
 
+    def on_pre_build(self, *, config: MkDocsConfig) -> None:
+        now = settings(config)  # all plugins have said theirs
+        if now != self.settings:
+            self._keep_nothing()
+        self.settings = now
+
     def on_env(self, env: Environment, *, config: MkDocsConfig, files: Files) -> Environment:
-        """The theme's templates are compiled in the first build only."""
+        """The theme's templates are compiled in the first build only, and pages like the last build's are taken from it."""
         env.bytecode_cache = self.templates
+        self.finished.begin(env)
         return env
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
@@ -127,15 +149,19 @@ class ReadtorchPlugin(BasePlugin[Options]):
             file = File.generated(config, page.source, content=page.markdown)
             files.append(file)
             KeptPage(file, config, self.rendered, key)
+        written = files.documentation_pages()
         for name, text in {**self.api_pages, **self.here_pages}.items():
             file = File.generated(config, name, content=text)
             files.append(file)
-            KeptPage(file, config, self.rendered, text)
+            KeptPage(file, config, self.rendered, api.key(self.site, name, text) if name in self.api_pages else text)
+        titles = _titles(config.nav)
+        for file in written:
+            KeptPage(file, config, self.rendered, title=titles.get(file.src_uri))
         return files
 
     def on_page_markdown(self, markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
         """`[text](chapter:NAME)` in the site's own pages leads to the first page of a chapter, however its parts are called."""
-        if isinstance(page, KeptPage):  # the book's own text has links of its own kind
+        if isinstance(page, KeptPage) and page.ours:  # the book's own text has links of its own kind
             return markdown
         assert self.site is not None
         first = {part.chapter: page_source(part.name) for part in reversed(self.site.book.parts)}
@@ -186,10 +212,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
     on_page_context = CombinedEvent(_before_search, _after_search)
 
     def on_post_page(self, output: str, *, page: Page, config: MkDocsConfig) -> str:
-        """Drop the indentation of templates, a tenth of a page, outside of what keeps its spaces."""
-        return "".join(
-            piece if number % 2 else _INDENT.sub("\n", piece) for number, piece in enumerate(_SPACED.split(output))
-        )
+        return self.finished.squeezed(page, output, _without_indentation)
 
     @event_priority(-100)  # after the search plugin
     def on_post_build(self, *, config: MkDocsConfig) -> None:
@@ -210,6 +233,13 @@ _SPACED = re.compile(r"(<pre\b.*?</pre>|<script\b.*?</script>|<textarea\b.*?</te
 _INDENT = re.compile(r"\s*\n\s*")
 
 
+def _without_indentation(html: str) -> str:
+    """The page without the indentation of templates, a tenth of it, outside of what keeps its spaces."""
+    return "".join(
+        piece if number % 2 else _INDENT.sub("\n", piece) for number, piece in enumerate(_SPACED.split(html))
+    )
+
+
 def _count(number: int) -> str:
     return "1 fault" if number == 1 else f"{number} faults"
 
@@ -219,6 +249,18 @@ def _names(nav: Any, placeholder: str) -> bool:
     if isinstance(nav, dict):
         return any(_names(value, placeholder) for value in nav.values())
     return any(_names(item, placeholder) for item in nav) if isinstance(nav, list) else nav == placeholder
+
+
+def _titles(nav: Any) -> dict[str, str]:
+    """The titles that the navigation gives to files."""
+    found: dict[str, str] = {}
+    for item in nav if isinstance(nav, list) else [nav]:
+        for title, value in item.items() if isinstance(item, dict) else ():
+            if isinstance(value, str):
+                found.setdefault(value, title)
+            else:
+                found = _titles(value) | found
+    return found
 
 
 def _deferred(path: str) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,26 +37,41 @@ _MAPS = ("_primary_url_map", "_secondary_url_map", "_title_map", "_abs_url_map")
 
 
 class KeptPage(Page):
-    """A page that takes its conversion from `store` while its key and the site's file names are the same."""
+    """A page that takes its conversion from `store` while its key and the site's file names are the same.
 
-    def __init__(self, file: File, config: MkDocsConfig, store: Rendered, key: str) -> None:
-        super().__init__(None, file, config)
+    The key says what the page was made of; without one it is the page's Markdown.
+    """
+
+    def __init__(
+        self, file: File, config: MkDocsConfig, store: Rendered, key: str | None = None, title: str | None = None
+    ) -> None:
+        super().__init__(title, file, config)
         self.store = store
         self.key = key
 
+    @property
+    def ours(self) -> bool:
+        """Is the page made by this plugin, and not read from the site's own folder?"""
+        return self.key is not None
+
     def render(self, config: MkDocsConfig, files: Files) -> None:
+        key = self.markdown or "" if self.key is None else self.key
         names = frozenset(files.src_uris)
         maps = _reference_maps(config)
         kept = self.store.pages.get(self.file.src_uri)
-        if kept is None or kept.key != self.key or kept.names != names:
+        if kept is None or kept.key != key or kept.names != names:
             before = [_copied(m) for m in maps]
-            super().render(config, files)
+            self.store.pages.pop(self.file.src_uri, None)
+            with _heard() as warnings:
+                super().render(config, files)
+            if warnings:
+                return  # to be said in the next build too
             links = {f.src_uri: found for f, found in (self.links_to_anchors or {}).items()}
             added = [
                 {k: v for k, v in _copied(m).items() if old.get(k) != v} for m, old in zip(maps, before, strict=True)
             ]
             self.store.pages[self.file.src_uri] = _Kept(
-                self.key,
+                key,
                 names,
                 self.content or "",
                 self.toc,
@@ -68,6 +86,24 @@ class KeptPage(Page):
         self.links_to_anchors = {files.src_uris[name]: found for name, found in kept.links.items()}
         for there, found in zip(maps, kept.references, strict=True):
             there.update(found)
+
+
+@contextmanager
+def _heard() -> Iterator[list[logging.LogRecord]]:
+    """What mkdocs warns of meanwhile."""
+    records: list[logging.LogRecord] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    handler = Listener(logging.WARNING)
+    logger = logging.getLogger("mkdocs")
+    logger.addHandler(handler)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
 
 
 def _copied(there: dict[str, Any]) -> dict[str, Any]:

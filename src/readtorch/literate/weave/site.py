@@ -14,7 +14,7 @@ from readtorch.literate.record.archive import dumps
 from readtorch.literate.record.shelf import load
 from readtorch.literate.tangle import TangledFile
 from readtorch.literate.weave.addresses import Addresses
-from readtorch.literate.weave.fragments import CellKey, Fragment, fragments
+from readtorch.literate.weave.fragments import CellKey, FileFragments, Fragment, by_cell, fragments_by_file
 from readtorch.literate.weave.namespace import namespace
 from readtorch.literate.weave.pages import WovenPage, plain, weave_part
 from readtorch.literate.weave.resolve import Notebook, Reference, References
@@ -40,7 +40,10 @@ Results = Mapping[str, Any]
 
 
 class Site:
-    """One state of the book, woven. `results` are the executor's, by part name; a part without one shows no outputs."""
+    """One state of the book, woven. `results` are the executor's, by part name; a part without one shows no outputs.
+
+    What was read from a tangled file that is still the same object is taken from `previous`.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Site:
         tangled: Mapping[str, TangledFile],
         results: Results,
         kept_scripts: dict[str, tuple[tuple[str, str], bytes]] | None = None,
+        previous: Site | None = None,
     ) -> None:
         self.kept_scripts = {} if kept_scripts is None else kept_scripts
         """Scripts of the last build by address, each with what it was made of."""
@@ -56,9 +60,14 @@ class Site:
         self.results = results
         self.recordings = tuple(load(book.root))
         """What GPUs gave, from docs/recordings/."""
-        self.index = SymbolIndex(tangled, namespace(book.package))
-        self.addresses = Addresses(book, self.index)
-        self.fragments: dict[CellKey, Fragment] = fragments(tangled)
+        self.index: SymbolIndex = SymbolIndex(
+            tangled, namespace(book.package), previous.index if previous is not None else None
+        )
+        self.addresses: Addresses = Addresses(book, self.index)
+        self.file_fragments: dict[str, FileFragments] = fragments_by_file(
+            tangled, previous.file_fragments if previous is not None else None
+        )
+        self.fragments: dict[CellKey, Fragment] = by_cell(self.file_fragments)
         self.problems: list[Problem] = []
         self.woven_files: set[str] = set()
         self._references: dict[str, dict[int, list[Reference]]] = {}

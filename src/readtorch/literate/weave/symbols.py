@@ -29,14 +29,22 @@ TENSOR = f"{PACKAGE}._tensor.Tensor"
 
 
 class SymbolIndex:
-    """Definitions by module and name."""
+    """Definitions by module and name. A file that is the very one that `previous` read is taken from there."""
 
-    def __init__(self, tangled: Mapping[str, TangledFile], namespace: Namespace | None = None) -> None:
+    def __init__(
+        self,
+        tangled: Mapping[str, TangledFile],
+        namespace: Namespace | None = None,
+        previous: SymbolIndex | None = None,
+    ) -> None:
         self.modules: dict[str, Module] = {}
         self.namespace = namespace or Namespace()
+        self._read: dict[str, tuple[TangledFile, Module]] = {}
         for file, content in tangled.items():
             if file.endswith(".py"):
-                module = read_module(file, content)
+                kept = previous._read.get(file) if previous is not None else None
+                module = kept[1] if kept is not None and kept[0] is content else read_module(file, content)
+                self._read[file] = content, module
                 self.modules[module.name] = module
         self.operators: dict[str, Definition] = {}
         for module in self.modules.values():
