@@ -288,3 +288,17 @@ def test_a_warning_is_given_in_every_build(
         caplog.clear()
         serving.build()
         assert "gone.md" in caplog.text
+
+
+def test_the_settings_of_this_site_can_be_compared() -> None:
+    """Otherwise nothing of it would be kept."""
+    from readtorch.literate.weave.settings import settings
+
+    def seen() -> object:
+        config = load_config(str(Path(__file__).parents[2] / "mkdocs.yml"))
+        for name, plugin in config.plugins.items():
+            if name != "readtorch":
+                plugin.on_config(config)  # type: ignore[attr-defined]
+        return settings(config)
+
+    assert seen() == seen()

@@ -57,35 +57,27 @@ class KeptPage(Page):
     def render(self, config: MkDocsConfig, files: Files) -> None:
         key = self.markdown or "" if self.key is None else self.key
         names = frozenset(files.src_uris)
-        maps = _reference_maps(config)
         kept = self.store.pages.get(self.file.src_uri)
         if kept is None or kept.key != key or kept.names != names:
-            before = [_copied(m) for m in maps]
+            kept = self._converted(key, names, config, files)
+        else:
+            self.content, self.toc, self._title_from_render = kept.content, kept.toc, kept.title
+            self.present_anchor_ids = set(kept.anchors)
+            self.links_to_anchors = {files.src_uris[name]: found for name, found in kept.links.items()}
+        for there, found in zip(_reference_maps(config).values(), kept.references, strict=True):
+            _add(there, found)
+
+    def _converted(self, key: str, names: frozenset[str], config: MkDocsConfig, files: Files) -> _Kept:
+        with _heard() as warnings, _own_references(config) as references:
+            super().render(config, files)
+        links = {f.src_uri: found for f, found in (self.links_to_anchors or {}).items()}
+        title, anchors = self._title_from_render, set(self.present_anchor_ids or ())
+        made = _Kept(key, names, self.content or "", self.toc, title, anchors, links, references)
+        if warnings:  # to be given in the next build too
             self.store.pages.pop(self.file.src_uri, None)
-            with _heard() as warnings:
-                super().render(config, files)
-            if warnings:
-                return  # to be said in the next build too
-            links = {f.src_uri: found for f, found in (self.links_to_anchors or {}).items()}
-            added = [
-                {k: v for k, v in _copied(m).items() if old.get(k) != v} for m, old in zip(maps, before, strict=True)
-            ]
-            self.store.pages[self.file.src_uri] = _Kept(
-                key,
-                names,
-                self.content or "",
-                self.toc,
-                self._title_from_render,
-                self.present_anchor_ids or set(),
-                links,
-                added,
-            )
-            return
-        self.content, self.toc, self._title_from_render = kept.content, kept.toc, kept.title
-        self.present_anchor_ids = set(kept.anchors)
-        self.links_to_anchors = {files.src_uris[name]: found for name, found in kept.links.items()}
-        for there, found in zip(maps, kept.references, strict=True):
-            there.update(found)
+        else:
+            self.store.pages[self.file.src_uri] = made
+        return made
 
 
 @contextmanager
@@ -106,13 +98,33 @@ def _heard() -> Iterator[list[logging.LogRecord]]:
         logger.removeHandler(handler)
 
 
-def _copied(there: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, list) else value for key, value in there.items()}
-
-
-def _reference_maps(config: MkDocsConfig) -> list[dict[str, Any]]:
+def _reference_maps(config: MkDocsConfig) -> dict[str, dict[str, Any]]:
     plugin = config.plugins.get("autorefs")
-    return [m for name in _MAPS if isinstance(m := getattr(plugin, name, None), dict)]
+    return {name: there for name in _MAPS if isinstance(there := getattr(plugin, name, None), dict)}
+
+
+@contextmanager
+def _own_references(config: MkDocsConfig) -> Iterator[list[dict[str, Any]]]:
+    """What autorefs finds meanwhile, kept from what it knows already."""
+    plugin, maps = config.plugins.get("autorefs"), _reference_maps(config)
+    own: list[dict[str, Any]] = [{} for _ in maps]
+    for name, empty in zip(maps, own, strict=True):
+        setattr(plugin, name, empty)
+    try:
+        yield own
+    finally:
+        for name, there in maps.items():
+            setattr(plugin, name, there)
+
+
+def _add(there: dict[str, Any], found: dict[str, Any]) -> None:
+    """As autorefs adds: of several addresses for one name all in their order, of several titles the first."""
+    for name, value in found.items():
+        if isinstance(value, list):
+            known = there.setdefault(name, [])
+            known += [address for address in value if address not in known]
+        else:
+            there.setdefault(name, value)
 
 
 class KeptTemplates(BytecodeCache):

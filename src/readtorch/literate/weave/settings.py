@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from markdown import Extension
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import BasePlugin
 from mkdocs.theme import Theme
 
 _PLUGINS = {"search", "autorefs", "mkdocstrings", "readtorch"}
 """Plugins whose work depends on their settings and the pages alone."""
+
+_EXTENDING = {"mkdocs_autorefs", "mkdocstrings"}
+"""Packages among them that add to Markdown by objects: the settings of these are the plugin's."""
 
 
 def settings(config: MkDocsConfig) -> Any:
@@ -35,6 +39,8 @@ def comparable(value: Any) -> Any:
         return value.name, tuple(value.dirs), comparable(items)
     if isinstance(value, BasePlugin):
         return type(value).__qualname__, comparable(value.config)
+    if isinstance(value, Extension) and type(value).__module__.partition(".")[0] in _EXTENDING:
+        return type(value).__qualname__
     if isinstance(value, Mapping):
         return _mapping(value)
     if isinstance(value, list | tuple):
