@@ -13,6 +13,7 @@ from readtorch.literate.errors import LiterateError
 from readtorch.literate.evidence import EvidenceResult
 from readtorch.literate.weave import prose
 from readtorch.literate.weave.outputs import ansi, render_outputs
+from readtorch.literate.weave.pages import plain
 from readtorch.literate.weave.sanitize import clean
 
 
@@ -142,6 +143,55 @@ def test_figures_are_files_beside_the_page(tmp_path: Path) -> None:
     page = woven(book, results(book, "02_module", {"a-run-1": [output, output]}))[1]["02_module"]
     assert page.files == {"book/02_module/a-run-1-1.png": png, "book/02_module/a-run-1-2.png": png}
     assert '<img src="a-run-1-2.png"' in html_of(page)
+
+
+def test_a_recorded_import_is_a_file_beside_the_page_and_brings_its_script(tmp_path: Path) -> None:
+    book = write_book(tmp_path)
+    recorded = {
+        "schema": "readtorch-imports/1",
+        "runs": [
+            {
+                "name": "a<b",
+                "names": ["a<b"],
+                "parents": [-1],
+                "totals": [9000],
+                "errors": {},
+                "outcome": "imported",
+                "total": 9000,
+            }
+        ],
+    }
+    output = {
+        "output_type": "execute_result",
+        "data": {"application/vnd.readtorch.imports+json": recorded},
+        "metadata": {},
+    }
+    site, pages = woven(book, results(book, "02_module", {"a-run-1": [output]}))
+    page = pages["02_module"]
+    (address,) = page.files
+    assert address == "traces/imports-02_module-a-run-1.js"
+    assert page.files[address].startswith(b'readtorchImports("imports-02_module-a-run-1",{')
+    html = html_of(page)
+    assert 'src="../../traces/imports-02_module-a-run-1.js"' in html and "a&lt;b" in html and "a<b" not in html
+    assert b"readtorch-imports" in site.shared_scripts()["assets/readtorch/imports.js"]
+
+
+def test_a_fact_about_calls_says_what_is_called(tmp_path: Path) -> None:
+    text = GROUND + "\n# %%\n#| fact: torch/csrc/Module.cpp#initModule>THPSize_init<THPVariable_initModule\n"
+    html = html_of(woven(write_book(tmp_path, {"00_tensor/1_box": text}))[1]["00_tensor/1_box"])
+    assert " calls <code>THPSize_init</code>, then <code>THPVariable_initModule</code>" in html
+
+
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("`from torch._C import *`: a module", "from torch._C import *: a module"),
+        ("Where does *a* `running_mean` _live_?", "Where does a running_mean live?"),
+        ("[Before](x.md) `torch._C`", "Before torch._C"),
+    ],
+)
+def test_a_title_keeps_what_is_code_in_it(heading: str, title: str) -> None:
+    assert plain(heading) == title
 
 
 def rendered(*outputs: dict[str, object]) -> str:
