@@ -102,6 +102,49 @@ def test_shuffles_move_values_between_lanes_and_atomics_count_over_blocks() -> N
     assert total == 64
 
 
+LANGUAGE = r"""
+__global__ void lanes(const int* x, int* y, float* z, int* top) {
+    int lane = threadIdx.x;
+    y[lane] = __shfl_up_sync(~0u, x[lane], 2);
+    y[32 + lane] = __shfl_sync(~0u, x[lane], 5);
+    y[64 + lane] = __shfl_xor_sync(~0u, x[lane], 1);
+    y[96 + lane] = __shfl_down_sync(~0u, x[lane], 1, 8);
+    y[128 + lane] = __umulhi(0x80000000u, unsigned(x[lane]));
+    __syncwarp();
+    y[160 + lane] = y[128 + (lane + 1) % 32];
+    z[lane] = rsqrtf(4.0f) + __expf(0.0f) + float(rsqrt(16.0)) + __uint_as_float(__float_as_uint(2.0f));
+    atomicMax(top, x[lane]);
+}
+"""
+
+
+def test_built_in_functions_are_the_devices() -> None:
+    x, y, z = np.arange(32, dtype=np.int32) * 3, np.zeros(192, np.int32), np.zeros(32, np.float32)
+    top = np.array([4], np.int32)
+    fibres.Host(LANGUAGE, ["lanes"]).launch("lanes", 1, 32, (x, y, z, top))
+    lane = np.arange(32)
+    np.testing.assert_array_equal(y[:32], x[np.where(lane < 2, lane, lane - 2)])
+    np.testing.assert_array_equal(y[32:64], x[5])
+    np.testing.assert_array_equal(y[64:96], x[lane ^ 1])
+    np.testing.assert_array_equal(y[96:128], x[np.where(lane % 8 == 7, lane, lane + 1)])
+    np.testing.assert_array_equal(y[128:160], x // 2)
+    np.testing.assert_array_equal(y[160:], y[128 + (lane + 1) % 32])
+    assert (z == 0.5 + 1 + 0.25 + 2).all()
+    assert top[0] == 93
+
+
+def test_without_the_warps_barrier_a_lane_may_not_read_what_its_neighbour_wrote() -> None:
+    x, y, z, top = (
+        np.arange(32, dtype=np.int32),
+        np.zeros(192, np.int32),
+        np.zeros(32, np.float32),
+        np.zeros(1, np.int32),
+    )
+    host = fibres.Host(planted("    __syncwarp();\n", "", LANGUAGE), ["lanes"])
+    with pytest.raises(fibres.KernelFault, match="race"):
+        host.launch("lanes", 1, 32, (x, y, z, top))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [

@@ -105,6 +105,32 @@ def test_a_kernel_is_compiled_once_per_device_and_launched_with_null_for_none(mo
     assert fake.launched[2] == ("fused_dropout<float, true>", (7, 2), (256,), (0, 3, 0.5))
 
 
+def test_an_edited_source_is_compiled_at_the_next_launch_and_the_book_s_is_not_compiled_again(
+    monkeypatch: Any, tmp_path: Any
+) -> None:
+    fake = FakeCupy()
+    monkeypatch.setattr(jit_utils, "_cupy", lambda: fake)
+    monkeypatch.setattr(jit_utils, "_functions", {})
+    path = "aten/native/cuda/dropout.cu"
+    kernel = Kernel(path, "fused_dropout", jit_utils.VARIANTS)
+    try:
+        kernel["float", "true"](1, 256, None)
+        copy = tmp_path / "readtorch" / path
+        copy.parent.mkdir(parents=True)
+        copy.write_text((jit_utils.PACKAGE / path).read_text().replace("A(1) / A(keep)", "A(2) / A(keep)"))
+        with monkeypatch.context() as edited:
+            edited.syspath_prepend(str(tmp_path))
+            jit_utils.forget()
+            kernel["float", "true"](1, 256, None)
+        jit_utils.forget()
+        kernel["float", "true"](1, 256, None)
+        kernel["float", "true"](1, 256, None)
+    finally:
+        jit_utils.KERNELS.remove(kernel)
+        jit_utils.forget()
+    assert ["A(2) / A(keep)" in text for text, _ in fake.made] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("vectors", "block"),
     [(1, (32, 4)), (128, (32, 4)), (129, (64, 1)), (2048, (512, 1)), (100_000, (512, 1))],

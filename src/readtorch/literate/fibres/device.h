@@ -12,9 +12,6 @@
 struct dim3 {
     unsigned x, y, z;
 };
-struct uint4 {
-    unsigned x, y, z, w;
-};
 
 extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 
@@ -110,8 +107,6 @@ inline unsigned __float_as_uint(float value) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __fdividef(float a, float b) { return a / b; }
 
 namespace fibres {
 // Calls a kernel with arguments given as cuLaunchKernel takes them: an array of pointers to the values.

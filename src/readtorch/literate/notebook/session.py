@@ -206,7 +206,7 @@ class Session:
         return f"imported into {PACKAGE}/{file.into}: {'; '.join(added)}"
 
     def _run_native(self, cell: TangledCell) -> str:
-        """A CUDA source. Kernels already compiled stay as they are."""
+        """A CUDA source. Kernels already compiled stay as they are where the library has no loader of its own."""
         if cell.into not in self._native:
             cells = list(self.snapshot.cells(cell.into))
             self._native[cell.into] = native_file(cell.into, self.snapshot.source(cell.into), cells)
@@ -214,6 +214,8 @@ class Session:
         if not file.take(cell):
             return ""
         self._write(cell.into, file.text())
+        if _forget_kernels():
+            return f"{PACKAGE}/{cell.into}: as in this cell from the next launch on"
         return f"{PACKAGE}/{cell.into}: as in this cell for processes started from now on; loaded kernels stay"
 
     def _write(self, into: str, text: str) -> None:
@@ -241,6 +243,7 @@ class Session:
         for source in native:
             source.edits.clear()
             self._write(source.into, source.source)
+            _forget_kernels()
         titles += [*imports, *(source.into for source in native)]
         return f"The book's again: {in_short(titles)}. The cells in the notebook keep your text."
 
@@ -358,3 +361,12 @@ def make_snapshot() -> Snapshot:
         snapshot = Snapshot(None, folder)
         snapshot.problems.append(error)
         return snapshot
+
+
+def _forget_kernels() -> bool:
+    """Have the library read its CUDA sources anew, if it has read any: whether it has."""
+    loader = sys.modules.get(f"{PACKAGE}.aten.native.cuda.jit_utils")
+    if loader is None:
+        return False
+    loader.forget()
+    return True

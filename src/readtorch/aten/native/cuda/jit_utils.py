@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import product
@@ -27,6 +28,12 @@ def source(path: str) -> str:
     return source_of((path,))
 
 
+def _file(path: str) -> Path:
+    """The file in the first package of this name on `sys.path`."""
+    places = (Path(place) / PACKAGE.name / path for place in sys.path)
+    return next((place for place in places if place.is_file()), PACKAGE / path)
+
+
 def source_of(paths: Sequence[str]) -> str:
     """Several sources as one text; what two of them include stands there once."""
     seen: set[str] = set()
@@ -38,7 +45,7 @@ def _lines(path: str, seen: set[str]) -> Iterator[str]:
         return
     seen.add(path)
     yield f'#line 1 "{path}"'
-    for number, line in enumerate((PACKAGE / path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_file(path).read_text(encoding="utf-8").splitlines(), 1):
         found = _INCLUDE.match(line)
         if found is None:
             yield line
@@ -75,6 +82,10 @@ class Kernel:
         if found is None:
             found = self._instances[names] = Instance(self, f"{self.name}<{', '.join(names)}>")
         return found
+
+    def made(self) -> Iterable[Instance]:
+        """Those that were asked for so far."""
+        return self._instances.values()
 
     def instances(self) -> list[Instance]:
         """One for every choice."""
@@ -160,6 +171,15 @@ class Device:
 
 
 _functions: dict[tuple[int, str, str], Any] = {}
+
+
+def forget() -> None:
+    """Read sources anew at the next launch; what was compiled from a text that is still the same is kept."""
+    source.cache_clear()
+    for kernel in KERNELS:
+        for instance in kernel.made():
+            instance.functions.clear()
+
 
 target: Target = Device()
 
