@@ -746,7 +746,11 @@ def library_of(target: device) -> tuple[Any, AbstractContextManager[Any]]:
 #| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::tensor_ctor
 def finish(array: Any, where: Any = None, requires_grad: bool = False) -> Any:
     """A tensor around a fresh array, on the device asked for."""
-    target = target_device(where)
+    return finish_on(target_device(where), array, requires_grad)
+
+
+def finish_on(target: device, array: Any, requires_grad: bool) -> Any:
+    """A tensor around a fresh array, on a device with its number."""
     tensor = wrap(place(array, target))
     if requires_grad:
         set_requires_grad(tensor, True)

@@ -601,7 +601,7 @@ from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dty
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.python_arg_parser import checked, is_number
-from readtorch.csrc.utils.tensor_new import as_tensor, finish, from_numpy, library_of, target_device, tensor
+from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
 # %%
@@ -622,12 +622,12 @@ def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, require
         numpy, guard = library_of(device_of(out._array))
         with guard:
             return write_out("empty", make(numpy, shape, out._array.dtype), out)
-    if _is_meta(device):
-        return finish(np.broadcast_to(np.zeros((), kind), shape), "meta", requires_grad)
     target = target_device(device)
+    if target.type == "meta":
+        return finish_on(target, np.broadcast_to(np.zeros((), kind), shape), requires_grad)
     numpy, guard = library_of(target)
     with guard:
-        return finish(make(numpy, shape, kind), target, requires_grad)
+        return finish_on(target, make(numpy, shape, kind), requires_grad)
 
 
 def _is_meta(device: Any) -> bool:
