@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -603,3 +606,28 @@ def test_works_when_served_and_reattached(reader, page_file):
 
 def test_the_viewer_is_small():
     assert len(gzip.compress(viewer_script().encode(), 9)) <= 20 * 1024
+
+
+GPU_PROGRAM = """
+import readtorch as torch
+from readtorch.literate.trace import trace
+torch.cuda.init()
+x = torch.ones(3, device="cuda")
+with trace("torch.nn", layers=["calls", "ops", "kernels"], title="on a GPU") as t:
+    y = (x * 2).sum()
+    value = y.item()
+t.save(__import__("sys").argv[1])
+"""
+
+
+def test_a_gpus_stream_is_a_lane_and_a_step_says_what_it_launched(reader, tmp_path):
+    environment = {**os.environ, "READTORCH_SIM_CUDA": "1"}
+    subprocess.run([sys.executable, "-c", GPU_PROGRAM, str(tmp_path / "t.json")], check=True, env=environment)
+    document = Trace.load(tmp_path / "t.json").document
+    (tmp_path / "t.html").write_text(page_html(document))
+    r = reader().open(tmp_path / "t.html")
+    assert r.page.locator("readtorch-trace .lane").all_inner_texts() == ["main", "cuda:0"]
+    r.page.locator("readtorch-trace .lane", has_text="cuda:0").click()
+    said = r.page.locator("readtorch-trace [aria-live]").first.inner_text()
+    assert re.search(r"operator aten::mul: .* → .*; aten::mul launched in \d+ µs on cuda:0", said), said
+    assert r.errors == []

@@ -149,7 +149,7 @@ def test_on_the_hosts_clock_work_has_the_time_of_its_launch(monkeypatch: pytest.
     source.operator("aten::add", (made,), 5, 9, 0)
     source.copy("DtoH", 8, SimpleNamespace(ptr=4, device_id=1), 10, 12, 1)
     assert source.stop() == [
-        Span("aten::add", "launched", 1, 4, 5, 9, 0),
+        Span("aten::add", "launched in", 1, 4, 5, 9, 0),
         Span("copy DtoH", "8 bytes", 1, 4, 10, 12, 1),
     ]
 
@@ -176,7 +176,7 @@ def test_a_recording_on_a_simulated_device_has_a_lane_for_its_stream_and_says_wh
     assert document["lanes"][1]["name"] == "cuda:1"
     assert document["meta"]["clock"] == "host" and "imulated" in document["meta"]["device"]
     texts = [(document["strings"][s[1]], document["strings"][s[5]]) for s in document["spans"]]
-    assert texts == [("aten::mul", "launched"), ("aten::sum", "launched"), ("copy DtoH", "4 bytes")]
+    assert texts == [("aten::mul", "launched in"), ("aten::sum", "launched in"), ("copy DtoH", "4 bytes")]
     kinds = [document["events"]["kinds"][s[4]] for s in document["spans"]]
     assert kinds[:2] == ["O", "O"]
     exported = [e for e in chrome_trace(trace.decoded)["traceEvents"] if e.get("cat") == "gpu"]

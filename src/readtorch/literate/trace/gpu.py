@@ -155,7 +155,7 @@ class HostClock:
         array = device_array(outputs)
         if array is not None:
             device = array.data.device_id
-            self.spans.append(Span(name, "launched", device, current_stream(device), begin, end, event))
+            self.spans.append(Span(name, "launched in", device, current_stream(device), begin, end, event))
 
     def copy(self, direction: str, size: int, stream: Any, begin: int, end: int, event: int) -> None:
         device = max(getattr(stream, "device_id", 0), 0)
