@@ -11,8 +11,10 @@ from typing import Any
 
 from readtorch.literate.chapter import Book, Cell, Part
 from readtorch.literate.grammar import Directive, TraceSpec
+from readtorch.literate.tangle import tangle
+from readtorch.literate.trace_places import MIME as TRACE
+from readtorch.literate.trace_places import in_package, resolve
 
-TRACE = "application/vnd.readtorch.trace+json"
 MEMORY = 8 * 2**30
 
 
@@ -32,7 +34,9 @@ def main() -> int:
 
 def record(order: dict[str, Any]) -> dict[str, Any]:
     from readtorch.literate.plain import PlainDisplay, Runner
+    from readtorch.literate.trace.sources import place_later
 
+    place_later(in_package)
     book = Book.load(order["root"])
     part = with_parameters(book.part(order["part"]), order["cell"], order["parameters"])
     os.chdir(book.root / "chapters")
@@ -51,7 +55,9 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
         if cell.index == order["cell"]:
             for output in run.outputs:
                 if TRACE in output.get("data", {}):
-                    return {"document": output["data"][TRACE]}
+                    document = output["data"][TRACE]
+                    resolve(document, part, {other.path: other for other in book.parts}, tangle(book))
+                    return {"document": document}
             raise RuntimeError("the cell gave no trace")
     raise RuntimeError("the cell was not reached")
 

@@ -95,7 +95,7 @@ def cell_ranges(
     found: list[tuple[int, int, int, str, str, int]] = []
     for index, (file, lines) in files.items():
         for line in sorted(set(lines)):
-            place = (locate(file, line) if locate else None) or _package_place(file, line)
+            place = (locate(file, line) if locate else None) or _place_in_package(file, line)
             if place is None:
                 continue
             path, chapter_line, cell = place
@@ -107,12 +107,23 @@ def cell_ranges(
     return found
 
 
-def _package_place(file: str, line: int) -> tuple[str, int, str] | None:
+_later: Locate | None = None
+
+
+def place_later(mark: Locate) -> None:
+    """In this process, lines of the package get what `mark` says; who takes the recordings knows their places in the book."""
+    global _later
+    _later = mark
+
+
+def _place_in_package(file: str, line: int) -> tuple[str, int, str] | None:
     """(chapter path, chapter line, cell id) of a line of the package."""
     from readtorch.literate.linemap import locate, relative_path
 
     if not os.path.isabs(file) or relative_path(file) is None:
         return None
+    if _later is not None:
+        return _later(file, line)
     place = locate(file, line)
     return None if place is None else (place.path, place.line, _cell_id(place.path, place.line))
 
