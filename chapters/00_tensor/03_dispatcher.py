@@ -184,6 +184,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+
+import numpy as np
+
 from readtorch.c10.core.device import device
 
 
@@ -222,6 +225,16 @@ def on_host(array: Any) -> Any:
     """The array, or its copy on the host."""
     mover = TO_HOST.get(array.__class__)
     return array if mover is None else mover(array)
+
+
+#: for a class of arrays, a 0-d array of a number on the device of another array; the CUDA backend adds its own
+NUMBERS: dict[type, Callable[[Any, np.dtype, Any], Any]] = {}
+
+
+def number_beside(value: Any, dtype: np.dtype, like: Any) -> Any:
+    """A number as a 0-d array on the device of `like`, without a copy over the bus."""
+    make = NUMBERS.get(like.__class__)
+    return np.asarray(value, dtype) if make is None else make(value, dtype, like)
 
 
 def device_guard(array: Any) -> AbstractContextManager[Any]:

@@ -120,9 +120,11 @@ class _StrideTricks:
         remember_base(view, owner_of(x))
         return view
 
-    def sliding_window_view(self, x: Any, window_shape: Any, axis: Any = None) -> Any:
-        """All windows of a shape, as views."""
-        return self._module.sliding_window_view(x, window_shape, axis)
+    def sliding_window_view(self, x: Any, window_shape: Any, axis: Any = None, writeable: bool = True) -> Any:
+        """All windows of a shape, as views, which can always be written to."""
+        view = self._module.sliding_window_view(x, window_shape, axis)
+        remember_base(view, owner_of(x))
+        return view
 
 
 class _Ufunc:
@@ -388,7 +390,7 @@ import numpy as np
 
 from readtorch.aten import tensor_iterator
 from readtorch.aten.cuda.instantiate import Maker, specialise
-from readtorch.aten.native import average_pool2d, convolution, loss_nll, pooling, tensor_shape
+from readtorch.aten.native import average_pool2d, batch_linear_algebra, convolution, loss_nll, pooling, tensor_shape
 
 
 # %%
@@ -403,6 +405,15 @@ def _cast(maker: Maker) -> Callable[..., Any]:
         return maker.library.asarray(value) if wanted.kind == "V" else value[()]
 
     return cast
+
+
+@specialise(batch_linear_algebra._eliminate)
+def _eliminate(maker: Maker) -> Callable[..., Any]:
+    def eliminate(A: Any) -> Any:
+        """On the host: a row is exchanged for every column, and each time the host would have to wait for its number."""
+        return tuple(maker.library.asarray(found) for found in batch_linear_algebra._eliminate(A.get()))
+
+    return eliminate
 
 
 @specialise(loss_nll.check_targets)

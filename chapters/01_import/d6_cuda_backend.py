@@ -478,7 +478,7 @@ from readtorch.aten.cuda.cuda_generator_impl import CUDAGeneratorImpl, default_g
 from readtorch.aten.cuda.instantiate import Maker
 from readtorch.aten.native.cuda.copy import device_to_device, device_to_host, host_to_device
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import BACKWARD, CURRENT, GUARDS, STREAMS, TO_HOST
+from readtorch.c10.core.device_guard import BACKWARD, CURRENT, GUARDS, NUMBERS, STREAMS, TO_HOST
 from readtorch.c10.core.dispatch_key import BACKENDS, DEVICE_OF, DispatchKey
 from readtorch.c10.core.tensor_impl import wrap
 from readtorch.c10.cuda import cuda_caching_allocator, cuda_functions
@@ -533,12 +533,18 @@ def initialise() -> None:
     TO_HOST[kind] = device_to_host
     STREAMS[kind] = lambda array: get_current_stream(array.data.device_id)
     BACKWARD[kind] = BackwardGuard
+    NUMBERS[kind] = _number_beside
     CURRENT["cuda"] = cuda_functions.current_device
     PLACERS["cuda"], PLACERS["cpu"] = _to_cuda, _to_cpu
     LIBRARIES["cuda"] = lambda where: (maker.numpy, CUDAGuard(_number(where)))
     ENGINES["cuda"] = lambda where: CUDAGeneratorImpl()
     cuda_caching_allocator.statistics.watch()
     _State.initialised = library
+
+
+def _number_beside(value: Any, dtype: np.dtype, like: Any) -> Any:
+    with guard_of(like):
+        return dispatcher.cuda.maker.numpy.full((), value, dtype)
 
 
 def _forked() -> None:

@@ -273,8 +273,8 @@ class _CudaDeviceProperties:
         self.regs_per_multiprocessor = int(values["regsPerMultiprocessor"])
         self.shared_memory_per_block = int(values["sharedMemPerBlock"])
         self.L2_cache_size = int(values["l2CacheSize"])
-        self.is_multi_gpu_board = int(values["isMultiGpuBoard"])
-        self.is_integrated = int(values["integrated"])
+        self.is_multi_gpu_board = int(values.get("isMultiGpuBoard", 0))
+        self.is_integrated = int(values.get("integrated", 0))
 
     def __repr__(self) -> str:
         return (

@@ -603,14 +603,16 @@ torch.hann_window(8), torch.kaiser_window(5, beta=3.0)
 # %%
 #| into: aten/native/math.py
 #| upstream: aten/src/ATen/native/Math.h#calc_i0
-_CIRCLE = np.cos(2 * np.pi * np.arange(256) / 256)
+def _circle() -> Any:
+    return np.cos(2 * np.pi * np.arange(256) / 256)
 
 
 def _bessel(order: int, x: Any) -> Any:
     """Iₙ for n of 0 or 1."""
     wide = np.abs(np.asarray(x, np.float64))
-    weights = np.exp(wide[..., None] * (_CIRCLE - 1))
-    mean = (weights * (_CIRCLE if order else 1)).mean(axis=-1) * np.exp(wide)
+    circle = _circle()
+    weights = np.exp(wide[..., None] * (circle - 1))
+    mean = (weights * (circle if order else 1)).mean(axis=-1) * np.exp(wide)
     return (np.where(wide == 0, x, np.copysign(mean, x)) if order else mean).astype(x.dtype)
 
 

@@ -57,9 +57,11 @@ class _StrideTricks:
         remember_base(view, owner_of(x))
         return view
 
-    def sliding_window_view(self, x: Any, window_shape: Any, axis: Any = None) -> Any:
-        """All windows of a shape, as views."""
-        return self._module.sliding_window_view(x, window_shape, axis)
+    def sliding_window_view(self, x: Any, window_shape: Any, axis: Any = None, writeable: bool = True) -> Any:
+        """All windows of a shape, as views, which can always be written to."""
+        view = self._module.sliding_window_view(x, window_shape, axis)
+        remember_base(view, owner_of(x))
+        return view
 
 
 class _Ufunc:

@@ -12,7 +12,15 @@ import numpy as np
 from readtorch.aten import tensor_iterator
 from readtorch.aten.cuda.cuda_generator_impl import default_generator
 from readtorch.aten.cuda.instantiate import Maker, specialise
-from readtorch.aten.native import average_pool2d, convolution, dropout, loss_nll, pooling, tensor_shape
+from readtorch.aten.native import (
+    average_pool2d,
+    batch_linear_algebra,
+    convolution,
+    dropout,
+    loss_nll,
+    pooling,
+    tensor_shape,
+)
 from readtorch.c10.cuda.cuda_functions import current_device
 
 
@@ -26,6 +34,15 @@ def _cast(maker: Maker) -> Callable[..., Any]:
         return maker.library.asarray(value) if wanted.kind == "V" else value[()]
 
     return cast
+
+
+@specialise(batch_linear_algebra._eliminate)
+def _eliminate(maker: Maker) -> Callable[..., Any]:
+    def eliminate(A: Any) -> Any:
+        """On the host: a row is exchanged for every column, and each time the host would have to wait for its number."""
+        return tuple(maker.library.asarray(found) for found in batch_linear_algebra._eliminate(A.get()))
+
+    return eliminate
 
 
 @specialise(loss_nll.check_targets)

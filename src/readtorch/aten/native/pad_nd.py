@@ -44,7 +44,8 @@ def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int
         rows = np.moveaxis(dy, axis, 0)
         low, high = max(before, 0), max(before, 0) + n - max(-before, 0) - max(-after, 0)
         dx = np.zeros((n, *rows.shape[1:]), dy.dtype)
-        dx[places[low] : places[low] + high - low] = rows[low:high]
+        first = max(-before, 0)  # which is places[low]
+        dx[first : first + high - low] = rows[low:high]
         for i in (*range(low), *range(high, len(places))):
             dx[places[i]] += rows[i]
         dy = np.moveaxis(dx, 0, axis)

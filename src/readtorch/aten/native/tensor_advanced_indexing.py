@@ -13,6 +13,8 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.device_guard import number_beside
+from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -156,7 +158,11 @@ def index_select_array(at: Any, self: Any, dim: int, index: np.ndarray) -> Any:
     """`index_select` by a raw array of numbers."""
     from readtorch.c10.core.tensor_impl import wrap
 
-    return at.index_select(self, dim, wrap(index) if hasattr(self, "_array") else index)
+    if not hasattr(self, "_array"):
+        return at.index_select(self, dim, index)
+    here, there = device_of(index), device_of(self._array)
+    numbers = wrap(index)
+    return at.index_select(self, dim, numbers if here == there else at._to_device(numbers, there, here, True))
 
 
 @register("index_of_repeats", key="CPU CUDA", variants="")
@@ -674,13 +680,10 @@ def _number_like(condition: Any, value: Any, partner: Any) -> Any:
     from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
     raw_partner = partner._array if isinstance(partner, TensorImpl) else partner
-    array = np.asarray(
-        value,
-        to_numpy_dtype(result_type([value, raw_partner]))
-        if hasattr(raw_partner, "dtype")
-        else to_numpy_dtype(result_type([value])),
-    )
-    return wrap(array) if isinstance(condition, TensorImpl) else array
+    operands = [value, raw_partner] if hasattr(raw_partner, "dtype") else [value]
+    tensors = isinstance(condition, TensorImpl)
+    array = number_beside(value, to_numpy_dtype(result_type(operands)), condition._array if tensors else condition)
+    return wrap(array) if tensors else array
 
 
 @register("put", key="CPU CUDA", variants="function method", inplace=True)

@@ -10,6 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.scalar_type import largest, to_numpy_dtype
 
 
@@ -73,8 +74,10 @@ def _as_like(like: Any, value: Any) -> Any:
         return value
     from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
-    array = np.asarray(value)
-    return wrap(array.astype(like._array.dtype)) if isinstance(like, TensorImpl) else array.astype(like.dtype)
+    tensors = isinstance(like, TensorImpl)
+    raw = like._array if tensors else like
+    array = number_beside(np.asarray(value).astype(raw.dtype)[()], raw.dtype, raw)
+    return wrap(array) if tensors else array
 
 
 composite("clip", variants="function method", inplace=True, out=True)(

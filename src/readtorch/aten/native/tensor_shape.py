@@ -14,6 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
+from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -462,7 +463,7 @@ def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Arra
     first, second = maybe_wrap_dim(dim1, self.ndim), maybe_wrap_dim(dim2, self.ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    if self.__class__ is np.ndarray and self.flags.writeable:
+    if self.__class__ is np.ndarray and getattr(self.flags, "writeable", False):
         return _writable_diagonal(self, offset, first, second)
     return np.diagonal(self, offset, first, second)
 
@@ -530,7 +531,9 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     source = self if self.ndim else self.reshape(1)
-    windows = np.lib.stride_tricks.sliding_window_view(source, size, axis=place, writeable=bool(self.flags.writeable))
+    windows = np.lib.stride_tricks.sliding_window_view(
+        source, size, axis=place, writeable=getattr(self.flags, "writeable", True)
+    )
     return windows[(_range(None),) * place + (_range(None, None, step),)]
 
 
@@ -863,6 +866,7 @@ def repeat_interleave(
 
 
 def _repeats(counts: Any, size: int) -> Any:
+    counts = on_host(counts)
     if not isinstance(counts, np.ndarray):
         if counts < 0:
             raise RuntimeError("Repeats must be non-negative")

@@ -173,7 +173,10 @@ def wrap(result: Any, written: Callable[[Block], None]) -> Any:
 
 def _writeable(view: np.ndarray) -> np.ndarray:
     """The same view: CuPy's can all be written to, those that are stretched too."""
-    return np.lib.stride_tricks.as_strided(view.base, view.shape, view.strides) if view.base is not None else view
+    owner = owner_of(view)
+    offset = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    memory = owner.reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(view.shape, view.dtype, memory, offset, view.strides)
 
 
 def owner_of(array: Any) -> Any:
