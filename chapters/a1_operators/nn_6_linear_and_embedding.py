@@ -358,7 +358,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
@@ -428,6 +428,44 @@ def feature_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
 def feature_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, True))
 
+
+# %% [markdown]
+# On a GPU one kernel draws, multiplies and keeps the mask: the operator `native_dropout`, whose node keeps the mask and not the product's factors. It has a kernel for the CPU too.
+
+
+# %%
+#| into: aten/native/dropout.py
+#| upstream: aten/src/ATen/native/Dropout.cpp#at::native::native_dropout_cpu
+@register("native_dropout", outputs="result mask", differentiable_outputs=(0,), node="NativeDropout")
+def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
+    """`input` with elements zeroed with probability `p` and the others divided by `1 - p`; and the mask of what was kept."""
+    if not input.size:
+        return input.copy(), np.empty_like(input)
+    if train is False:
+        return input.copy(), np.ones(input.shape, np.bool_)
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
+    mask = _kept(input, p, False).astype(np.bool_)
+    return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
+
+
+def _scale(p: float, train: bool | None) -> float:
+    return 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
+
+
+@register("native_dropout_backward", variants="", node="NativeDropoutBackward")
+def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Array:
+    """`grad_output * mask * scale`."""
+    return (grad_output * mask * scale).astype(grad_output.dtype, copy=False)
+
+
+derivative(
+    "native_dropout",
+    input=lambda at, grads, mask, p, train: at.native_dropout_backward(grads[0], mask, _scale(p, train)),
+)
+derivative(
+    "native_dropout_backward", grad_output=lambda at, grad, mask, scale: at.native_dropout_backward(grad, mask, scale)
+)
 
 # %% [markdown]
 # Alpha dropout does not drop to zero but to the value that SELU saturates at, and then maps affinely, so that mean and variance stay.

@@ -207,47 +207,7 @@ def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> An
 # %% [markdown]
 # ## The operator
 #
-# On a GPU upstream's `dropout` is `native_dropout`, one node that keeps the mask; on the CPU it is a product with noise. So it is here. The operator exists on the CPU too, where nobody calls it by himself.
-
-# %%
-#| into: aten/native/dropout.py
-#| imports
-from readtorch.aten.core.dispatch.dispatcher import derivative
-
-
-# %%
-#| into: aten/native/dropout.py
-#| upstream: aten/src/ATen/native/Dropout.cpp#at::native::native_dropout_cpu
-@register("native_dropout", outputs="result mask", differentiable_outputs=(0,), node="NativeDropout")
-def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
-    """`input` with elements zeroed with probability `p` and the others divided by `1 - p`; and the mask of what was kept."""
-    if not input.size:
-        return input.copy(), np.empty_like(input)
-    if train is False:
-        return input.copy(), np.ones(input.shape, np.bool_)
-    if not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
-    mask = _kept(input, p, False).astype(np.bool_)
-    return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
-
-
-def _scale(p: float, train: bool | None) -> float:
-    return 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
-
-
-@register("native_dropout_backward", variants="", node="NativeDropoutBackward")
-def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Array:
-    """`grad_output * mask * scale`."""
-    return (grad_output * mask * scale).astype(grad_output.dtype, copy=False)
-
-
-derivative(
-    "native_dropout",
-    input=lambda at, grads, mask, p, train: at.native_dropout_backward(grads[0], mask, _scale(p, train)),
-)
-derivative(
-    "native_dropout_backward", grad_output=lambda at, grad, mask, scale: at.native_dropout_backward(grad, mask, scale)
-)
+# On a GPU upstream's `dropout` is `native_dropout`, one node that keeps the mask; on the CPU it is a product with noise. So it is here: the operator stands beside the others of dropout, in the first appendix, with a kernel for the CPU too.
 
 # %% [markdown]
 # A simulated device runs no CUDA C++; its mask has to be the kernel's all the same. There the draw is the generator's, number by number, made into a float and compared as the kernel does it.

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/, chapters/a3_kernels/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/nn_6_linear_and_embedding.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -72,6 +72,37 @@ def feature_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, True))
 
 
+@register("native_dropout", outputs="result mask", differentiable_outputs=(0,), node="NativeDropout")
+def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
+    """`input` with elements zeroed with probability `p` and the others divided by `1 - p`; and the mask of what was kept."""
+    if not input.size:
+        return input.copy(), np.empty_like(input)
+    if train is False:
+        return input.copy(), np.ones(input.shape, np.bool_)
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
+    mask = _kept(input, p, False).astype(np.bool_)
+    return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
+
+
+def _scale(p: float, train: bool | None) -> float:
+    return 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
+
+
+@register("native_dropout_backward", variants="", node="NativeDropoutBackward")
+def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Array:
+    """`grad_output * mask * scale`."""
+    return (grad_output * mask * scale).astype(grad_output.dtype, copy=False)
+
+
+derivative(
+    "native_dropout",
+    input=lambda at, grads, mask, p, train: at.native_dropout_backward(grads[0], mask, _scale(p, train)),
+)
+derivative(
+    "native_dropout_backward", grad_output=lambda at, grad, mask, scale: at.native_dropout_backward(grad, mask, scale)
+)
+
 _ALPHA = 1.7580993408473766
 
 
@@ -112,35 +143,3 @@ def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
         return input
     factor, summand = _alpha_noise(at, input, p, True)
     return input.mul_(factor).add_(summand)
-
-
-@register("native_dropout", outputs="result mask", differentiable_outputs=(0,), node="NativeDropout")
-def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
-    """`input` with elements zeroed with probability `p` and the others divided by `1 - p`; and the mask of what was kept."""
-    if not input.size:
-        return input.copy(), np.empty_like(input)
-    if train is False:
-        return input.copy(), np.ones(input.shape, np.bool_)
-    if not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
-    mask = _kept(input, p, False).astype(np.bool_)
-    return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
-
-
-def _scale(p: float, train: bool | None) -> float:
-    return 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
-
-
-@register("native_dropout_backward", variants="", node="NativeDropoutBackward")
-def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Array:
-    """`grad_output * mask * scale`."""
-    return (grad_output * mask * scale).astype(grad_output.dtype, copy=False)
-
-
-derivative(
-    "native_dropout",
-    input=lambda at, grads, mask, p, train: at.native_dropout_backward(grads[0], mask, _scale(p, train)),
-)
-derivative(
-    "native_dropout_backward", grad_output=lambda at, grad, mask, scale: at.native_dropout_backward(grad, mask, scale)
-)
