@@ -168,6 +168,14 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
     return check, plan[0][0]
 
 
+def require(op: str, kind: str, **values: Any) -> None:
+    """TypeError unless all these arguments are of a kind: "int", "bool", "Number"."""
+    test, wanted = KINDS[kind]
+    for name, value in values.items():
+        if not test(value):
+            raise TypeError(f"{op}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
+
+
 def shown(name: str) -> str:
     """A parameter's name as functions show it."""
     return "input" if name == "self" else name
@@ -223,7 +231,11 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             good = value is None or isinstance(value, TensorImpl)
         elif kind is TENSOR_LIST:
             good = isinstance(value, Sequence) and not isinstance(value, str)
-            good = good and all(item is None or isinstance(item, TensorImpl) for item in value)
+            for number, item in enumerate(value if good else ()):
+                if not isinstance(item, TensorImpl) and not (item is None and "None" in schema.annotations[position]):
+                    raise TypeError(
+                        f"{op}(): expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                    )
         else:
             note = schema.annotations[position]
             found = kind_of(note)
@@ -267,11 +279,11 @@ def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iter
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions written in Python that stand beside the operators: the same questions, the same errors."""
     entry = OperatorEntry(function.__name__, Schema(function))
-    check, _ = option_check(entry, 0)
+    check, first_option = option_check(entry, 0)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and check is not None:
+        if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         try:
             return function(*args, **kwargs)

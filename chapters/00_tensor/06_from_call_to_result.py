@@ -61,7 +61,7 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup, operators
-from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,

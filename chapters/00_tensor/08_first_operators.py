@@ -277,7 +277,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
@@ -380,7 +380,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 
 @composite("conj", variants="function method")
-def conj(at: Any, self: Array) -> Any:
+def conj(at: Any, self: Array | Number) -> Any:
     """The complex conjugate; a real tensor itself."""
     return at._conj_physical(self) if is_complex(self) else self
 
@@ -656,10 +656,10 @@ from typing import Any
 
 # %%
 #| into: c10/core/wrap_dim_minimal.py
-def as_dim(dim: Any) -> int:
+def as_dim(dim: Any, name: str = "dim") -> int:
     """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}")
     return int(dim.__index__())
 
 
@@ -711,6 +711,8 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
 
 def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
+    if not args:
+        raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if values.__class__ is not tuple:
         try:
@@ -725,6 +727,8 @@ def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
 
 def _integer(value: Any, name: str, position: int) -> int:
     try:
+        if value.__class__ is bool:
+            raise TypeError
         return value.__index__()
     except (AttributeError, TypeError):
         kind = type(value).__name__
@@ -913,7 +917,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 
 # %%

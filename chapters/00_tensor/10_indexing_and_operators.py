@@ -409,6 +409,7 @@ from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_infer
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
+from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
 
 
@@ -543,12 +544,14 @@ def legacy_dtype(name: Any) -> dtype:
 
 def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """Collect gradients in this tensor from now on."""
+    require("requires_grad_", "bool", requires_grad=requires_grad)
     variable.set_requires_grad(self, requires_grad)
     return self
 
 
 def fill_(self: Any, value: Any) -> Any:
     """Set every element to `value`, a number or a 0-d tensor."""
+    require("fill_", "Array | Number", value=value)
     if isinstance(value, TensorImpl):
         return dispatcher.operators["_fill_tensor_"].call(self, value)
     return dispatcher.operators["_fill_scalar_"].call(self, value)
@@ -667,6 +670,12 @@ def as_subclass(self: Any, cls: type) -> Any:
 
 # %%
 #| into: csrc/autograd/python_variable_methods.py
+def _tensor(name: str, other: Any) -> Any:
+    if not isinstance(other, TensorImpl):
+        raise TypeError(f"{name}(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
+    return other
+
+
 METHODS = {
     "to": to,
     "contiguous": contiguous,
@@ -721,10 +730,10 @@ METHODS = {
     "bool": _cast_method(scalar_type.bool),
     "cfloat": _cast_method(scalar_type.complex64),
     "cdouble": _cast_method(scalar_type.complex128),
-    "view_as": lambda self, other: view(self, other._array.shape),
-    "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, other._array.shape),
-    "expand_as": lambda self, other: dispatcher.autograd.expand(self, other._array.shape),
-    "type_as": lambda self, other: to(self, other),
+    "view_as": lambda self, other: view(self, _tensor("view_as", other)._array.shape),
+    "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, _tensor("reshape_as", other)._array.shape),
+    "expand_as": lambda self, other: dispatcher.autograd.expand(self, _tensor("expand_as", other)._array.shape),
+    "type_as": lambda self, other: to(self, _tensor("type_as", other)),
     "where": lambda self, condition, other: dispatcher.autograd.where(condition, self, other),
     "__getitem__": getitem,
     "__setitem__": setitem,

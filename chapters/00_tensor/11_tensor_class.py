@@ -600,7 +600,7 @@ from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
-from readtorch.csrc.utils.python_arg_parser import checked, is_number
+from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
@@ -776,6 +776,7 @@ empty_like = _like(np.empty_like)
 
 def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
     """Filled with `fill_value`, otherwise like `input`."""
+    require("full_like", "Number", fill_value=fill_value)
     result = empty_like(input, dtype=dtype, **options)
     with device_guard(result._array):
         result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
@@ -822,6 +823,8 @@ def linspace(
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
     start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
+    require("linspace", "Number", start=start, end=end)
+    require("linspace", "int", steps=steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     kind = _kind(dtype)
@@ -848,11 +851,17 @@ def logspace(
     dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    out: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
-    exponents = np.linspace(start, end, steps)
-    return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
+    require("logspace", "Number", start=start, end=end, base=base)
+    require("logspace", "int", steps=steps)
+    result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
+    return _new(
+        lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
+    )
 
 
 def eye(
@@ -890,6 +899,7 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Any:
     """A 0-d tensor of the default dtype."""
+    require("scalar_tensor", "Number", s=s)
     return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 
@@ -915,7 +925,8 @@ def _new_method(function: Any) -> Any:
         dtype: dtype | None = None,
         device: Any = None,
         requires_grad: bool = False,
-        **options: Any,
+        layout: Any = None,
+        pin_memory: bool = False,
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
@@ -932,7 +943,8 @@ def _new_full(
     dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **options: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
     return full(
@@ -948,6 +960,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype an operation on these two, tensors or numbers, is computed in."""
     from readtorch.aten.native import type_properties
 
+    require("result_type", "Array | Number", tensor1=tensor1, tensor2=tensor2)
     return type_properties.result_type(
         [value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)]
     )

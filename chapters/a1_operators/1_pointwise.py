@@ -273,11 +273,21 @@ binary(
     second=lambda at, grad, other, result: grad * other / result,
     numbers="",
 )
+
+
+def logaddexp(self: Any, other: Any) -> Any:
+    """ln(eˣ + eʸ), with the larger real part drawn out; NumPy's own knows real numbers only."""
+    if np.result_type(self, other).kind != "c":
+        return np.logaddexp(self, other)
+    larger, smaller = np.where(self.real >= other.real, (self, other), (other, self))
+    return larger + np.log1p(np.exp(smaller - larger))
+
+
 binary(
     "logaddexp",
-    np.logaddexp,
-    first=lambda at, grad, self, result: grad * at.exp(self - result),
-    second=lambda at, grad, other, result: grad * at.exp(other - result),
+    logaddexp,
+    first=lambda at, grad, self, result: grad * at.conj(at.exp(self - result)),
+    second=lambda at, grad, other, result: grad * at.conj(at.exp(other - result)),
     inplace=False,
     numbers="",
 )
@@ -1141,12 +1151,14 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+    _check("lerp", self, end)
     weight = self.dtype.type(weight)
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
+    _check("lerp", self, end, weight)
     return self + weight * (end - self)
 
 

@@ -41,6 +41,8 @@ live()
 @register("select", key="CPU CUDA", variants="function method", view="always")
 def select(self: Array, dim: int, index: int) -> Array:
     """Element `index` along `dim`, which disappears."""
+    if index.__class__ is not int:
+        index = as_dim(index, "index")
     if dim == 0:
         try:
             return self[index, ...]
@@ -116,7 +118,12 @@ derivative("alias", self=lambda at, grad: grad)
 @composite("narrow", variants="function method")
 def narrow(at: Any, self: Array, dim: int, start: Any, length: int) -> Any:
     """`length` elements along `dim`, from `start` on."""
-    start = int(start)
+    try:
+        start = as_dim(start, "start")
+    except TypeError:
+        if hasattr(start, "dtype"):
+            raise RuntimeError("start must be an 0-dim integral Tensor.") from None
+        raise
     if not self.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
@@ -216,6 +223,8 @@ def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    if not isinstance(indices_or_sections, list | tuple) and not hasattr(indices_or_sections, "dtype"):
+        indices_or_sections = as_dim(indices_or_sections, "indices_or_sections")
     if isinstance(indices_or_sections, int):
         small, extra = divmod(size, indices_or_sections)
         return at.split(self, [small + 1] * extra + [small] * (indices_or_sections - extra), dim)
@@ -290,6 +299,8 @@ for _alias in ("swapaxes", "swapdims"):
 @composite("movedim", variants="function method")
 def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     """Dimensions moved to new places, the others in their order."""
+    if isinstance(source, list | tuple) is not isinstance(destination, list | tuple):
+        raise TypeError("movedim(): 'source' and 'destination' must both be ints or both be tuples of ints")
     rank = self.ndim
     sources = [maybe_wrap_dim(d, rank) for d in ((source,) if isinstance(source, int) else source)]
     targets = [maybe_wrap_dim(d, rank) for d in ((destination,) if isinstance(destination, int) else destination)]
@@ -327,6 +338,7 @@ def broadcast_to(at: Any, self: Array, size: Dims) -> Any:
 @register("diagonal", key="CPU CUDA", variants="function method", view="always")
 def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     """The diagonal of two dimensions, as a last dimension."""
+    offset = as_dim(offset, "offset")
     first, second = maybe_wrap_dim(dim1, self.ndim), maybe_wrap_dim(dim2, self.ndim)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -396,6 +408,7 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     """All windows of `size` along a dimension, `step` apart, as a last dimension."""
     place = maybe_wrap_dim(dimension, self.ndim)
     have = self.shape[place] if self.ndim else 1
+    size, step = as_dim(size, "size"), as_dim(step, "step")
     if size > have:
         raise RuntimeError(f"maximum size for tensor at dimension {place} is {have} but size is {size}")
     if step <= 0:
@@ -438,6 +451,8 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
     shape, steps = sizes((size,)), sizes((stride,))
+    if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     owner = owner_of(self)
     flat = owner.reshape(-1, order="A").view(np.uint8)
     offset = data_address(self) - data_address(owner) if storage_offset is None else storage_offset * self.itemsize
@@ -539,6 +554,8 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """The tensors one after another along `dim`. Empty 1-d tensors are passed over, as upstream does for old programs' sake."""
     if not tensors:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    if dim is None:
+        raise TypeError("cat(): argument 'dim' (position 2) must be int, not NoneType")
     first = tensors[0]
     dtype = first.dtype
     try:
@@ -701,7 +718,12 @@ composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0
 def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
     """Elements moved along dimensions, those pushed out entering at the other end."""
     if dims is None or dims == ():
-        return np.roll(self, shifts)
+        shift = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        if len(shift) != 1:
+            raise RuntimeError(
+                f"shifts and dimensions must align. shifts: {len(shift)}, dims:0" if shift else "`shifts` required"
+            )
+        return np.roll(self, shift[0])
     axes = (dims,) if isinstance(dims, int) else tuple(dims)
     steps = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if len(axes) != len(steps):
@@ -756,7 +778,7 @@ def repeat_interleave(
 def _repeats(counts: Any, size: int) -> Any:
     counts = on_host(counts)
     if not isinstance(counts, np.ndarray):
-        if counts < 0:
+        if as_dim(counts, "repeats") < 0:
             raise RuntimeError("Repeats must be non-negative")
         return counts
     if counts.ndim > 1:

@@ -42,6 +42,7 @@ import builtins
 import math
 
 from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -348,7 +349,15 @@ derivative("cumprod", self=_cumprod_backward)
 def logcumsumexp(self: Array, dim: int) -> Array:
     """Running ln Σ eˣ along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
-    return np.logaddexp.accumulate(self, axis=place) if self.ndim else self.copy()
+    if not self.ndim:
+        return self.copy()
+    if self.dtype.kind != "c":
+        return np.logaddexp.accumulate(self, axis=place)
+    result = self.copy()
+    along = np.moveaxis(result, place, 0)
+    for here in range(1, len(along)):
+        along[here] = logaddexp(along[here - 1], along[here])
+    return result
 
 
 def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:
@@ -725,7 +734,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Any, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Array, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims

@@ -110,9 +110,12 @@ derivative(
     "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
 )
 composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
-composite("inner", variants="function method")(
-    lambda at, self, other: self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
-)
+
+
+@composite("inner", variants="function method")
+def inner(at: Any, self: Array, other: Array) -> Any:
+    """Products summed over the last dimension of both."""
+    return self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
 
 
 @composite("outer", variants="function method", out=True)
@@ -353,7 +356,7 @@ def _names_of(term: str, rank: int | None, spread: int) -> list[str]:
 
 
 @composite("einsum", variants="")
-def einsum(at: Any, equation: str, operands: Sequence[Any]) -> Any:
+def einsum(at: Any, equation: str, operands: Sequence[Array]) -> Any:
     """The sum of products that the equation spells, `"bij,bjk->bik"`."""
     inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
     sizes: dict[str, int] = {}
@@ -591,6 +594,17 @@ def _square(name: str, self: Array) -> None:
         )
 
 
+def solvable(name: str, A: Any, B: Any, left: bool = True) -> None:
+    """RuntimeError if A X = B (X A = B) makes no sense for matrices of these shapes."""
+    if B.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX' if left else 'XA'} = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
 def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
@@ -616,6 +630,7 @@ composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(
 @register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
 def _linalg_solve(A: Array, B: Array) -> Array:
     _square("solve", A)
+    solvable("linalg.solve", A, B)
     try:
         return np.linalg.solve(A, B)
     except np.linalg.LinAlgError:

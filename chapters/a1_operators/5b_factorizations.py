@@ -188,6 +188,7 @@ def linalg_solve_triangular(
 ) -> Any:
     """X with A X = B; of A only the triangle is looked at."""
     _square("solve_triangular", self)
+    solvable("linalg.solve_triangular", self, B, left)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
     if unitriangular:
         A = A + at._eye_rows(self)
@@ -258,6 +259,8 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
+    _square("cholesky_solve", input2)
+    solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
     return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
 

@@ -42,7 +42,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
-from readtorch.csrc.utils.python_arg_parser import checked
+from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 
 # %%
 #| into: functional.py
@@ -184,19 +184,19 @@ def _each(function: Any, tensors: tuple) -> Any:
 
 
 @checked
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor) -> Any:
     """At least one dimension."""
     return _each(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
 
 
 @checked
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor) -> Any:
     """At least two dimensions, new ones in front."""
     return _each(lambda x: x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x, tensors)
 
 
 @checked
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor) -> Any:
     """At least three dimensions."""
     return _each(
         lambda x: (
@@ -249,6 +249,10 @@ def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
 @checked
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a flat array as coordinates in `shape`."""
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is scalar_type.bool:
+        raise TypeError(f"unravel_index(): expected int tensor for argument 'indices', but got {indices.dtype}")
+    if not is_sequence_of_ints(shape):
+        raise TypeError(f"unravel_index(): argument 'shape' must be int or sequence of ints, not {shape}")
     result: list[Tensor] = []
     for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
         result.append(indices % size)
@@ -256,11 +260,18 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(result))
 
 
+def _positive_sizes(row: int, col: int) -> None:
+    for name, size in (("row", row), ("col", col)):
+        if size < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {size}")
+
+
 @checked
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Row and column numbers of the lower triangle."""
+    _positive_sizes(row, col)
     found = _C._from_numpy(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
     return found if dtype is None else found.to(dtype)
 
@@ -270,6 +281,7 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Row and column numbers of the upper triangle."""
+    _positive_sizes(row, col)
     found = _C._from_numpy(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
     return found if dtype is None else found.to(dtype)
 
@@ -277,6 +289,8 @@ def triu_indices(
 @checked
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of each element, as rows."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
     count = x.shape[0] if N is None else N
     columns = [x**i for i in range(count)]
     return _at.stack(columns if increasing else columns[::-1], -1)

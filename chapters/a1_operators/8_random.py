@@ -624,13 +624,17 @@ def randint(
 ) -> Any:  # fmt: skip
     """Integers from [low, high), or [0, high): `randint(high, size)`, `randint(low, high, size)`."""
     rest = list(args)
+    if len(rest) > 3:
+        raise TypeError(f"randint() takes from 2 to 3 positional arguments but {len(rest)} were given")
     if size is None and rest:
         size = rest.pop()
     if rest and high is None:
         high = rest.pop()
     if rest and low is None:
         low = rest.pop()
+        require("randint", "int", low=low)
     low = 0 if low is None else low
+    require("randint", "int", low=low, high=high)
     if low >= high:  # type: ignore[operator]
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
@@ -649,6 +653,7 @@ def randperm(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers below `n` in random order."""
+    require("randperm", "int", n=n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
@@ -668,8 +673,10 @@ def normal(
     generator: Any = None,
     out: Any = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
-    **_: Any,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
     if isinstance(std, TensorImpl):
@@ -680,8 +687,10 @@ def normal(
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    if not any(isinstance(value, TensorImpl) for value in (mean, std)):
+        raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
+    drawn = randn(shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
     return drawn * std + mean
 
 

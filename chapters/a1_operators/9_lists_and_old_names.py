@@ -202,6 +202,12 @@ def _split_along(name: str, axis: int, least: int) -> None:
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"
             )
         dim = 0 if axis == 1 and self.ndim == 1 else axis
+        sections = indices_or_sections
+        whole = not isinstance(sections, list | tuple) and not hasattr(sections, "dtype")
+        if whole and (as_dim(sections, "sections") <= 0 or self.shape[dim] % sections):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} is not divisible by the split_size {sections}!"
+            )
         return at.tensor_split(self, indices_or_sections, dim)
 
     composite(name, variants="function method")(split)
@@ -345,6 +351,8 @@ def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
 
 def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
+    require("fill_diagonal_", "Number", fill_value=fill_value)
+    require("fill_diagonal_", "bool", wrap=wrap)
     with device_guard(self._array):
         np.fill_diagonal(self._array, fill_value, wrap)
     version_counter(self).value += 1

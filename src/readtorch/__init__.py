@@ -165,19 +165,25 @@ def is_storage(obj: object) -> bool:
     return isinstance(obj, storage.UntypedStorage | storage.TypedStorage)
 
 
+def _asked(name: str, input: object) -> "_Tensor":
+    if not is_tensor(input):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input
+
+
 def is_floating_point(input: "_Tensor") -> bool:
     """Has it a floating dtype?"""
-    return input.is_floating_point()
+    return _asked("is_floating_point", input).is_floating_point()
 
 
 def is_complex(input: "_Tensor") -> bool:
     """Has it a complex dtype?"""
-    return input.is_complex()
+    return _asked("is_complex", input).is_complex()
 
 
 def numel(input: "_Tensor") -> int:
     """The number of elements."""
-    return input.numel()
+    return _asked("numel", input).numel()
 
 
 def _deprecated(name: str) -> _Any:

@@ -26,6 +26,8 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
 
 def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
+    if not args:
+        raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if values.__class__ is not tuple:
         try:
@@ -40,6 +42,8 @@ def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
 
 def _integer(value: Any, name: str, position: int) -> int:
     try:
+        if value.__class__ is bool:
+            raise TypeError
         return value.__index__()
     except (AttributeError, TypeError):
         kind = type(value).__name__

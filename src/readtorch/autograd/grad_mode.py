@@ -43,6 +43,10 @@ class set_grad_enabled(_DecoratorContextManager):
     """Record or not, from this call on; as a context manager or decorator, until its end."""
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            )
         self.previous = _C.is_grad_enabled()
         self.mode = mode
         _C._set_grad_enabled(mode)

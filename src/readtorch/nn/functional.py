@@ -742,6 +742,8 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """`(*)` class numbers as `(*, num_classes)` zeros and ones; by default as many classes as the largest number says."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"one_hot(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if input.dtype != torch.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if input.numel() == 0:

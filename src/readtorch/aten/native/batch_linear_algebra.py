@@ -33,6 +33,17 @@ def _square(name: str, self: Array) -> None:
         )
 
 
+def solvable(name: str, A: Any, B: Any, left: bool = True) -> None:
+    """RuntimeError if A X = B (X A = B) makes no sense for matrices of these shapes."""
+    if B.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX' if left else 'XA'} = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
 def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
@@ -58,6 +69,7 @@ composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(
 @register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
 def _linalg_solve(A: Array, B: Array) -> Array:
     _square("solve", A)
+    solvable("linalg.solve", A, B)
     try:
         return np.linalg.solve(A, B)
     except np.linalg.LinAlgError:
@@ -534,6 +546,7 @@ def linalg_solve_triangular(
 ) -> Any:
     """X with A X = B; of A only the triangle is looked at."""
     _square("solve_triangular", self)
+    solvable("linalg.solve_triangular", self, B, left)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
     if unitriangular:
         A = A + at._eye_rows(self)
@@ -595,6 +608,8 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
+    _square("cholesky_solve", input2)
+    solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
     return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
 

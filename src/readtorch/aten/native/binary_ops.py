@@ -312,11 +312,21 @@ binary(
     second=lambda at, grad, other, result: grad * other / result,
     numbers="",
 )
+
+
+def logaddexp(self: Any, other: Any) -> Any:
+    """ln(eˣ + eʸ), with the larger real part drawn out; NumPy's own knows real numbers only."""
+    if np.result_type(self, other).kind != "c":
+        return np.logaddexp(self, other)
+    larger, smaller = np.where(self.real >= other.real, (self, other), (other, self))
+    return larger + np.log1p(np.exp(smaller - larger))
+
+
 binary(
     "logaddexp",
-    np.logaddexp,
-    first=lambda at, grad, self, result: grad * at.exp(self - result),
-    second=lambda at, grad, other, result: grad * at.exp(other - result),
+    logaddexp,
+    first=lambda at, grad, self, result: grad * at.conj(at.exp(self - result)),
+    second=lambda at, grad, other, result: grad * at.conj(at.exp(other - result)),
     inplace=False,
     numbers="",
 )

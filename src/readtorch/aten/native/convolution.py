@@ -689,6 +689,8 @@ def _slide_back(
     padding = _per_dimension(padding, dims, "padding")
     extra = _per_dimension(output_padding, dims, "output_padding")
     _check(x, weight, bias, Geometry(stride, padding, dilation), groups, True, op)
+    if any(e < 0 for e in extra):
+        raise RuntimeError("negative output_padding is not supported")
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise RuntimeError(
             "output padding must be smaller than either stride or dilation, "

@@ -59,7 +59,7 @@ def _names_of(term: str, rank: int | None, spread: int) -> list[str]:
 
 
 @composite("einsum", variants="")
-def einsum(at: Any, equation: str, operands: Sequence[Any]) -> Any:
+def einsum(at: Any, equation: str, operands: Sequence[Array]) -> Any:
     """The sum of products that the equation spells, `"bij,bjk->bik"`."""
     inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
     sizes: dict[str, int] = {}

@@ -121,7 +121,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Any, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Array, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
@@ -222,9 +222,12 @@ derivative(
     "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
 )
 composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
-composite("inner", variants="function method")(
-    lambda at, self, other: self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
-)
+
+
+@composite("inner", variants="function method")
+def inner(at: Any, self: Array, other: Array) -> Any:
+    """Products summed over the last dimension of both."""
+    return self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
 
 
 @composite("outer", variants="function method", out=True)

@@ -62,12 +62,14 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+    _check("lerp", self, end)
     weight = self.dtype.type(weight)
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
+    _check("lerp", self, end, weight)
     return self + weight * (end - self)
 
 

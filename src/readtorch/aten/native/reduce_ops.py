@@ -10,6 +10,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.aten.wrap_dim_utils import reduced_dims
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
@@ -338,7 +339,15 @@ derivative("cumprod", self=_cumprod_backward)
 def logcumsumexp(self: Array, dim: int) -> Array:
     """Running ln Σ eˣ along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
-    return np.logaddexp.accumulate(self, axis=place) if self.ndim else self.copy()
+    if not self.ndim:
+        return self.copy()
+    if self.dtype.kind != "c":
+        return np.logaddexp.accumulate(self, axis=place)
+    result = self.copy()
+    along = np.moveaxis(result, place, 0)
+    for here in range(1, len(along)):
+        along[here] = logaddexp(along[here - 1], along[here])
+    return result
 
 
 def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise
 from readtorch.c10.core import scalar_type
@@ -55,7 +55,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 
 @composite("conj", variants="function method")
-def conj(at: Any, self: Array) -> Any:
+def conj(at: Any, self: Array | Number) -> Any:
     """The complex conjugate; a real tensor itself."""
     return at._conj_physical(self) if is_complex(self) else self
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 
-def as_dim(dim: Any) -> int:
+def as_dim(dim: Any, name: str = "dim") -> int:
     """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}")
     return int(dim.__index__())
 
 

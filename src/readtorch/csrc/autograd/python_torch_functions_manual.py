@@ -20,7 +20,7 @@ from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
-from readtorch.csrc.utils.python_arg_parser import checked, is_number
+from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
@@ -191,6 +191,7 @@ empty_like = _like(np.empty_like)
 
 def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
     """Filled with `fill_value`, otherwise like `input`."""
+    require("full_like", "Number", fill_value=fill_value)
     result = empty_like(input, dtype=dtype, **options)
     with device_guard(result._array):
         result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
@@ -234,6 +235,8 @@ def linspace(
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
     start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
+    require("linspace", "Number", start=start, end=end)
+    require("linspace", "int", steps=steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     kind = _kind(dtype)
@@ -260,11 +263,17 @@ def logspace(
     dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    out: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
-    exponents = np.linspace(start, end, steps)
-    return finish((base**exponents).astype(_kind(dtype)), device, requires_grad)
+    require("logspace", "Number", start=start, end=end, base=base)
+    require("logspace", "int", steps=steps)
+    result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
+    return _new(
+        lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
+    )
 
 
 def eye(
@@ -302,6 +311,7 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Any:
     """A 0-d tensor of the default dtype."""
+    require("scalar_tensor", "Number", s=s)
     return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 
@@ -325,7 +335,8 @@ def _new_method(function: Any) -> Any:
         dtype: dtype | None = None,
         device: Any = None,
         requires_grad: bool = False,
-        **options: Any,
+        layout: Any = None,
+        pin_memory: bool = False,
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
@@ -342,7 +353,8 @@ def _new_full(
     dtype: dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    **options: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
     return full(
@@ -358,6 +370,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype an operation on these two, tensors or numbers, is computed in."""
     from readtorch.aten.native import type_properties
 
+    require("result_type", "Array | Number", tensor1=tensor1, tensor2=tensor2)
     return type_properties.result_type(
         [value._array if isinstance(value, TensorImpl) else value for value in (tensor1, tensor2)]
     )
@@ -423,13 +436,17 @@ def randint(
 ) -> Any:  # fmt: skip
     """Integers from [low, high), or [0, high): `randint(high, size)`, `randint(low, high, size)`."""
     rest = list(args)
+    if len(rest) > 3:
+        raise TypeError(f"randint() takes from 2 to 3 positional arguments but {len(rest)} were given")
     if size is None and rest:
         size = rest.pop()
     if rest and high is None:
         high = rest.pop()
     if rest and low is None:
         low = rest.pop()
+        require("randint", "int", low=low)
     low = 0 if low is None else low
+    require("randint", "int", low=low, high=high)
     if low >= high:  # type: ignore[operator]
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
@@ -448,6 +465,7 @@ def randperm(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """The numbers below `n` in random order."""
+    require("randperm", "int", n=n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
@@ -467,8 +485,10 @@ def normal(
     generator: Any = None,
     out: Any = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
-    **_: Any,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
     if isinstance(std, TensorImpl):
@@ -479,8 +499,10 @@ def normal(
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    if not any(isinstance(value, TensorImpl) for value in (mean, std)):
+        raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(*shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
+    drawn = randn(shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
     return drawn * std + mean
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup, operators
-from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry, Schema
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
@@ -1247,10 +1247,17 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     assert function is not None
     name = f"aten::{entry.name}"
     check, first_option = option_check(entry, 0)
+    tensors, lists = _places(entry, TENSOR), _places(entry, TENSOR_LIST)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        for place in tensors:
+            if place < len(args) and args[place].__class__ in _NO_TENSORS:
+                complain(entry, args, kwargs)
+        for place in lists:
+            if place < len(args) and isinstance(args[place], TensorImpl):
+                complain(entry, args, kwargs)
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
@@ -1271,6 +1278,14 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         return result
 
     return call
+
+
+#: what would get through a composite's arithmetic where its signature says tensor
+_NO_TENSORS = frozenset((int, float, bool, complex, str, list, tuple, type(None)))
+
+
+def _places(entry: OperatorEntry, kind: str) -> tuple[int, ...]:
+    return tuple(place for place, found in enumerate(entry.schema.kinds) if found is kind)
 
 
 def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
