@@ -245,7 +245,7 @@ def device_guard(array: Any) -> AbstractContextManager[Any]:
 
 # %%
 #| needs: a1_operators
-left, right = torch.empty(30_000, 20_000, device="meta"), torch.empty(20_000, 10, device="meta")
+left, right = torch.empty(3_000, 2_000, device="meta"), torch.empty(2_000, 10, device="meta")
 product = left @ right
 product.shape, product.device, product._array.strides
 

@@ -371,3 +371,10 @@ def test_parts_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) 
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(books.HEADER)
     assert [p.name for p in Book.load(tmp_path).parts] == ["02_module/1_c", "02_module/2_a", "02_module/10_b"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--check",)])
+def test_arguments_that_need_no_parser_are_what_it_makes_of_them(arguments: tuple[str, ...]) -> None:
+    from readtorch.literate import cli, tangle_command
+
+    assert vars(cli.parsed("tangle", list(arguments))) == tangle_command.KNOWN[arguments]

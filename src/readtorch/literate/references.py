@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from hashlib import blake2b
 
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import Problems
+from readtorch.literate.unchanged import blake2b
 
 _DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 _KNOWN = os.path.join(".cache", "readtorch", "references")

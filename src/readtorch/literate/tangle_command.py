@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from readtorch.literate.unchanged import unchanged
+
+TYPE_CHECKING = False  # `typing`, which has the name, would take longer than a check that finds nothing new
+if TYPE_CHECKING:
+    import argparse
+
+_PLAIN: dict[str, object] = {"check": False, "force": None, "watch": False, "as_of": None, "output": None}
+KNOWN: dict[tuple[str, ...], dict[str, object]] = {(): _PLAIN, ("--check",): {**_PLAIN, "check": True}}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

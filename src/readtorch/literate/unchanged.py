@@ -10,7 +10,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
+
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL first, 3 ms of the 40 that a check of nothing new takes
+except ImportError:
+    from hashlib import blake2b
 
 SUFFIXES = (".py", ".cu", ".cuh")
 _STAMP = os.path.join(".cache", "readtorch", "checked")
