@@ -16,8 +16,6 @@ from readtorch.literate.chapter import Cell, parse_part
 from readtorch.literate.extras import is_installed
 from readtorch.literate.outputs import Display, Outputs
 from readtorch.literate.plain import PlainDisplay, Runner
-from readtorch.literate.trace.sources import place_later
-from readtorch.literate.trace_places import in_package
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -106,7 +104,6 @@ def _encoded(data: dict[str, Any]) -> dict[str, Any]:
 def run_part(arguments: dict[str, Any], report: Report) -> dict[str, Any]:
     """Task of a forked child: run one part, report each cell as it begins, return what became of all of them."""
     root = Path(arguments["root"])
-    place_later(in_package)
     part = parse_part(arguments["text"], name=arguments["name"], path=arguments["path"], file=root / arguments["path"])
     display: Display
     if arguments["ipython"]:

@@ -13,7 +13,7 @@ from readtorch.literate.chapter import Book, Cell, Part
 from readtorch.literate.grammar import Directive, TraceSpec
 from readtorch.literate.tangle import tangle
 from readtorch.literate.trace_places import MIME as TRACE
-from readtorch.literate.trace_places import in_package, resolve
+from readtorch.literate.trace_places import resolve
 
 MEMORY = 8 * 2**30
 
@@ -34,9 +34,8 @@ def main() -> int:
 
 def record(order: dict[str, Any]) -> dict[str, Any]:
     from readtorch.literate.plain import PlainDisplay, Runner
-    from readtorch.literate.trace.sources import place_later
 
-    place_later(in_package)
+    os.environ["READTORCH_EXECUTOR"] = "1"  # as in the executor: places are resolved below
     book = Book.load(order["root"])
     part = with_parameters(book.part(order["part"]), order["cell"], order["parameters"])
     os.chdir(book.root / "chapters")

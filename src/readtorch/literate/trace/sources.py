@@ -17,6 +17,7 @@ from typing import Any
 from readtorch.literate.chapter import Part, find_root, read_part
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.trace.scope import Locate
+from readtorch.literate.trace_places import in_package
 
 Excerpt = list[Any]
 """[first line, text], with a third entry where it goes on after a docstring that was left out"""
@@ -107,23 +108,14 @@ def cell_ranges(
     return found
 
 
-_later: Locate | None = None
-
-
-def place_later(mark: Locate) -> None:
-    """In this process, lines of the package get what `mark` says; who takes the recordings knows their places in the book."""
-    global _later
-    _later = mark
-
-
 def _place_in_package(file: str, line: int) -> tuple[str, int, str] | None:
     """(chapter path, chapter line, cell id) of a line of the package."""
     from readtorch.literate.linemap import locate, relative_path
 
     if not os.path.isabs(file) or relative_path(file) is None:
         return None
-    if _later is not None:
-        return _later(file, line)
+    if "READTORCH_EXECUTOR" in os.environ:  # whoever runs this has read the book
+        return in_package(file, line)
     place = locate(file, line)
     return None if place is None else (place.path, place.line, _cell_id(place.path, place.line))
 
