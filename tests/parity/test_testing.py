@@ -61,7 +61,11 @@ def said(library: Any, pair: Callable[[Any], Any], options: dict[str, Any]) -> s
     return "close"
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    "options",
+    OPTIONS,
+    ids=lambda options: ",".join(f"{k}={v if not callable(v) else 'function'}" for k, v in options.items()),
+)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_assert_close(pair: str, options: dict[str, Any]) -> None:
     ours, theirs = (said(library, PAIRS[pair], options) for library in (readtorch, torch))
