@@ -383,7 +383,7 @@ def _(torch):
 
 
 # %% [markdown]
-# A plug-in begins with `import torch`, of course, so `import a_device` in a program gives a cycle with a turn of its own: `a_device` → `torch` → entry point → `a_device`, half made, without the function that the entry point names. Plug-ins have to be written for that (torch-spyre/torch-spyre#2925 is one that was not). It has to be the last thing,
+# A plug-in begins with `import torch`, so `import a_device` in a program gives a cycle with a turn of its own: `a_device` → `torch` → entry point → `a_device`, half made, without the function that the entry point names. Plug-ins have to be written for that (torch-spyre/torch-spyre#2925 is one that was not). It has to be the last thing,
 # since a plug-in may use all of `torch`; and it is followed by `torch._logging`, because a plug-in may register the names of its logs, which `TORCH_LOGS` is then checked against.
 #
 # ### What upstream does more
