@@ -61,6 +61,7 @@ pickletools.dis(archive.read("archive/data.pkl"))
 #| imports
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import zipfile
@@ -171,8 +172,11 @@ class PyTorchStreamReader:
             ValueError,
             OverflowError,
             UnicodeError,
+            MemoryError,
         ) as error:
-            raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {error}") from None
+            raise RuntimeError(
+                f"PytorchStreamReader failed reading zip archive: {error or type(error).__name__}"
+            ) from None
         if not infos:
             raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")
         self.archive_name = infos[0].filename.split("/")[0]
@@ -186,6 +190,18 @@ class PyTorchStreamReader:
             if name in self._records:
                 raise RuntimeError(f"PytorchStreamReader failed reading zip archive: two members {info.filename!r}")
             self._records[name] = info
+        self._check_overlap(infos)
+
+    @staticmethod
+    def _check_overlap(infos: list[zipfile.ZipInfo]) -> None:
+        """No byte may belong to two records, or a small file could fill any memory."""
+        infos = sorted(infos, key=lambda info: info.header_offset)
+        for info, following in itertools.pairwise(infos):
+            if info.header_offset + _LOCAL_HEADER.size + info.file_size > following.header_offset:
+                raise RuntimeError(
+                    f"PytorchStreamReader failed reading zip archive: members {info.filename!r} and "
+                    f"{following.filename!r} overlap"
+                )
 
     def has_record(self, name: str) -> bool:
         """Is there a record called `name`?"""
@@ -209,10 +225,13 @@ class PyTorchStreamReader:
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed")
-        if info.header_offset + _LOCAL_HEADER.size > self._size:
+        if not 0 <= info.header_offset <= self._size - _LOCAL_HEADER.size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
         self._stream.seek(info.header_offset)
-        header = _LOCAL_HEADER.unpack(self._stream.read(_LOCAL_HEADER.size))
+        start = self._stream.read(_LOCAL_HEADER.size)
+        if len(start) != _LOCAL_HEADER.size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+        header = _LOCAL_HEADER.unpack(start)
         offset = info.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1]
         if header[0] != b"PK\x03\x04" or offset + info.file_size > self._size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
@@ -309,12 +328,33 @@ def _bytes_of(text: str, encoding: str = "latin1") -> bytes:
     return codecs.encode(text, "latin1")
 
 
+def _rebuild_from_type(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
+    """`_rebuild_from_type_v2`, which calls what the file names: that must not allocate by a number either."""
+    from readtorch import _utils
+
+    if function in _allocating() or not (isinstance(new_type, type) and issubclass(new_type, torch.Tensor)):
+        raise UnpicklingError(f"cannot rebuild a {new_type!r:.80} with {function!r:.80}")
+    return _utils._rebuild_from_type_v2(function, new_type, args, state)
+
+
+@functools.cache
+def _allocating() -> frozenset[Any]:
+    """Classes that a file may name and not call: their first argument is a size."""
+    from readtorch import storage
+
+    return frozenset({torch.Tensor, storage.UntypedStorage, storage.TypedStorage})
+
+
 def _bytearray_of(data: Any = b"", encoding: str | None = None) -> bytearray:
     if isinstance(data, str) and encoding is not None:
         return bytearray(_bytes_of(data, encoding))
     if not isinstance(data, bytes):
         raise UnpicklingError(f"bytearray is allowed from bytes only, got {type(data).__name__}")
     return bytearray(data)
+
+
+#: These copy their argument. A file that calls them again and again on one large object would grow without limit.
+_COPYING = (set, OrderedDict, Counter, torch.Size, _bytes_of, _bytearray_of)
 
 
 @functools.cache
@@ -351,8 +391,8 @@ def _allowed_globals() -> dict[str, Any]:
         _utils._rebuild_parameter_with_state,
     ):
         allowed[f"torch._utils.{function.__name__}"] = function
-    allowed["torch._tensor._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
-    allowed["torch._utils._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    allowed["torch._tensor._rebuild_from_type_v2"] = _rebuild_from_type
+    allowed["torch._utils._rebuild_from_type_v2"] = _rebuild_from_type
     return allowed
 
 
@@ -386,11 +426,18 @@ def _user_allowed_globals() -> dict[str, Any]:
 # ## The machine
 #
 # One method per instruction, found in a table by its byte. A stack that runs empty raises `IndexError`, as upstream's does; everything else that is wrong with a file is an `UnpicklingError` that says what it asked for.
+#
+# Refusing code is not enough: a file could also ask for more memory than there is. So the machine holds to one rule, that what it builds is proportional to what it has read. Strings are read in pieces, so that a length of 4 GB in a file of
+# 100 bytes allocates nothing; a call that copies its argument is paid for by the bytes read so far; and dictionary keys are looked at before they are hashed, because Python hashes a tuple of tuples by recursion in C, without
+# a limit. (A tuple in a tuple, a million times, ends the interpreter with a segmentation fault; forty tuples that each hold the one before twice keep it busy for hours. Upstream's machine has neither check.)
 
 # %%
 #| into: _weights_only_unpickler.py
 #| upstream: torch/_weights_only_unpickler.py#Unpickler
 _OPCODES: dict[int, Callable[[Unpickler], None]] = {}
+#: What Python raises when an instruction meets arguments that no pickler would have written.
+_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, MemoryError)
+_PIECE = 1 << 20
 
 
 def _opcode(code: bytes) -> Callable[[Callable], Callable]:
@@ -423,6 +470,7 @@ class Unpickler:
         allowed = {**_allowed_globals(), **_user_allowed_globals()}
         self._allowed = allowed
         self._callable = {id(value) for value in allowed.values()}
+        self._spelled, self._copied = 0, 0
         while True:
             code = self._read(1)
             if not code:
@@ -432,12 +480,24 @@ class Unpickler:
             instruction = _OPCODES.get(code[0])
             if instruction is None:
                 raise UnpicklingError(f"Unsupported operand {code[0]}")
-            instruction(self)
+            self._spelled += 1
+            try:
+                instruction(self)
+            except _MALFORMED as error:
+                if code in b"Q":
+                    raise
+                raise UnpicklingError(
+                    f"instruction {code!r} cannot be carried out: {error or type(error).__name__}"
+                ) from error
 
     def _bytes(self, count: int) -> bytes:
-        data = self._read(count)
-        if len(data) != count:
-            raise UnpicklingError("pickle data was truncated")
+        data = self._read(min(count, _PIECE))
+        while len(data) < count:
+            piece = self._read(min(count - len(data), max(_PIECE, len(data))))
+            if not piece:
+                raise UnpicklingError("pickle data was truncated")
+            data += piece
+        self._spelled += count
         return data
 
     def _number(self, form: str) -> Any:
@@ -485,11 +545,25 @@ class Unpickler(Unpickler):
         arguments = self.stack.pop()
         function = self.stack[-1]
         self._check_callable(function)
-        if function is torch.Tensor:
-            raise UnpicklingError("Trying to call torch.Tensor, which would allocate by a number in the file")
         if type(arguments) is not tuple:
             raise UnpicklingError(f"Expected a tuple of arguments, but got {type(arguments)}")
+        if isinstance(function, type) and function in _allocating():
+            raise UnpicklingError(f"Trying to call {function}, which would allocate by a number in the file")
+        if function in _COPYING:
+            self._pay_for(arguments)
         self.stack[-1] = function(*arguments)
+
+    def _pay_for(self, arguments: tuple[Any, ...]) -> None:
+        for argument in arguments:
+            if isinstance(argument, str | bytes | list | tuple | dict | set):
+                self._copied += len(argument)
+            if isinstance(argument, list | tuple | dict | set):
+                for item in argument:
+                    _check_key(item)
+                    if isinstance(item, list | tuple) and item:
+                        _check_key(item[0])
+        if self._copied > self._spelled:
+            raise UnpicklingError(f"the pickle copies {self._copied} bytes and elements and spells out {self._spelled}")
 
     @_opcode(b"\x81")
     def _newobj(self) -> None:
@@ -498,7 +572,8 @@ class Unpickler(Unpickler):
         if cls is torch.nn.Parameter:
             self.stack.append(torch.nn.Parameter(*arguments))
             return
-        if not isinstance(cls, type) or id(cls) not in self._callable or issubclass(cls, torch.Tensor):
+        is_class = isinstance(cls, type) and id(cls) in self._callable
+        if not is_class or issubclass(cls, torch.Tensor) or cls in _allocating():
             raise UnpicklingError(
                 "Can only create new object for nn.Parameter or classes allowlisted "
                 f"via `add_safe_globals` but got {cls!r}"
@@ -580,6 +655,7 @@ class Unpickler(Unpickler):
     @_opcode(b"s")
     def _setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
+        _check_key(key)
         self._target(dict, OrderedDict, Counter)[key] = value
 
     @_opcode(b"u")
@@ -589,6 +665,7 @@ class Unpickler(Unpickler):
             raise UnpicklingError("odd number of items for SETITEMS")
         target = self._target(dict, OrderedDict, Counter)
         for position in range(0, len(items), 2):
+            _check_key(items[position])
             target[items[position]] = items[position + 1]
 
     def _target(self, *kinds: type) -> Any:
@@ -617,6 +694,20 @@ class Unpickler(Unpickler):
     @_opcode(b"r")
     def _long_binput(self) -> None:
         self.memo[self._number("<I")] = self.stack[-1]
+
+
+# %%
+#| into: _weights_only_unpickler.py
+def _check_key(key: Any) -> None:
+    """UnpicklingError for a tuple that is too deep, or too large when written out, to be hashed."""
+    if type(key) is not tuple:
+        return
+    level, depth, seen = [key], 0, 0
+    while level:
+        level = [item for each in level for item in each if isinstance(item, tuple)]
+        depth, seen = depth + 1, seen + len(level)
+        if depth > 100 or seen > 10_000:
+            raise UnpicklingError("a key of nested tuples is too large")
 
 
 # %%

@@ -23,12 +23,33 @@ def _bytes_of(text: str, encoding: str = "latin1") -> bytes:
     return codecs.encode(text, "latin1")
 
 
+def _rebuild_from_type(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
+    """`_rebuild_from_type_v2`, which calls what the file names: that must not allocate by a number either."""
+    from readtorch import _utils
+
+    if function in _allocating() or not (isinstance(new_type, type) and issubclass(new_type, torch.Tensor)):
+        raise UnpicklingError(f"cannot rebuild a {new_type!r:.80} with {function!r:.80}")
+    return _utils._rebuild_from_type_v2(function, new_type, args, state)
+
+
+@functools.cache
+def _allocating() -> frozenset[Any]:
+    """Classes that a file may name and not call: their first argument is a size."""
+    from readtorch import storage
+
+    return frozenset({torch.Tensor, storage.UntypedStorage, storage.TypedStorage})
+
+
 def _bytearray_of(data: Any = b"", encoding: str | None = None) -> bytearray:
     if isinstance(data, str) and encoding is not None:
         return bytearray(_bytes_of(data, encoding))
     if not isinstance(data, bytes):
         raise UnpicklingError(f"bytearray is allowed from bytes only, got {type(data).__name__}")
     return bytearray(data)
+
+
+#: These copy their argument. A file that calls them again and again on one large object would grow without limit.
+_COPYING = (set, OrderedDict, Counter, torch.Size, _bytes_of, _bytearray_of)
 
 
 @functools.cache
@@ -65,8 +86,8 @@ def _allowed_globals() -> dict[str, Any]:
         _utils._rebuild_parameter_with_state,
     ):
         allowed[f"torch._utils.{function.__name__}"] = function
-    allowed["torch._tensor._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
-    allowed["torch._utils._rebuild_from_type_v2"] = _utils._rebuild_from_type_v2
+    allowed["torch._tensor._rebuild_from_type_v2"] = _rebuild_from_type
+    allowed["torch._utils._rebuild_from_type_v2"] = _rebuild_from_type
     return allowed
 
 
@@ -94,6 +115,9 @@ def _user_allowed_globals() -> dict[str, Any]:
 
 
 _OPCODES: dict[int, Callable[[Unpickler], None]] = {}
+#: What Python raises when an instruction meets arguments that no pickler would have written.
+_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, MemoryError)
+_PIECE = 1 << 20
 
 
 def _opcode(code: bytes) -> Callable[[Callable], Callable]:
@@ -126,6 +150,7 @@ class Unpickler:
         allowed = {**_allowed_globals(), **_user_allowed_globals()}
         self._allowed = allowed
         self._callable = {id(value) for value in allowed.values()}
+        self._spelled, self._copied = 0, 0
         while True:
             code = self._read(1)
             if not code:
@@ -135,12 +160,24 @@ class Unpickler:
             instruction = _OPCODES.get(code[0])
             if instruction is None:
                 raise UnpicklingError(f"Unsupported operand {code[0]}")
-            instruction(self)
+            self._spelled += 1
+            try:
+                instruction(self)
+            except _MALFORMED as error:
+                if code in b"Q":
+                    raise
+                raise UnpicklingError(
+                    f"instruction {code!r} cannot be carried out: {error or type(error).__name__}"
+                ) from error
 
     def _bytes(self, count: int) -> bytes:
-        data = self._read(count)
-        if len(data) != count:
-            raise UnpicklingError("pickle data was truncated")
+        data = self._read(min(count, _PIECE))
+        while len(data) < count:
+            piece = self._read(min(count - len(data), max(_PIECE, len(data))))
+            if not piece:
+                raise UnpicklingError("pickle data was truncated")
+            data += piece
+        self._spelled += count
         return data
 
     def _number(self, form: str) -> Any:
@@ -184,11 +221,25 @@ class Unpickler:
         arguments = self.stack.pop()
         function = self.stack[-1]
         self._check_callable(function)
-        if function is torch.Tensor:
-            raise UnpicklingError("Trying to call torch.Tensor, which would allocate by a number in the file")
         if type(arguments) is not tuple:
             raise UnpicklingError(f"Expected a tuple of arguments, but got {type(arguments)}")
+        if isinstance(function, type) and function in _allocating():
+            raise UnpicklingError(f"Trying to call {function}, which would allocate by a number in the file")
+        if function in _COPYING:
+            self._pay_for(arguments)
         self.stack[-1] = function(*arguments)
+
+    def _pay_for(self, arguments: tuple[Any, ...]) -> None:
+        for argument in arguments:
+            if isinstance(argument, str | bytes | list | tuple | dict | set):
+                self._copied += len(argument)
+            if isinstance(argument, list | tuple | dict | set):
+                for item in argument:
+                    _check_key(item)
+                    if isinstance(item, list | tuple) and item:
+                        _check_key(item[0])
+        if self._copied > self._spelled:
+            raise UnpicklingError(f"the pickle copies {self._copied} bytes and elements and spells out {self._spelled}")
 
     @_opcode(b"\x81")
     def _newobj(self) -> None:
@@ -197,7 +248,8 @@ class Unpickler:
         if cls is torch.nn.Parameter:
             self.stack.append(torch.nn.Parameter(*arguments))
             return
-        if not isinstance(cls, type) or id(cls) not in self._callable or issubclass(cls, torch.Tensor):
+        is_class = isinstance(cls, type) and id(cls) in self._callable
+        if not is_class or issubclass(cls, torch.Tensor) or cls in _allocating():
             raise UnpicklingError(
                 "Can only create new object for nn.Parameter or classes allowlisted "
                 f"via `add_safe_globals` but got {cls!r}"
@@ -275,6 +327,7 @@ class Unpickler:
     @_opcode(b"s")
     def _setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
+        _check_key(key)
         self._target(dict, OrderedDict, Counter)[key] = value
 
     @_opcode(b"u")
@@ -284,6 +337,7 @@ class Unpickler:
             raise UnpicklingError("odd number of items for SETITEMS")
         target = self._target(dict, OrderedDict, Counter)
         for position in range(0, len(items), 2):
+            _check_key(items[position])
             target[items[position]] = items[position + 1]
 
     def _target(self, *kinds: type) -> Any:
@@ -312,6 +366,18 @@ class Unpickler:
     @_opcode(b"r")
     def _long_binput(self) -> None:
         self.memo[self._number("<I")] = self.stack[-1]
+
+
+def _check_key(key: Any) -> None:
+    """UnpicklingError for a tuple that is too deep, or too large when written out, to be hashed."""
+    if type(key) is not tuple:
+        return
+    level, depth, seen = [key], 0, 0
+    while level:
+        level = [item for each in level for item in each if isinstance(item, tuple)]
+        depth, seen = depth + 1, seen + len(level)
+        if depth > 100 or seen > 10_000:
+            raise UnpicklingError("a key of nested tuples is too large")
 
 
 def _constant(code: bytes, make: Callable[[], Any]) -> None:

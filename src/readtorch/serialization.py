@@ -507,33 +507,47 @@ def _load(
             loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
         return loaded[key]
 
-    return _unpickler(io.BytesIO(reader.get_record("data.pkl")), weights_only, persistent_load, arguments).load()
+    try:
+        return _unpickler(io.BytesIO(reader.get_record("data.pkl")), weights_only, persistent_load, arguments).load()
+    except IndexError as error:
+        raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from error
 
 
 def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: bool, arguments: dict) -> Any:
     if not stream.read(1):
         raise EOFError("Ran out of input")
     stream.seek(-1, os.SEEK_CUR)
+    if _is_tar(stream):
+        raise RuntimeError(
+            "this file is a tar archive, as PyTorch wrote them before 0.1.10, which readtorch does not read: load it with "
+            "PyTorch (torch.load(f, weights_only=False)) and save it again"
+        )
     restore = _restorer(map_location)
     pending: dict[str, tuple[Any, str, int, Any]] = {}
+    announced = 0
 
     def refuse(reference: Any) -> Any:
         raise pickle.UnpicklingError("unsupported persistent id encountered")
 
     def persistent_load(reference: Any) -> Any:
+        nonlocal announced
         if isinstance(reference, tuple) and reference and reference[0] in ("module", b"module"):
             return reference[1]
         dtype, key, location, numel = _checked_reference(reference, 6)
         if reference[5] is not None:
             raise pickle.UnpicklingError("views of storages in legacy files (before PyTorch 0.4) are not supported")
         if key not in pending:
-            _check_room(stream, numel * dtype.itemsize)
+            announced += numel * dtype.itemsize
+            _check_room(stream, announced)
             storage = restore(UntypedStorage(numel * dtype.itemsize), location)
             pending[key] = (dtype, location, numel, TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True))
         return pending[key][3]
 
     def read_pickle(load: Callable[[Any], Any]) -> Any:
-        return _unpickler(stream, weights_only, load, arguments).load()
+        try:
+            return _unpickler(stream, weights_only, load, arguments).load()
+        except IndexError as error:
+            raise IndexError(f"{error}: neither an archive nor a stream of pickles, or damaged") from error
 
     if read_pickle(refuse) != MAGIC_NUMBER:
         raise RuntimeError("Invalid magic number; corrupt file?")
@@ -542,9 +556,10 @@ def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: boo
         raise RuntimeError(f"Invalid protocol version: {version}")
     read_pickle(refuse)
     result = read_pickle(persistent_load)
-    for key in read_pickle(refuse):
-        if key not in pending:
-            raise RuntimeError(f"legacy file lists a storage {key!r:.40} that nothing refers to")
+    keys = read_pickle(refuse)
+    if type(keys) is not list or not all(isinstance(key, str) for key in keys) or sorted(keys) != sorted(pending):
+        raise RuntimeError(f"legacy file is damaged: it lists the storages {keys!r:.80}, others are referred to")
+    for key in keys:
         dtype, _, numel, typed = pending[key]
         header = stream.read(8)
         if len(header) != 8 or struct.unpack("<q", header)[0] != numel:
@@ -556,13 +571,20 @@ def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: boo
     return result
 
 
+def _is_tar(stream: BinaryIO) -> bool:
+    start = stream.tell()
+    head = stream.read(262)
+    stream.seek(start)
+    return head[257:] == b"ustar"
+
+
 def _check_room(stream: BinaryIO, wanted: int) -> None:
-    """Refuse a storage larger than what is left of the file, before memory is allocated for it."""
+    """Refuse storages larger than what is left of the file, before memory is allocated for them."""
     here = stream.tell()
     left = stream.seek(0, os.SEEK_END) - here
     stream.seek(here)
     if wanted > left:
-        raise pickle.UnpicklingError(f"a storage of {wanted} bytes is announced, and the file has {left} more")
+        raise pickle.UnpicklingError(f"storages of {wanted} bytes are announced, and the file has {left} more")
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:

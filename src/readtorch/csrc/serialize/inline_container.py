@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import zipfile
@@ -103,8 +104,11 @@ class PyTorchStreamReader:
             ValueError,
             OverflowError,
             UnicodeError,
+            MemoryError,
         ) as error:
-            raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {error}") from None
+            raise RuntimeError(
+                f"PytorchStreamReader failed reading zip archive: {error or type(error).__name__}"
+            ) from None
         if not infos:
             raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")
         self.archive_name = infos[0].filename.split("/")[0]
@@ -118,6 +122,18 @@ class PyTorchStreamReader:
             if name in self._records:
                 raise RuntimeError(f"PytorchStreamReader failed reading zip archive: two members {info.filename!r}")
             self._records[name] = info
+        self._check_overlap(infos)
+
+    @staticmethod
+    def _check_overlap(infos: list[zipfile.ZipInfo]) -> None:
+        """No byte may belong to two records, or a small file could fill any memory."""
+        infos = sorted(infos, key=lambda info: info.header_offset)
+        for info, following in itertools.pairwise(infos):
+            if info.header_offset + _LOCAL_HEADER.size + info.file_size > following.header_offset:
+                raise RuntimeError(
+                    f"PytorchStreamReader failed reading zip archive: members {info.filename!r} and "
+                    f"{following.filename!r} overlap"
+                )
 
     def has_record(self, name: str) -> bool:
         """Is there a record called `name`?"""
@@ -141,10 +157,13 @@ class PyTorchStreamReader:
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed")
-        if info.header_offset + _LOCAL_HEADER.size > self._size:
+        if not 0 <= info.header_offset <= self._size - _LOCAL_HEADER.size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
         self._stream.seek(info.header_offset)
-        header = _LOCAL_HEADER.unpack(self._stream.read(_LOCAL_HEADER.size))
+        start = self._stream.read(_LOCAL_HEADER.size)
+        if len(start) != _LOCAL_HEADER.size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+        header = _LOCAL_HEADER.unpack(start)
         offset = info.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1]
         if header[0] != b"PK\x03\x04" or offset + info.file_size > self._size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
