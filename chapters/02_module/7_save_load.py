@@ -197,7 +197,7 @@ class PyTorchStreamReader:
         """No byte may belong to two records, or a small file could fill any memory."""
         infos = sorted(infos, key=lambda info: info.header_offset)
         for info, following in itertools.pairwise(infos):
-            if info.header_offset + _LOCAL_HEADER.size + info.file_size > following.header_offset:
+            if info.header_offset + _LOCAL_HEADER.size + info.compress_size > following.header_offset:
                 raise RuntimeError(
                     f"PytorchStreamReader failed reading zip archive: members {info.filename!r} and "
                     f"{following.filename!r} overlap"

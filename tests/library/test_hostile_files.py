@@ -32,6 +32,7 @@ def _watch(event: str, args: tuple) -> None:
 
 
 sys.addaudithook(_watch)
+"".encode("cp437")  # zipfile's encoding for names: imported now and not while being watched
 
 
 @contextmanager
@@ -39,7 +40,8 @@ def nothing_happens(megabytes: float = 8) -> Iterator[None]:
     """Nothing is run, imported or opened inside the block, and not much is allocated."""
     global _seen
     tracemalloc.start()
-    _seen = events = []
+    events: list[str] = []
+    _seen = events
     try:
         yield
     finally:

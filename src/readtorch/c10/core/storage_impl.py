@@ -43,7 +43,11 @@ _alive: weakref.WeakValueDictionary[int, StorageImpl] = weakref.WeakValueDiction
 def owner_of(array: Any) -> Any:
     """The array that owns the memory `array` looks into."""
     kinds = (np.ndarray, array.__class__)
-    while isinstance(base := array.base, kinds):
+    while (base := array.base) is not None:
+        if not isinstance(base, kinds):
+            base = getattr(base, "base", None)  # as_strided puts an object of its own between
+            if not isinstance(base, kinds):
+                break
         array = base
     return _BASES.get(id(array), array)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -250,8 +251,10 @@ bind(
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
-    """Strides as upstream counts them. Dimensions of size 1 get the stride a contiguous tensor would have."""
+    """Strides as upstream counts them. NumPy's are 0 where there is no element; upstream's are those of one per dimension."""
     itemsize = array.itemsize
+    if not array.size:
+        return tuple(math.prod(max(size, 1) for size in array.shape[dim + 1 :]) for dim in range(array.ndim))
     return tuple(step // itemsize for step in array.strides)
 
 
