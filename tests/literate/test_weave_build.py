@@ -217,13 +217,13 @@ def test_a_kept_page_follows_the_navigation(tmp_path: Path, monkeypatch: pytest.
     """The title of one page stands on all others: they are written again, and not converted."""
     folder = book_folder(tmp_path)
     serving = Serving(folder, monkeypatch)
-    before = serving.build()
-    file = folder / "chapters" / "02_module.py"
+    serving.build()
+    file = folder / "chapters" / "00_tensor" / "1_box.py"
     file.write_text(file.read_text().replace("# # ", "# # Many "))
     after = serving.build()
-    assert serving.converted == [f"{SHELVES}.md"]
+    assert serving.converted == [f"{BOX}.md"]
     assert set(serving.rendered) == {"index.md", f"{BOX}.md", f"{SHELVES}.md"}
-    assert after[f"{BOX}.html"] != before[f"{BOX}.html"]
+    assert b"Many Boxes" in after[f"{SHELVES}.html"]
 
 
 def test_a_page_of_the_site_follows_its_text_and_its_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
