@@ -776,6 +776,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
         try:
             result = function(at, *args, **kwargs)
         except Exception:

@@ -270,6 +270,19 @@ from readtorch.csrc.utils.device_lazy_init import INITIALISERS as _INITIALISERS
 _INITIALISERS["cuda"] = _initialise_cuda
 
 
+def _find_cuda() -> None:
+    from readtorch.c10.core.device import ACCELERATORS
+    from readtorch.c10.cuda.cuda_functions import device_count
+
+    if device_count():
+        ACCELERATORS.append("cuda")
+
+
+from readtorch.c10.core.device import FINDERS as _FINDERS
+
+_FINDERS.append(_find_cuda)
+
+
 def compile(
     model: _Any = None,
     *,

@@ -151,6 +151,11 @@ else:
         assert x.device == torch.device("cuda", 2)
         assert torch.cuda.current_device() == 0
 
+    def test_a_number_means_a_cuda_device() -> None:
+        assert torch.device(2) == torch.device("cuda:2")
+        assert torch.ones(1).cuda(3).device == torch.ones(1).to(3).device == torch.device("cuda", 3)
+        assert nn.Linear(1, 1).cuda(1).weight.get_device() == 1
+
     def test_every_operator_runs_on_the_device_of_its_tensors() -> None:
         x = torch.randn(4, 3, device="cuda:3", requires_grad=True)
         layer = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Linear(5, 1)).to("cuda:3")
@@ -193,6 +198,18 @@ else:
                 os._exit(17 if "'spawn' start method" in str(error) else 1)
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+
+    def test_autocast_on_cuda_multiplies_in_half_and_normalises_in_single_precision() -> None:
+        layer, x = nn.Linear(3, 4).cuda(), torch.rand(2, 3, device="cuda")
+        with torch.autocast("cuda"):
+            product = layer(x)
+            assert product.dtype is torch.float16
+            assert torch.softmax(product, 1).dtype is torch.float32
+            assert nn.functional.layer_norm(product, (4,)).dtype is torch.float32
+            assert (
+                nn.functional.cross_entropy(product, torch.zeros(2, dtype=torch.int64, device="cuda")).dtype
+                is torch.float32
+            )
 
     # -- copies ------------------------------------------------------------------------------------------------------------
 

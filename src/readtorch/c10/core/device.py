@@ -61,11 +61,16 @@ class device:
 #: the types of device that a bare number may mean; a backend adds its own when it is there
 ACCELERATORS: list[str] = []
 
+#: what looks for them when one is first meant; a backend adds its own
+FINDERS: list[Any] = []
+
 
 def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
     if isinstance(kind, int) and not isinstance(kind, bool):
         if kind < 0:
             raise RuntimeError("Device index must not be negative")
+        for find in () if ACCELERATORS else FINDERS:
+            find()
         if not ACCELERATORS:
             raise RuntimeError("Cannot access accelerator device when none is available.")
         return (ACCELERATORS[0], kind)
