@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -272,7 +273,7 @@ def test_a_resnet_18_takes_no_longer_than_in_pytorch(name: str, resnets: dict[An
     for library, model in resnets.items():
         library.save(model.state_dict(), tmp_path / f"{library.__name__}.pt")
     command = [sys.executable, "-c", SPEED, name, str(tmp_path)]
-    ratios = []
+    ratios: list[float] = []
     while len(ratios) < 3 and not (ratios and min(ratios) < 1.2):
         ratios.append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     assert min(ratios) < 1.2
@@ -348,6 +349,17 @@ def test_a_torchscript_archive_is_named(tmp_path: Path) -> None:
         torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), tmp_path / "traced.pt")
     with pytest.raises(RuntimeError, match="TorchScript"):
         readtorch.load(tmp_path / "traced.pt")
+
+
+def test_what_cpp_wrote_is_named_and_holds_what_pytorch_says() -> None:
+    path = Path(__file__).parents[2] / "chapters" / "data" / "cpp_module.pt"
+    with pytest.raises(RuntimeError, match="TorchScript"):
+        readtorch.load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = list(torch.jit.load(path).state_dict())
+    layers = [torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)]
+    assert names == list(torch.nn.Sequential(*layers).state_dict())
 
 
 def test_a_tar_archive_is_named_by_both() -> None:
