@@ -238,6 +238,7 @@ class Pointwise:
         if self.floating and found._category <= INTEGRAL:
             found = get_default_dtype()
         if self.refuse is not None and (why := self.refuse(found)):
+            shapes(self.name, operands)
             if isinstance(why, Exception):
                 raise why
             raise NotImplementedError(why) if why.startswith('"') else RuntimeError(why)

@@ -119,6 +119,9 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
     numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
+    result_for_first = rule is not None and any(
+        left in key and not set(record.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
+    )
     node_type = record.node_class if differentiable else None
     slow = binary_slow(entry, record, reject)
     name = f"aten::{entry.name}"
@@ -178,7 +181,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                 node._versions = None
             else:
                 node._versions = [0 if value is None or value is b else current_version(value) for value in node._saved]
-            node._result = raw if keep_result else None
+            node._result = raw if keep_result and (second is not None or result_for_first) else None
             node._shape = raw.shape
             node._dtype = raw.dtype
             tensor._edge = node
@@ -609,7 +612,11 @@ def inplace(entry: OperatorEntry) -> Call:
                 check_inplace(input)
         if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
             check_inplace(input)
-        check_memory(entry, array, values[1:])
+        try:
+            check_memory(entry, array, values[1:])
+        except RuntimeError:
+            complain(entry, args, kwargs)
+            raise
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(copy_of(array), input._edge)
             values = [original, *values[1:]]
@@ -814,7 +821,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         refuse_inference(input)
-        check_memory(entry, input._array, args)
+        try:
+            check_memory(entry, input._array, args)
+        except RuntimeError:
+            complain(entry, (input, *args), kwargs)
+            raise
         if state.grad_mode and (
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
         ):

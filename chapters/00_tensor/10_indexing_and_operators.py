@@ -785,6 +785,8 @@ def _(torch):
 #   AT["array * tensor"] --> AM["ndarray.__mul__<br/>NotImplemented: the tensor<br/>has a higher __array_priority__"] --> TR["Tensor.__rmul__<br/>NotImplemented"] --> E["TypeError"]
 # ```
 #
+# `tensor *= array` goes the same way, so it binds the name to a new tensor.
+#
 # So the product has NumPy's promotion (float64 for an ordinary array), no `grad_fn`, and with a tensor that requires a gradient it fails with a message about `numpy()` that nobody called. Turned round, it is a `TypeError`. Say
 # `torch.from_numpy(array)` or `torch.as_tensor(array)`, and all of that is gone.
 
@@ -880,6 +882,8 @@ def _bind(name: str, function: Any) -> None:
 
 def _inplace_operator(method: str) -> Any:
     def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return NotImplemented
         return getattr(self, method)(other)
 
     return operator

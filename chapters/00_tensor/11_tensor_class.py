@@ -583,6 +583,7 @@ tensor_impl.Tensor = Tensor
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -966,12 +967,62 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     )
 
 
+def range_(
+    start: Number = 0, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Deprecated: `arange` with its end included, of the default dtype."""
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
+        "Instead, use torch.arange, which produces values in [start, end).",
+        stacklevel=3,
+    )
+    if end is None:
+        start, end = 0, start
+    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    require("range", "Number", start=start, end=end, step=step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = int((end - start) / step) + 1
+    return _new(
+        lambda numpy, shape, kind: (numpy.arange(count) * step + start).astype(kind),
+        (count,),
+        _kind(dtype),
+        device,
+        requires_grad,
+        out,
+    )
+
+
+range_.__name__ = "range"
+
+
+def detach(input: Array) -> Any:
+    """The same memory as a tensor without history."""
+    return input.detach()
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, **options: Any
+) -> Any:
+    """A 1-d tensor of `size` elements in a file's memory; `shared`: writes reach the file, which grows if need be."""
+    from readtorch.storage import UntypedStorage
+
+    kind, count = _kind(dtype), size or 0
+    storage = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
+    return finish(storage.bytes().view(kind), options.pop("device", None), options.pop("requires_grad", False))
+
+
 further: list[Callable[[], None]] = []
 """What later chapters have to offer besides."""
 
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
-    from_numpy, result_type,
+    from_numpy, result_type, range_, detach, from_file,
 )  # fmt: skip
 
 

@@ -178,6 +178,19 @@ class UntypedStorage(StorageImpl):
             self.bytes()[:] = _moved(source.bytes(), self.device)[0]
         return self
 
+    def fill_(self, value: int) -> UntypedStorage:
+        """Set every byte."""
+        with device_guard(self.owner):
+            self.bytes()[:] = value
+        return self
+
+    def byteswap(self, dtype: dtype) -> None:
+        """Turn the order of the bytes within each element of a type; of a complex one, within both parts."""
+        width = dtype.itemsize // (2 if dtype.is_complex else 1)
+        if width > 1:
+            rows = self.bytes()[: len(self) // width * width].reshape(-1, width)
+            rows[:] = rows[:, ::-1].copy()
+
     def clone(self) -> UntypedStorage:
         """A copy with its own memory."""
         with device_guard(self.owner):

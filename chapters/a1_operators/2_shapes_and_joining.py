@@ -409,6 +409,8 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     place = maybe_wrap_dim(dimension, self.ndim)
     have = self.shape[place] if self.ndim else 1
     size, step = as_dim(size, "size"), as_dim(step, "step")
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
     if size > have:
         raise RuntimeError(f"maximum size for tensor at dimension {place} is {have} but size is {size}")
     if step <= 0:
@@ -451,6 +453,8 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
     shape, steps = sizes((size,)), sizes((stride,))
+    if len(shape) != len(steps):
+        raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     owner = owner_of(self)
@@ -635,6 +639,11 @@ derivative(
 )
 
 
+def _some(name: str, tensors: Sequence[Any]) -> None:
+    if not len(tensors):
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+
+
 def _at_least(rank: int) -> Any:
     def stretched(at: Any, tensor: Any) -> Any:
         while tensor.ndim < rank:
@@ -647,6 +656,7 @@ def _at_least(rank: int) -> Any:
 @composite("hstack", out=True)
 def hstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors along the first."""
+    _some("hstack", tensors)
     tensors = [_at_least(1)(at, tensor) for tensor in tensors]
     return at.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
@@ -654,12 +664,14 @@ def hstack(at: Any, tensors: Sequence[Array]) -> Any:
 @composite("vstack", out=True)
 def vstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the first dimension, vectors as rows."""
+    _some("vstack", tensors)
     return at.cat([_at_least(2)(at, tensor) for tensor in tensors], 0)
 
 
 @composite("dstack", out=True)
 def dstack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the third dimension."""
+    _some("dstack", tensors)
     return at.cat([_at_least(3)(at, tensor) for tensor in tensors], 2)
 
 
@@ -742,6 +754,8 @@ derivative(
 @composite("rot90", variants="function method")
 def rot90(at: Any, self: Array, k: int = 1, dims: Dims = (0, 1)) -> Any:
     """A quarter turn in the plane of two dimensions, `k` times."""
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     a, b = dims
     if self.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")

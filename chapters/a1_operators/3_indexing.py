@@ -175,6 +175,10 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
     if index.dtype.kind not in "iu" or index.itemsize < 4:
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     size = self.shape[place] if self.ndim else 1
+    if not self.ndim and index.size != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
+    if not size and index.size:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
         raise IndexError("index out of range in self")
     return np.take(self, index.reshape(-1), axis=place) if self.ndim else self.copy()
@@ -353,6 +357,8 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
         return place
     if (self.ndim or 1) != (index.ndim or 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    if source is not None and (source.ndim or 1) != (index.ndim or 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     for axis in range(index.ndim):
         limit = (
             self.shape[axis]
@@ -459,6 +465,8 @@ def scatter(
 ) -> Any:
     """A copy with `src`, a tensor or a number, written at the numbers in `index` along `dim`; `reduce` "add" or "multiply" combines instead."""
     src = value if src is None else src
+    if src is None:
+        raise TypeError('scatter() missing 1 required positional arguments: "src"')
     is_number = not hasattr(src, "dtype")
     if reduce == "add" and not is_number:
         return at.scatter_add(self, dim, index, src)
@@ -473,6 +481,8 @@ def scatter(
 def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Array:
     """A copy with `src` combined into it along `dim`: "sum", "prod", "mean", "amax" or "amin"."""
     place = _check_gather("scatter_reduce", self, dim, index, src)
+    if self.dtype != src.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     functions = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
     if reduce not in functions:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
@@ -542,6 +552,10 @@ def take_along_dim(at: Any, self: Array, indices: Array, dim: int | None = None)
     """`gather` whose index broadcasts."""
     if dim is None:
         return at.gather(at.reshape(self, (-1,)), 0, at.reshape(indices, (-1,)))
+    if self.ndim != indices.ndim:
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {self.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
     place = maybe_wrap_dim(dim, self.ndim)
     ones = tuple(1 if axis == place else size for axis, size in enumerate(self.shape))
     index_ones = tuple(1 if axis == place else size for axis, size in enumerate(indices.shape))
@@ -556,6 +570,8 @@ def take_along_dim(at: Any, self: Array, indices: Array, dim: int | None = None)
 @composite("take", variants="function method", out=True)
 def take(at: Any, self: Array, index: Array) -> Any:
     """Elements by their number in the flattened tensor."""
+    if str(index.dtype).rpartition(".")[2] != "int64":
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {to_string(index.dtype)}")
     flat = at.reshape(self, (-1,))
     return at.reshape(at.index(flat, [at.reshape(index, (-1,))]), tuple(index.shape))
 
@@ -653,6 +669,14 @@ derivative("_masked_put_zeros", grad_output=lambda at, grad, mask: at.masked_sel
 def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     """A copy with the elements of `source`, in order, where the mask is true."""
     shape = infer_size(self.shape, mask.shape)
+    if mask.dtype.kind != "b":
+        kind = to_string(from_numpy_dtype(mask.dtype))
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {kind}")
+    if self.dtype != source.dtype:
+        names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, source)]
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {names[0]} and {names[1]}"
+        )
     result = np.broadcast_to(self, shape).copy()
     where = np.broadcast_to(mask, shape)
     count = int(np.count_nonzero(where))
@@ -738,6 +762,8 @@ def where(at: Any, condition: Array, input: Array | Number | None = None, other:
     """`input` where the condition is true, `other` where not; with the condition alone, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return at.nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise TypeError("where(): argument 'input' and argument 'other' must be given together")
     return at._where(condition, _number_like(condition, input, other), _number_like(condition, other, input))
 
 
@@ -767,7 +793,7 @@ def _number_like(condition: Any, value: Any, partner: Any) -> Any:
 def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """A copy with `source` written, or added, at places counted through the flattened tensor."""
     if index.dtype != np.int64:
-        raise IndexError(
+        raise RuntimeError(
             f"put_(): Expected a long tensor for index, but got {to_string(from_numpy_dtype(index.dtype))}"
         )
     if self.dtype != source.dtype:

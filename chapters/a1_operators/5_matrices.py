@@ -40,6 +40,7 @@ live()
 #| into: aten/native/linear_algebra.py
 #| imports
 from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -251,11 +252,22 @@ def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
     return (int(beta), int(alpha)) if whole else (beta, alpha)
 
 
+def _length(tensor: Any, dim: int) -> int:
+    return tensor.shape[maybe_wrap_dim(dim, tensor.ndim, wrap_scalar=False)]
+
+
+def _expandable(self: Any, shape: tuple[int, ...]) -> None:
+    """RuntimeError unless `self` can be added to a product of that shape."""
+    if not is_expandable_to(tuple(self.shape), shape):
+        raise RuntimeError(
+            f"The expanded size of the tensor must match the existing size. Target sizes: {list(shape)}.  Tensor sizes: {list(self.shape)}"
+        )
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
 def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
-    if not batch1.ndim or not batch2.ndim:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
     result = at.bmm(batch1, batch2)
     beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
@@ -265,6 +277,7 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float =
 @composite("addbmm", variants="function method", inplace=True, out=True)
 def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
+    _expandable(self, (_length(batch1, 1), _length(batch2, 2)))
     result = at.sum(at.bmm(batch1, batch2), 0)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha

@@ -169,6 +169,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All choices of `r` elements of a vector, as rows."""
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     index = _at.tensor(list(choose(range(input.shape[0]), r)), dtype=scalar_type.int64).reshape(-1, r)
     return input[index]
@@ -238,6 +240,19 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
+@checked
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows, those of the first row first."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if not input.is_floating_point():
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if not p >= 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    first, second = triu_indices(len(input), len(input), 1)
+    return _C._linalg.linalg_vector_norm(input[first] - input[second], p, -1)
+
+
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     """A product of several matrices."""
     result = matrices[0]
@@ -300,5 +315,5 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 #| into: __init__.py
 _MODULES += ["functional", "return_types"]
 _NAMES.update(
-    dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
+    dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "pdist", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
 )  # fmt: skip

@@ -43,6 +43,7 @@ from readtorch.aten import dispatch as dispatch
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -195,7 +196,12 @@ def _check(refusal: Refusal, value: Any) -> None:
 def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
     @wraps(kernel)
     def checked(self: Any, *rest: Any, **options: Any) -> Any:
-        _check(refusal, self)
+        try:
+            _check(refusal, self)
+        except NotImplementedError:
+            with suppress(TypeError, ValueError, NotImplementedError):  # what is wrong with the shapes comes first
+                kernel(self, *rest, **options)
+            raise
         return kernel(self, *rest, **options)
 
     return checked

@@ -791,6 +791,11 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return torch.pairwise_distance(x1, x2, p, eps, keepdim)
 
 
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows."""
+    return torch.pdist(input, p)
+
+
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """`(*)` class numbers as `(*, num_classes)` zeros and ones; by default as many classes as the largest number says."""
     if not isinstance(input, Tensor):

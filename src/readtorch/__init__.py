@@ -94,7 +94,7 @@ _MODULES.append("linalg")
 
 _MODULES += ["functional", "return_types"]
 _NAMES.update(
-    dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
+    dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "pdist", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
 )  # fmt: skip
 
 _MODULES.append("random")

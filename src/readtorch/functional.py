@@ -132,6 +132,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All choices of `r` elements of a vector, as rows."""
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     index = _at.tensor(list(choose(range(input.shape[0]), r)), dtype=scalar_type.int64).reshape(-1, r)
     return input[index]
@@ -193,6 +195,19 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     if x1.itemsize == 2:
         raise NotImplementedError(f"\"cdist\" not implemented for '{scalar_type.to_string(x1.dtype)}'")
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+@checked
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows, those of the first row first."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if not input.is_floating_point():
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if not p >= 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    first, second = triu_indices(len(input), len(input), 1)
+    return _C._linalg.linalg_vector_norm(input[first] - input[second], p, -1)
 
 
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:

@@ -44,7 +44,7 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
     if self.dtype.kind not in "fV":
         name = to_string(from_numpy_dtype(self.dtype))
         raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{name}'")
-    if from_ > to:
+    if not from_ <= to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
     self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
     return self
@@ -99,7 +99,7 @@ def _one_normal(generator: CPUGeneratorImpl) -> float:
 @register("normal_", variants="method")
 def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = None) -> Array:
     """Fill with normal numbers."""
-    if std < 0:
+    if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if self.dtype.kind == "c":
         half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
@@ -132,9 +132,20 @@ def integers(generator: CPUGeneratorImpl, count: int, low: int, high: int) -> np
 _WHOLE_RANGE = {"float32": 1 << 24, "float64": 1 << 53, "float16": 1 << 11, "bfloat16": 1 << 8, "bool": 2}
 
 
+def above_all(kind: np.dtype) -> int:
+    """One more than the largest integer of a dtype, or than the last that a floating dtype counts to without a gap."""
+    if kind.kind == "b":
+        return 2
+    if kind.kind in "iu":
+        return int(np.iinfo(kind).max) + 1
+    return _WHOLE_RANGE[from_numpy_dtype(kind).name] + 1 if kind.itemsize < 8 else (1 << 53) + 1
+
+
 @register("random_", variants="method")
 def random_(self: Array, from_: int | None = None, to: int | None = None, *, generator: Any = None) -> Array:
     """Fill with integers: from the whole range that the dtype holds exactly, from [0, to) or from [from, to)."""
+    if self.dtype.kind == "c":
+        raise RuntimeError("random_ is not supported for complex dtypes")
     source = engine(generator)
     if from_ is not None and to is None:
         from_, to = 0, from_
@@ -207,8 +218,12 @@ derivative("bernoulli", self=lambda at, grad: at.zeros_like(grad))
 @register("exponential_", variants="method")
 def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Array:
     """Fill with numbers of the exponential distribution."""
-    if lambd <= 0:
+    if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    if self.dtype.kind not in "fV":
+        raise RuntimeError(
+            f"Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {to_string(from_numpy_dtype(self.dtype))}"
+        )
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
     return self
@@ -227,7 +242,7 @@ def geometric_(self: Array, p: float, *, generator: Any = None) -> Array:
 @register("log_normal_", variants="method")
 def log_normal_(self: Array, mean: float = 1, std: float = 2, *, generator: Any = None) -> Array:
     """Fill with numbers whose logarithms are normal."""
-    if std <= 0:
+    if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     _refuse_whole(self, "log_normal_cpu")
     source = engine(generator)
@@ -239,7 +254,7 @@ def log_normal_(self: Array, mean: float = 1, std: float = 2, *, generator: Any 
 @register("cauchy_", variants="method")
 def cauchy_(self: Array, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Array:
     """Fill with numbers of the Cauchy distribution: quotients of two normal ones."""
-    if sigma <= 0:
+    if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     if self.dtype.kind not in "fV":
         raise RuntimeError(

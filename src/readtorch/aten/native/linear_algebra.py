@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -134,7 +135,7 @@ def linalg_vector_norm(
 
 @composite("norm", variants="function method", out=True)
 def norm(
-    at: Any, self: Array, p: Number | None = "fro", dim: Dims | None = None, keepdim: bool = False, dtype: Any = None
+    at: Any, self: Array, p: Any = "fro", dim: Dims | None = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
     if p == "nuc":
@@ -155,6 +156,10 @@ def renorm(at: Any, self: Array, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
+    if not p > 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if not maxnorm >= 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     place = maybe_wrap_dim(dim, self.ndim)
     dims = tuple(axis for axis in range(self.ndim) if axis != place)
     size = at.linalg_vector_norm(self, p, dims, True)
@@ -345,11 +350,22 @@ def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
     return (int(beta), int(alpha)) if whole else (beta, alpha)
 
 
+def _length(tensor: Any, dim: int) -> int:
+    return tensor.shape[maybe_wrap_dim(dim, tensor.ndim, wrap_scalar=False)]
+
+
+def _expandable(self: Any, shape: tuple[int, ...]) -> None:
+    """RuntimeError unless `self` can be added to a product of that shape."""
+    if not is_expandable_to(tuple(self.shape), shape):
+        raise RuntimeError(
+            f"The expanded size of the tensor must match the existing size. Target sizes: {list(shape)}.  Tensor sizes: {list(self.shape)}"
+        )
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
 def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
-    if not batch1.ndim or not batch2.ndim:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
     result = at.bmm(batch1, batch2)
     beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
@@ -359,6 +375,7 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float =
 @composite("addbmm", variants="function method", inplace=True, out=True)
 def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
+    _expandable(self, (_length(batch1, 1), _length(batch2, 2)))
     result = at.sum(at.bmm(batch1, batch2), 0)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha

@@ -14,7 +14,7 @@ from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.aten.wrap_dim_utils import reduced_dims
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 
 @register("sum", key="CPU CUDA", variants="function method", out=True, autocast="float32")
@@ -264,7 +264,12 @@ def _others(at: Any, x: Any, dim: int) -> Any:
     return left * right
 
 
-def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool, result: Any) -> Any:
+    if self.ndim and not bool(at.any(at.eq(self, 0))):  # without a zero, the others' product is a quotient
+        if dim is not None:
+            place = maybe_wrap_dim(dim, self.ndim)
+            grad, result = (spread(at, x, tuple(self.shape), place, keepdim) for x in (grad, result))
+        return grad * at.conj(result / self)
     if dim is None:
         flat = at.reshape(self, (-1,))
         return at.reshape(grad * at.conj(_others(at, flat, 0)), tuple(self.shape))
@@ -373,6 +378,8 @@ def diff(
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     place = maybe_wrap_dim(dim, self.ndim)
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
     parts = [part for part in (prepend, self, append) if part is not None]
     x = at.cat(parts, place) if len(parts) > 1 else self
     for _ in range(n):
@@ -441,6 +448,8 @@ derivative("_aminmax", self=_aminmax_backward)
 @composite("aminmax", variants="function method")
 def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Smallest and largest."""
+    if dim is not None:
+        dim = as_dim(dim)
     if dim is None and 0 in self.shape:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -609,6 +618,8 @@ def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False
 @register("logsumexp", key="CPU CUDA", variants="function method", out=True)
 def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     """Ln Σ eˣ over `dim`, the maximum taken out first so that nothing overflows."""
+    if dim is None:
+        raise TypeError("logsumexp(): argument 'dim' (position 2) must be tuple of ints, not NoneType")
     if self.dtype.kind in "iub":
         self = self.astype(to_numpy_dtype(get_default_dtype()))
     dims = reduced_dims(dim, self.ndim)

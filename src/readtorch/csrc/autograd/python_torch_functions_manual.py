@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -376,12 +377,62 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     )
 
 
+def range_(
+    start: Number = 0, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Deprecated: `arange` with its end included, of the default dtype."""
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
+        "Instead, use torch.arange, which produces values in [start, end).",
+        stacklevel=3,
+    )
+    if end is None:
+        start, end = 0, start
+    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    require("range", "Number", start=start, end=end, step=step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = int((end - start) / step) + 1
+    return _new(
+        lambda numpy, shape, kind: (numpy.arange(count) * step + start).astype(kind),
+        (count,),
+        _kind(dtype),
+        device,
+        requires_grad,
+        out,
+    )
+
+
+range_.__name__ = "range"
+
+
+def detach(input: Array) -> Any:
+    """The same memory as a tensor without history."""
+    return input.detach()
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, **options: Any
+) -> Any:
+    """A 1-d tensor of `size` elements in a file's memory; `shared`: writes reach the file, which grows if need be."""
+    from readtorch.storage import UntypedStorage
+
+    kind, count = _kind(dtype), size or 0
+    storage = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
+    return finish(storage.bytes().view(kind), options.pop("device", None), options.pop("requires_grad", False))
+
+
 further: list[Callable[[], None]] = []
 """What later chapters have to offer besides."""
 
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
-    from_numpy, result_type,
+    from_numpy, result_type, range_, detach, from_file,
 )  # fmt: skip
 
 
@@ -494,7 +545,7 @@ def normal(
     if isinstance(std, TensorImpl):
         if std._array.size and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
-    elif std < 0:
+    elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
@@ -548,11 +599,18 @@ def init_random() -> None:
 
 def _rename_from(name: str) -> None:
     """`from` is no name in Python: as a keyword it arrives here."""
+    from readtorch.aten.native.distributions import above_all
+
     method = getattr(TensorImpl, name)
 
     def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
         if "from" in kwargs:
             kwargs["from_"] = kwargs.pop("from")
+        given = (*args, *(kwargs[key] for key in ("from_", "to") if key in kwargs))
+        if name == "random_" and len(given) == 2 and given[1] is None:
+            return method(self, given[0], above_all(self._array.dtype), generator=kwargs.get("generator"))
+        if name == "random_" and len(given) == 2 and given[0] is None:
+            raise TypeError("random_(): argument 'from' (position 1) must be int, not NoneType")
         return method(self, *args, **kwargs)
 
     renamed.__name__ = name

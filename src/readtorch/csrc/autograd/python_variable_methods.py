@@ -388,6 +388,11 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
     require("fill_diagonal_", "Number", fill_value=fill_value)
     require("fill_diagonal_", "bool", wrap=wrap)
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
     with device_guard(self._array):
         np.fill_diagonal(self._array, fill_value, wrap)
     version_counter(self).value += 1
@@ -406,8 +411,38 @@ def apply_(self: Any, callable: Any) -> Any:
     return self
 
 
+def _other_elements(name: str, self: Any, other: Any) -> list[Any]:
+    """The elements of another tensor of this dtype, stretched to this shape."""
+    if not isinstance(other, TensorImpl):
+        raise TypeError(f"{name}(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
+    for tensor in (self, other):
+        if tensor.requires_grad:
+            raise RuntimeError(
+                f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+            )
+    if other._array.dtype != self._array.dtype:
+        raise TypeError(f"{name}: expected {self.type()} for 'other' (got {other.type()})")
+    if self._array.__class__ is not np.ndarray or other._array.__class__ is not np.ndarray:
+        raise TypeError(f"{name} is only implemented on CPU tensors")
+    return dispatcher.autograd.expand(other, self._array.shape)._array.reshape(-1).tolist()
+
+
+def map_(self: Any, other: Any, callable: Any) -> Any:
+    """Replace every element by a function of it and its neighbour in another tensor. A Python loop."""
+    others = iter(_other_elements("map_", self, other))
+    return apply_(self, lambda value: callable(value, next(others)))
+
+
+def map2_(self: Any, x: Any, y: Any, callable: Any) -> Any:
+    """`map_` with two other tensors."""
+    pairs = zip(_other_elements("map2_", self, x), _other_elements("map2_", self, y), strict=True)
+    return apply_(self, lambda value: callable(value, *next(pairs)))
+
+
 METHODS.update(
     {
+        "map_": map_,
+        "map2_": map2_,
         "resize_as_": resize_as_,
         "fill_diagonal_": fill_diagonal_,
         "apply_": apply_,

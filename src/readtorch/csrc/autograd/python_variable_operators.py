@@ -86,6 +86,8 @@ def _bind(name: str, function: Any) -> None:
 
 def _inplace_operator(method: str) -> Any:
     def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return NotImplemented
         return getattr(self, method)(other)
 
     return operator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node
 
@@ -66,6 +67,8 @@ class AccumulateGrad(Node):
         elif old._edge is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
         else:
+            if old._array.shape != grad.shape:
+                infer_size(tuple(old._array.shape), tuple(grad.shape))
             old._array += grad
             tensor_impl.version_counter(old).value += 1
 
