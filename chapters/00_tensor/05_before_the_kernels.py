@@ -761,7 +761,7 @@ class GeneratedNode(Node):
         counter = self._counters.get(number) if self._counters and not packed else None
         if counter is not None and counter.value != self._expected:
             raise modified(array, (self, number), counter.value, self._expected)
-        if not graph:
+        if not graph or array is None:
             return array
         shown = self.entry.differentiable_outputs
         differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)

@@ -875,9 +875,7 @@ def complex_(real: Array, imag: Array) -> Array:
         raise RuntimeError(
             "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
         )
-    result = np.empty(
-        np.broadcast_shapes(real.shape, imag.shape), np.complex128 if real.dtype == np.float64 else np.complex64
-    )
+    result = np.empty(shapes("complex", (real, imag)), np.complex128 if real.dtype == np.float64 else np.complex64)
     result.real, result.imag = real, imag
     return result
 
@@ -935,7 +933,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.scalar_type import to_numpy_dtype
-from readtorch.c10.core.scalar_type import largest
+from readtorch.c10.core.scalar_type import largest, to_string
 
 
 # %%
@@ -1070,6 +1068,10 @@ def equal(at: Any, self: Array, other: Array) -> bool:
 @composite("isin", variants="function")
 def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Which elements occur among the others."""
+    for operand in (elements, test_elements):
+        kind = to_string(operand.dtype)
+        if kind == "Bool" or kind.startswith("Complex"):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {kind}")
     return at._isin(elements, test_elements, invert)
 
 

@@ -325,6 +325,12 @@ derivative(
 @register("index_fill", key="CPU CUDA", variants="function method", inplace=True)
 def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Array:
     """A copy with the slices numbered by `index` set to a number."""
+    if getattr(value, "ndim", 0):
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+    if isinstance(value, complex) and self.dtype.kind != "c":
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     result = self.copy(order="K")
     np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = getattr(value, "_array", value)
     return result

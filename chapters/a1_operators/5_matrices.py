@@ -454,6 +454,12 @@ def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple
 @composite("tensordot", variants="function", out=True)
 def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     """The sum of products over the last dimensions of one and the first of the other, or over the pairs given."""
+    if hasattr(dims, "dtype") and dims.ndim == 0:
+        dims = int(dims)
+    if not isinstance(dims, int | list | tuple) and not hasattr(dims, "dtype"):
+        raise RuntimeError(
+            f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]], but got {dims}"
+        )
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -580,6 +586,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.aten.native.unary_ops import is_complex
 
 
@@ -661,6 +668,11 @@ derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_ba
 @composite("linalg_solve", module="linalg", variants="function", out=True)
 def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
+    if A.dtype != B.dtype:
+        names = [to_string(x.dtype) for x in (A, B)]
+        raise RuntimeError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {names[0]} and B of type {names[1]} instead"
+        )
     if not left:
         return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
@@ -783,6 +795,10 @@ derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R)
 @composite("linalg_qr", module="linalg", variants="function")
 def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
     return at._linalg_qr(A, mode)
 
 
@@ -872,6 +888,8 @@ def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
     _square("eigh", A)
+    if UPLO[:1].upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     decompose: Any = np.linalg.eigh
     return list(decompose(A, UPLO))
 
@@ -1044,6 +1062,8 @@ def matrix_norm(
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     A = A if dtype is None else A.to(dtype)
+    if ord not in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "fro":
         return vector_norm(A, 2, dim, keepdim)
     rows, columns = (axis % A.ndim for axis in dim)

@@ -480,6 +480,8 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
 
     Drawn as upstream does: each weight is divided by an exponential number, the largest quotients win.
     """
+    if self.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
     weights = self if self.ndim == 2 else self[None]
     if self.dtype.kind not in "fV":
         raise RuntimeError(
@@ -701,7 +703,9 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
-    shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
+    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))

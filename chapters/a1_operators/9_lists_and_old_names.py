@@ -359,6 +359,8 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
     require("fill_diagonal_", "Number", fill_value=fill_value)
     require("fill_diagonal_", "bool", wrap=wrap)
+    if isinstance(fill_value, complex) and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype.name} without overflow")
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")

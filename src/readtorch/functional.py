@@ -179,6 +179,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     """The p-norm distance of every row of `x1` to every row of `x2`."""
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    if not p >= 0:
+        raise RuntimeError("cdist only supports non-negative p values")
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.is_floating_point():
             raise RuntimeError(

@@ -62,6 +62,8 @@ class UntypedStorage(StorageImpl):
                     file.truncate(nbytes)
         if not nbytes:
             return cls()
+        if (have := os.path.getsize(filename)) < nbytes:
+            raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
         return cls._from_array(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,)))
 
     def _array(self) -> np.ndarray:

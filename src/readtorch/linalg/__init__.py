@@ -62,6 +62,8 @@ def matrix_norm(
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
     A = A if dtype is None else A.to(dtype)
+    if ord not in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "fro":
         return vector_norm(A, 2, dim, keepdim)
     rows, columns = (axis % A.ndim for axis in dim)

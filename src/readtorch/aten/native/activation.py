@@ -106,7 +106,7 @@ derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lamb
 
 @register("softshrink", module="nn")
 def softshrink(self: Array, lambd: float = 0.5) -> Array:
-    if lambd < 0:
+    if not 0 <= lambd < float("inf"):
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
 

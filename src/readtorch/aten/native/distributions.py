@@ -325,6 +325,8 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
 
     Drawn as upstream does: each weight is divided by an exponential number, the largest quotients win.
     """
+    if self.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
     weights = self if self.ndim == 2 else self[None]
     if self.dtype.kind not in "fV":
         raise RuntimeError(

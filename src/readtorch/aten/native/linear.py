@@ -141,6 +141,12 @@ def _sum_alone(at: Any, operand: Any, names: list[str], keep: set[str]) -> tuple
 @composite("tensordot", variants="function", out=True)
 def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     """The sum of products over the last dimensions of one and the first of the other, or over the pairs given."""
+    if hasattr(dims, "dtype") and dims.ndim == 0:
+        dims = int(dims)
+    if not isinstance(dims, int | list | tuple) and not hasattr(dims, "dtype"):
+        raise RuntimeError(
+            f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]], but got {dims}"
+        )
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")

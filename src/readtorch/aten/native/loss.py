@@ -84,14 +84,14 @@ derivative(
 
 @composite("smooth_l1_loss", module="nn", autocast="float32")
 def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Any:
-    if beta < 0:
+    if not beta >= 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     return at._smooth_l1_loss(self, target, reduction, beta) if beta else at.l1_loss(self, target, reduction)
 
 
 @register("huber_loss", module="nn", autocast="float32")
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if self.dtype.kind in "iub" and target.dtype.kind in "fc":
         kinds = to_string(target.dtype), to_string(self.dtype)

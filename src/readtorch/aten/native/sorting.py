@@ -190,6 +190,8 @@ def quantile(
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
     if 0 in tuple(self.shape):
         raise RuntimeError("quantile() input tensor must be non-empty")
+    if getattr(q, "ndim", 0) > 1:
+        raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, but got {q.ndim} dimensions")
     x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
     ordered = at.sort(x, place)[0]
     count = x.shape[place]

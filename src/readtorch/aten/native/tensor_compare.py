@@ -11,7 +11,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.device_guard import number_beside
-from readtorch.c10.core.scalar_type import largest, to_numpy_dtype
+from readtorch.c10.core.scalar_type import largest, to_numpy_dtype, to_string
 
 
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
@@ -143,6 +143,10 @@ def equal(at: Any, self: Array, other: Array) -> bool:
 @composite("isin", variants="function")
 def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Which elements occur among the others."""
+    for operand in (elements, test_elements):
+        kind = to_string(operand.dtype)
+        if kind == "Bool" or kind.startswith("Complex"):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {kind}")
     return at._isin(elements, test_elements, invert)
 
 

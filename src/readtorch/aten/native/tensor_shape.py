@@ -29,6 +29,8 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
     if shape.count(-1) > 1:
         raise RuntimeError("only one dimension can be inferred")
+    if builtins.min(shape) < -1:
+        raise RuntimeError(f"invalid shape dimension {builtins.min(shape)}")
     known = math.prod(size for size in shape if size != -1)
     if known == 0:
         if numel == 0:
@@ -91,6 +93,8 @@ def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
         raise RuntimeError(
             f"expand({list(self.shape)}, size={shape}): the number of sizes provided ({len(shape)}) must be greater or equal to the number of dimensions in the tensor ({self.ndim})"
         )
+    if shape and builtins.min(shape) < -1:
+        raise RuntimeError(f"The expanded size of the tensor ({builtins.min(shape)}) must not be negative")
     for i, wanted in enumerate(shape):
         have = self.shape[i - lead] if i >= lead else 1
         if wanted == -1:
@@ -134,6 +138,8 @@ def squeeze(self: Array, dim: Dims | None = None) -> Array:
         wanted = tuple(range(self.ndim))
     elif isinstance(dim, tuple | list):
         wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)
+        if len(set(wanted)) != len(wanted):
+            raise RuntimeError(f"dim {wanted[0]} appears multiple times in the list of dims")
     else:
         wanted = (maybe_wrap_dim(dim, self.ndim),)
     return self[(*(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)), ...)]

@@ -11,7 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native import math as special
-from readtorch.aten.tensor_iterator import Pointwise
+from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
 
@@ -289,9 +289,7 @@ def complex_(real: Array, imag: Array) -> Array:
         raise RuntimeError(
             "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
         )
-    result = np.empty(
-        np.broadcast_shapes(real.shape, imag.shape), np.complex128 if real.dtype == np.float64 else np.complex64
-    )
+    result = np.empty(shapes("complex", (real, imag)), np.complex128 if real.dtype == np.float64 else np.complex64)
     result.real, result.imag = real, imag
     return result
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.tensor_iterator import shapes
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
@@ -103,6 +104,11 @@ def _empty_in(memory_format: Any) -> Any:
     return make
 
 
+def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
+    if isinstance(value, complex) and value.imag and kind.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+
+
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -116,6 +122,7 @@ def full(
         dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
         fill_value = fill_value._array.item()
     kind = to_numpy_dtype(number_type(fill_value) if dtype is None else dtype)
+    _refuse_imaginary(fill_value, kind)
     return _new(
         lambda numpy, shape, kind: numpy.full(shape, fill_value, kind),
         sizes((size,)),
@@ -139,6 +146,10 @@ def empty_strided(
     """Uninitialised memory seen through the given strides."""
     kind = _kind(dtype)
     shape, steps = sizes((size,)), sizes((stride,))
+    if len(shape) != len(steps):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(steps)})"
+        )
     count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
     strides = tuple(step * kind.itemsize for step in steps)
     return _new(
@@ -313,6 +324,7 @@ def scalar_tensor(
 ) -> Any:
     """A 0-d tensor of the default dtype."""
     require("scalar_tensor", "Number", s=s)
+    _refuse_imaginary(s, _kind(dtype))
     return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 
@@ -378,7 +390,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 
 def range_(
-    start: Number = 0, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
+    start: Number, end: Number, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Deprecated: `arange` with its end included, of the default dtype."""
@@ -387,8 +399,6 @@ def range_(
         "Instead, use torch.arange, which produces values in [start, end).",
         stacklevel=3,
     )
-    if end is None:
-        start, end = 0, start
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     require("range", "Number", start=start, end=end, step=step)
     if step == 0:
@@ -549,7 +559,9 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
         return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
-    shape = np.broadcast_shapes(*(value._array.shape for value in (mean, std) if isinstance(value, TensorImpl)))
+    shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
+    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))

@@ -157,6 +157,8 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
 def fill_(self: Any, value: Any) -> Any:
     """Set every element to `value`, a number or a 0-d tensor."""
     require("fill_", "Array | Number", value=value)
+    if isinstance(value, complex) and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype.name} without overflow")
     if isinstance(value, TensorImpl):
         return dispatcher.operators["_fill_tensor_"].call(self, value)
     return dispatcher.operators["_fill_scalar_"].call(self, value)
@@ -244,6 +246,8 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if self._edge is not None:
         raise RuntimeError("cannot resize variables that require grad")
     shape = parse(sizes)
+    if any(size < 0 for size in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
     flat = self._array.reshape(-1)
     count = int(np.prod(shape))
     if count <= flat.size:
@@ -388,6 +392,8 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
     require("fill_diagonal_", "Number", fill_value=fill_value)
     require("fill_diagonal_", "bool", wrap=wrap)
+    if isinstance(fill_value, complex) and self._array.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {self._array.dtype.name} without overflow")
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")
