@@ -63,6 +63,37 @@ def _(torch):
     assert leaf.grad.item() == 4
 
 
+# %% [markdown]
+# The bytes of a storage may be a file's. Pages are read when they are touched; what is written stays private, or reaches the file.
+
+# %%
+#| into: aten/map_allocator.py
+#| imports
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+
+# %%
+#| into: aten/map_allocator.py
+#| upstream: aten/src/ATen/MapAllocator.cpp#at::MapAllocator::MapAllocator
+def map_file(filename: str | os.PathLike[str], shared: bool, nbytes: int) -> np.ndarray:
+    """The first bytes of a file as an array. Writes reach the file if it is `shared`, which also makes it large enough."""
+    if shared:
+        with open(filename, "ab") as file:
+            if file.tell() < nbytes:
+                file.truncate(nbytes)
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    if (have := os.path.getsize(filename)) < nbytes:
+        raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
+    mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+    #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
+    return np.frombuffer(mapped.data, np.uint8)
+
+
 # %%
 #| into: storage.py
 """Storages: runs of bytes (UntypedStorage), and the deprecated face that knows a dtype (TypedStorage)."""
@@ -80,6 +111,7 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.map_allocator import map_file
 from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard
@@ -129,15 +161,7 @@ class UntypedStorage(StorageImpl):
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """A storage on a file's bytes. Writes reach the file if it is `shared`, which also makes it large enough."""
-        if shared:
-            with open(filename, "ab") as file:
-                if file.tell() < nbytes:
-                    file.truncate(nbytes)
-        if not nbytes:
-            return cls()
-        if (have := os.path.getsize(filename)) < nbytes:
-            raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
-        return cls._from_array(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,)))
+        return cls._from_array(map_file(filename, shared, nbytes))
 
     def _array(self) -> np.ndarray:
         return self.bytes()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.map_allocator import map_file
 from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard, with_index
@@ -56,15 +57,7 @@ class UntypedStorage(StorageImpl):
     @classmethod
     def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """A storage on a file's bytes. Writes reach the file if it is `shared`, which also makes it large enough."""
-        if shared:
-            with open(filename, "ab") as file:
-                if file.tell() < nbytes:
-                    file.truncate(nbytes)
-        if not nbytes:
-            return cls()
-        if (have := os.path.getsize(filename)) < nbytes:
-            raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
-        return cls._from_array(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,)))
+        return cls._from_array(map_file(filename, shared, nbytes))
 
     def _array(self) -> np.ndarray:
         return self.bytes()

@@ -11,6 +11,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.map_allocator import map_file
 from readtorch.aten.tensor_iterator import shapes
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
@@ -430,11 +431,9 @@ def from_file(
     filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, **options: Any
 ) -> Any:
     """A 1-d tensor of `size` elements in a file's memory; `shared`: writes reach the file, which grows if need be."""
-    from readtorch.storage import UntypedStorage
-
     kind, count = _kind(dtype), size or 0
-    storage = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
-    return finish(storage.bytes().view(kind), options.pop("device", None), options.pop("requires_grad", False))
+    array = map_file(filename, bool(shared), count * kind.itemsize).view(kind)
+    return finish(array, options.pop("device", None), options.pop("requires_grad", False))
 
 
 further: list[Callable[[], None]] = []
