@@ -1018,12 +1018,13 @@ def detach(input: Array) -> Any:
 
 
 def from_file(
-    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, **options: Any
-) -> Any:
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
     """A 1-d tensor of `size` elements in a file's memory; `shared`: writes reach the file, which grows if need be."""
     kind, count = _kind(dtype), size or 0
     array = map_file(filename, bool(shared), count * kind.itemsize).view(kind)
-    return finish(array, options.pop("device", None), options.pop("requires_grad", False))
+    return finish(array, device, requires_grad)
 
 
 further: list[Callable[[], None]] = []

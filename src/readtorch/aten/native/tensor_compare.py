@@ -66,9 +66,11 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if hasattr(min, "dtype") or hasattr(max, "dtype"):
         if isinstance(min, float | int) or isinstance(max, float | int):
-            if (max if isinstance(min, float | int) else min).ndim:
+            other: Any = max if isinstance(min, float | int) else min
+            if other.ndim:
                 raise TypeError("clamp(): 'min' and 'max' must both be tensors or both be numbers")
-            return at._clamp_scalar(self, *(bound.item() if hasattr(bound, "dtype") else bound for bound in (min, max)))
+            bounds: list[Any] = [min, max]
+            return at._clamp_scalar(self, *(bound.item() if hasattr(bound, "dtype") else bound for bound in bounds))
         return at._clamp_tensor(self, _as_like(self, min), _as_like(self, max))
     return at._clamp_scalar(self, min, max)
 
