@@ -17,15 +17,34 @@
 # %% [markdown]
 # # A module as a function of its parameters
 #
-# A transform such as "the gradient with respect to the weights" wants a function of the weights; a module keeps them to itself. `functional_call` lends it others for the time of one call: the entries of `_parameters` and `_buffers`
-# are exchanged, `__call__` runs with all its hooks, and the old ones come back, also after an exception.
+# Training code treats the weights as the module's own affair. Some methods do not: they differentiate *through* an update, run one architecture with a hundred sets of weights, or let another network produce them. They want a function of the weights.
 
 # %%
 import readtorch as torch
+from readtorch import nn
 from readtorch.literate import live
 
 live()
 
+# %% [markdown]
+# ## Why not assign them?
+#
+# One step of gradient descent, and the loss after it as a function of the weights before it. The updated weight is the result of operations; put it where the old one was:
+
+# %%
+layer = nn.Linear(2, 1, bias=False)
+x, y = torch.ones(4, 2), torch.zeros(4, 1)
+loss = (layer(x) - y).pow(2).mean()
+(slope,) = torch.autograd.grad(loss, layer.weight, create_graph=True)
+fast = layer.weight - 0.1 * slope
+try:
+    layer.weight = fast
+except TypeError as error:
+    print(error)
+
+# %% [markdown]
+# `__setattr__` is right to refuse: a name registered as a parameter must stay one, or the optimizer would lose it unseen. `layer.weight.data = fast` is accepted and cuts the graph. What is wanted is a loan: for the time of one call the entries of `_parameters` and
+# `_buffers` are others, `__call__` runs with all its hooks, and the old ones come back, also after an exception.
 
 # %%
 #| into: __init__.py
@@ -137,15 +156,50 @@ def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
         for path, tensor in given.items():
             owner_path, _, name = path.rpartition(".")
             owner = module.get_submodule(owner_path)
-            table: dict[str, Any] = owner._parameters if name in owner._parameters else owner._buffers
-            if name not in table:
-                raise AttributeError(f"{type(owner).__name__} has no parameter or buffer `{name}`")
-            replaced.append((table, name, table[name]))
+            table = _home(owner, name)
+            replaced.append((table, name, table.get(name, _MISSING)))
             table[name] = tensor
         yield
     finally:
         for table, name, original in reversed(replaced):
-            table[name] = original
+            if original is _MISSING:
+                del table[name]
+            else:
+                table[name] = original
+
+
+_MISSING: Any = object()
+
+
+def _home(owner: nn.Module, name: str) -> dict[str, Any]:
+    """The dictionary a name is lent in; plain attributes are lent too. TypeError for one that is no tensor."""
+    from readtorch import Tensor
+
+    for table in (owner._parameters, owner._buffers):
+        if name in table:
+            return table
+    present = getattr(owner, name, _MISSING)
+    if present is not _MISSING and not isinstance(present, Tensor):
+        raise TypeError(
+            f"attribute `{name}` of {type(owner).__name__} is not a torch.Tensor and cannot be exchanged for one"
+        )
+    return vars(owner)
+
+
+# %% [markdown]
+# The step from above, with the loan. The second loss knows the first weight:
+
+# %%
+after = (torch.func.functional_call(layer, {"weight": fast}, (x,)) - y).pow(2).mean()
+after.backward()
+layer.weight.grad, after < loss
+
+# %%
+#| trace: torch.nn torch._functorch layers=calls,ops values=summary title="functional_call: lend, call, take back"
+torch.func.functional_call(layer, {"weight": fast}, (x,))
+
+# %% [markdown]
+# The module is as it was, object for object:
 
 
 # %%
@@ -180,3 +234,185 @@ def _(torch):
     except ValueError:
         pass
     assert m.p is before
+
+
+# %% [markdown]
+# Three details are easy to get wrong when one writes it oneself. A tied weight has two names and must be replaced under both; the module's hooks must run, since they are part of what the module computes; and a buffer that `forward` changes in place is the lent one, so the statistics of a batch
+# norm are written into the caller's dictionary and the module's own do not move.
+
+
+# %%
+#| claim: a tensor lent for one name of a tied weight stands for all its names, and hooks run
+def _(torch):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    with torch.no_grad():
+        model[0].weight.fill_(1)
+    called = []
+    model[1].register_forward_hook(lambda module, args, output: called.append(module.weight.sum().item()))
+    result = torch.func.functional_call(model, {"0.weight": torch.zeros(2, 2)}, (torch.ones(1, 2),))
+    assert result.tolist() == [[0.0, 0.0]] and called == [0.0]
+    loose = torch.func.functional_call(model, {"1.weight": 2 * torch.eye(2)}, (torch.ones(1, 2),), tie_weights=False)
+    assert loose.tolist() == [[4.0, 4.0]]
+
+
+# %%
+#| claim: running statistics are updated in the lent buffers and not in the module's
+def _(torch):
+    norm = torch.nn.BatchNorm1d(2)
+    lent = {name: value.clone() for name, value in norm.state_dict().items()}
+    torch.func.functional_call(norm, lent, (torch.arange(6.0).reshape(3, 2),))
+    assert norm.running_mean.tolist() == [0.0, 0.0] and norm.num_batches_tracked == 0
+    assert lent["running_mean"].sum() > 0 and lent["num_batches_tracked"] == 1
+
+
+# %% [markdown]
+# A name that is no member is not an error unless `strict` is set: it becomes an attribute for the time of the call. A typing error in a name therefore runs the module with its own weight, silently.
+
+
+# %%
+#| claim: without strict, a misspelt name is accepted and the module computes with its own weight
+def _(torch):
+    layer = torch.nn.Linear(1, 1, bias=False)
+    x = torch.ones(1, 1)
+    assert torch.equal(torch.func.functional_call(layer, {"wieght": torch.zeros(1, 1)}, (x,)), layer(x))
+    assert not hasattr(layer, "wieght")
+    try:
+        torch.func.functional_call(layer, {"wieght": torch.zeros(1, 1)}, (x,), strict=True)
+    except RuntimeError as error:
+        assert "Unexpected key" in str(error) and "Missing key" in str(error)
+    else:
+        raise AssertionError("called")
+
+
+# %% [markdown]
+# ## The lasting way: `parametrize`
+#
+# A loan ends with the call. If a weight shall *always* be computed from another tensor, symmetric, orthogonal, of norm one, the module itself has to change: `torch.nn.utils.parametrize.register_parametrization(layer, "weight", function)`. It takes the parameter out of `_parameters`, keeps it as
+# `parametrizations.weight.original`, and gives the instance a class of its own in which `weight` is a *property* that calls the function. `__getattr__`, which finds parameters, is only asked where ordinary lookup fails; so the property wins. The code stands in the appendix on layers, in the part on `parametrize`.
+
+
+# %%
+class Symmetric(nn.Module):
+    def forward(self, weight):
+        return weight.triu() + weight.triu(1).T
+
+
+square = nn.Linear(3, 3)
+nn.utils.parametrize.register_parametrization(square, "weight", Symmetric())
+type(square).__mro__[:2], list(square.state_dict()), torch.equal(square.weight, square.weight.T)
+
+
+# %%
+#| claim: a parametrized module has a class of its own, the original under another key, and is neither pickled nor fooled by assignment of a parameter
+def _(torch):
+    import pickle
+
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Double())
+    assert type(layer).__name__ == "ParametrizedLinear" and isinstance(layer, torch.nn.Linear)
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
+    assert layer.parametrizations.weight.original is before and torch.equal(layer.weight, 2 * before)
+    try:
+        pickle.dumps(layer)
+    except RuntimeError as error:
+        assert "only supported through state_dict" in str(error)
+    else:
+        raise AssertionError("pickled")
+
+
+# %% [markdown]
+# ## The twin in C++
+#
+# `torch::nn::Module` has the same life: parameters, buffers and children by name, `to`, `train`, `zero_grad`, `apply`, `save`. What differs follows from the language.
+#
+# | Python | C++ | because |
+# |---|---|---|
+# | `self.weight = nn.Parameter(t)` registers | `weight = register_parameter("weight", t)` | there is no hook on assignment; member and table both hold the tensor |
+# | a `Parameter` is a class | a tensor with `requires_grad` | registered by the call, not by its type |
+# | modules are references | `TORCH_MODULE(Linear)` wraps `LinearImpl` in a holder, a `shared_ptr` with the API of a module | values would be copied |
+# | `copy.deepcopy(m)` | `Cloneable<Derived>::clone()` calls `reset()` and copies by name | no general deep copy; that is why layers build their tensors in `reset()` |
+# | `forward` of any signature, hooks, `functional_call` | `forward` is not virtual; no hooks, no loan | a virtual method needs one signature |
+# | `model.to("cuda")` writes to `.data` | `to_impl` walks children, then `set_data` on each tensor | the same move on the same objects |
+
+# %%
+#| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module
+#| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::to_impl
+#| fact: torch/csrc/api/include/torch/nn/cloneable.h#torch::nn::Cloneable
+#| fact: torch/csrc/api/include/torch/nn/pimpl.h#torch::nn::ModuleHolder
+#| fact: torch/nn/utils/parametrize.py#register_parametrization
+
+# %% [markdown]
+# The two share no tree. A module of Python is no `torch::nn::Module`, and the other way round; what both hold are the same tensors of C++, which is why a checkpoint can be carried from one to the other and a module cannot.
+#
+# ## Bugs you can now explain
+#
+# **“`parametrize` can't be used together with `swa_utils.AveragedModel`”** (pytorch/pytorch#69413). `AveragedModel` makes a deep copy, a deep copy without `__deepcopy__` asks for the state that pickling uses, and a parametrized module refuses to be pickled, because the class that was made on the spot has no name
+# that an import would find. Since 1.13 the made class brings a `__deepcopy__`.
+
+
+# %%
+#| claim: a parametrized module can be copied although it cannot be pickled, and the copy is independent
+#| source: pytorch/pytorch#69413
+def _(torch):
+    import copy
+
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Double())
+    other = copy.deepcopy(layer)
+    with torch.no_grad():
+        other.parametrizations.weight.original.zero_()
+    assert other.weight.abs().sum() == 0 and layer.weight.abs().sum() > 0
+    torch.optim.swa_utils.AveragedModel(layer)
+
+
+# %% [markdown]
+# ## Exercises
+#
+# **Two steps ahead.** Write `loss_after(model, steps, rate, x, y)`: the squared error after that many steps of plain gradient descent, as a tensor that can be differentiated with respect to the model's own parameters. The model itself keeps its weights.
+
+
+# %%
+#| exercise: loss_after
+def loss_after(model, steps, rate, x, y):
+    raise NotImplementedError
+
+
+# %%
+#| solution: loss_after
+def loss_after(model, steps, rate, x, y):
+    weights = dict(model.named_parameters())
+
+    def loss():
+        return (torch.func.functional_call(model, weights, (x,)) - y).pow(2).mean()
+
+    for _ in range(steps):
+        slopes = torch.autograd.grad(loss(), list(weights.values()), create_graph=True)
+        weights = {name: w - rate * g for (name, w), g in zip(weights.items(), slopes, strict=True)}
+    return loss()
+
+
+# %%
+#| check: loss_after
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double()
+inputs, targets = torch.rand(5, 2, dtype=torch.float64), torch.rand(5, 1, dtype=torch.float64)
+kept = [p.clone() for p in model.parameters()]
+losses = [loss_after(model, n, 0.1, inputs, targets) for n in (0, 1, 2)]
+assert losses[2] < losses[1] < losses[0]
+assert all(torch.equal(p, k) for p, k in zip(model.parameters(), kept, strict=True))
+(slope,) = torch.autograd.grad(losses[2], model[0].bias)
+step = 1e-6
+with torch.no_grad():
+    model[0].bias[0] += step
+moved = loss_after(model, 2, 0.1, inputs, targets)
+assert abs((moved - losses[2]).item() / step - slope[0].item()) < 1e-5

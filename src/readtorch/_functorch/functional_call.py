@@ -89,15 +89,34 @@ def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
         for path, tensor in given.items():
             owner_path, _, name = path.rpartition(".")
             owner = module.get_submodule(owner_path)
-            table: dict[str, Any] = owner._parameters if name in owner._parameters else owner._buffers
-            if name not in table:
-                raise AttributeError(f"{type(owner).__name__} has no parameter or buffer `{name}`")
-            replaced.append((table, name, table[name]))
+            table = _home(owner, name)
+            replaced.append((table, name, table.get(name, _MISSING)))
             table[name] = tensor
         yield
     finally:
         for table, name, original in reversed(replaced):
-            table[name] = original
+            if original is _MISSING:
+                del table[name]
+            else:
+                table[name] = original
+
+
+_MISSING: Any = object()
+
+
+def _home(owner: nn.Module, name: str) -> dict[str, Any]:
+    """The dictionary a name is lent in; plain attributes are lent too. TypeError for one that is no tensor."""
+    from readtorch import Tensor
+
+    for table in (owner._parameters, owner._buffers):
+        if name in table:
+            return table
+    present = getattr(owner, name, _MISSING)
+    if present is not _MISSING and not isinstance(present, Tensor):
+        raise TypeError(
+            f"attribute `{name}` of {type(owner).__name__} is not a torch.Tensor and cannot be exchanged for one"
+        )
+    return vars(owner)
 
 
 def stack_module_state(models: Sequence[nn.Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,425 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Writing it: `torch.save`
+#
+# The container takes named records, the machine that reads knows a dozen callables. What is left for the writer: turn any object into a pickle that this machine can run, with the bytes of its tensors beside it.
+
+# %%
+import io
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Saving: structure into the pickle, bytes beside it
+#
+# The pickler meets a tensor and writes a call to `_rebuild_tensor_v2` with the storage, offset, shape and strides. The storage is not pickled: a *persistent id* stands for it, and it goes into a record of its own. That is why two views of one storage
+# cost one record, why they share memory again after loading, and why saving a ten-element slice of a large tensor writes the large one.
+
+# %%
+#| into: serialization.py
+"""`save` and `load`: PyTorch's own file format, both ways."""
+
+# %%
+#| into: serialization.py
+#| imports
+from __future__ import annotations
+
+import functools
+import io
+import os
+import pickle
+import re
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+import readtorch as torch
+from readtorch import _weights_only_unpickler
+from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
+from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#location_tag
+DEFAULT_PROTOCOL = 2
+MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
+_UNSAFE = (
+    "Since PyTorch 2.6 the default of `weights_only` in `torch.load` is `True`. Re-running `torch.load` with "
+    "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if "
+    "you got the file from a trusted source."
+)
+
+
+class StorageType:
+    """What `torch.FloatStorage` in a file stands for: the dtype of a storage."""
+
+    def __init__(self, name: str) -> None:
+        self._dtype = _storage_type_to_dtype()[name]
+        self.__name__ = name
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the elements."""
+        return self._dtype
+
+    def __str__(self) -> str:
+        return f"StorageType(dtype={self._dtype})"
+
+
+_Package = tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any]]
+_package_registry: list[_Package] = []
+
+
+def register_package(
+    priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
+) -> None:
+    """Teach saving and loading a kind of device: `tagger(storage)` names it, `deserializer(storage, tag)` moves there.
+
+    Packages are asked in ascending priority; the first answer that is not None counts.
+    """
+    _package_registry.append((priority, tagger, deserializer))
+    _package_registry.sort(key=lambda package: package[0])
+
+
+def location_tag(storage: Any) -> str:
+    """The name under which the device of `storage` goes into a file. RuntimeError if no package knows it."""
+    for _, tagger, _ in _package_registry:
+        tag = tagger(storage)
+        if tag:
+            return tag
+    raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """`storage` on the device called `location`. RuntimeError if no package knows it."""
+    for _, _, deserializer in _package_registry:
+        result = deserializer(storage, location)
+        if result is not None:
+            return result
+    raise RuntimeError(f"don't know how to restore data location of {torch.typename(storage)} (tagged with {location})")
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#default_restore_location
+def _restore_on_accelerator(storage: Any, location: str) -> Any:
+    if not location.startswith("cuda"):
+        return None
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
+            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+        )
+    return storage.to(device=torch.device(location))
+
+
+def _tag_of_device(kind: str) -> Callable[[Any], str | None]:
+    return lambda storage: str(storage.device) if storage.device.type == kind else None
+
+
+register_package(
+    10,
+    lambda storage: "cpu" if storage.device.type == "cpu" else None,
+    lambda storage, location: storage if location == "cpu" else None,
+)
+register_package(20, _tag_of_device("cuda"), _restore_on_accelerator)
+register_package(
+    22,
+    lambda storage: "meta" if storage.device.type == "meta" else None,
+    lambda storage, location: UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None,
+)
+
+
+def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
+    """The function that moves a storage just read to where the caller wants it."""
+    if map_location is None:
+        return default_restore_location
+    if isinstance(map_location, dict):
+        table = map_location
+        return lambda storage, location: default_restore_location(storage, table.get(location, location))
+    if isinstance(map_location, str | torch.device):
+        target = str(map_location)
+        return lambda storage, location: default_restore_location(storage, target)
+    function = map_location
+
+    def ask(storage: Any, location: str) -> Any:
+        result = function(storage, location)
+        return default_restore_location(storage, location) if result is None else result
+
+    return ask
+
+
+# %% [markdown]
+# The names in the file are upstream's. Whoever loads it, readtorch or PyTorch, looks for `torch._utils._rebuild_tensor_v2`; so the pickler writes `torch.` where our module is called `readtorch.`, and the reader maps back.
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_save
+_PurePickler: Any = pickle._Pickler
+"""Python's pickler written in Python: the one in C does not let `save_global` be replaced."""
+
+
+class _Pickler(_PurePickler):
+    """Writes tensors as calls to rebuild functions, storages as persistent ids, and our modules under upstream's names."""
+
+    def __init__(self, file: BinaryIO, protocol: int, reference: Callable[[Any, Any], tuple]) -> None:
+        super().__init__(file, protocol)
+        self._reference = reference
+
+    def persistent_id(self, obj: Any) -> tuple | None:
+        if isinstance(obj, TypedStorage):
+            return self._reference(obj._untyped_storage, obj.dtype)
+        if isinstance(obj, UntypedStorage):
+            return self._reference(obj, torch.uint8)
+        return None
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        module = "readtorch" if isinstance(obj, StorageType) else getattr(obj, "__module__", None) or ""
+        name = name or getattr(obj, "__qualname__", None) or obj.__name__
+        if module.split(".")[0] != "readtorch":
+            super().save_global(obj, name)
+            return
+        #: Public names are written as such: upstream's Size says that it lives in `torch`, not in `torch/csrc`.
+        is_public = isinstance(obj, StorageType) or getattr(torch, name, None) is obj
+        module = "torch" if is_public else "torch" + module.removeprefix("readtorch")
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    def save_tensor(self, tensor: Any) -> None:
+        """What `save_reduce` would do with a plain tensor, byte for byte: there are many, and all look the same."""
+        rebuild, content = tensor.__reduce_ex__(self.proto)[:2]
+        if tensor.__dict__:
+            self.save_reduce(rebuild, content, obj=tensor)
+            return
+        storage, offset, size, stride, requires_grad, hooks = content
+        tag, kind, key, location, numel, *more = self._reference(storage._untyped_storage, storage.dtype)
+        self._save_known(rebuild)
+        self.write(pickle.MARK + pickle.MARK)
+        self._save_known(tag)
+        self._save_known(kind)
+        self._save_known(key)
+        self._save_known(location)
+        self.write(_number(numel))
+        for each in more:
+            self.save(each)
+        self.write(pickle.TUPLE + self._next_put() + pickle.BINPERSID + _number(offset))
+        self.write(_numbers(size) + (self._next_put() if size else b""))
+        self.write(_numbers(stride) + (self._next_put() if stride else b""))
+        self.write(pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)
+        self._save_known(type(hooks))
+        self.write(pickle.EMPTY_TUPLE + pickle.REDUCE + self._next_put())
+        self.write(pickle.TUPLE + self._next_put() + pickle.REDUCE)
+        self.memoize(tensor)
+
+    def _save_known(self, obj: Any) -> None:
+        known = self.memo.get(id(obj))
+        if known is None:
+            self.save(obj)
+        else:
+            self.write(self.get(known[0]))
+
+    def _next_put(self) -> bytes:
+        """Numbers an object that nothing will refer to again; the key is one that no `id` can be."""
+        number = len(self.memo)
+        self.memo[-1 - number] = (number, None)
+        return self.put(number)
+
+    dispatch: ClassVar[dict[Any, Any]] = {
+        **_PurePickler.dispatch,
+        StorageType: save_global,
+        FunctionType: save_global,
+        torch.Tensor: save_tensor,
+    }
+
+
+@functools.lru_cache(4096)
+def _number(number: int) -> bytes:
+    """The instruction that pushes this number."""
+    if 0 <= number < 1 << 8:
+        return pickle.BININT1 + bytes([number])
+    if 0 <= number < 1 << 16:
+        return pickle.BININT2 + struct.pack("<H", number)
+    if -(1 << 31) <= number < 1 << 31:
+        return pickle.BININT + struct.pack("<i", number)
+    digits = pickle.encode_long(number)
+    return pickle.LONG1 + bytes([len(digits)]) + digits
+
+
+@functools.lru_cache(1024)
+def _numbers(numbers: tuple[int, ...]) -> bytes:
+    """The instructions that push this tuple."""
+    pushed = b"".join(map(_number, numbers))
+    if len(numbers) > 3:
+        return pickle.MARK + pushed + pickle.TUPLE
+    return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
+
+
+class _Storages:
+    """The storages met while pickling, numbered in that order."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Any] = {}
+        self._key_of: dict[int, str] = {}
+        self._dtype_of: dict[int, Any] = {}
+        self._types = {name: StorageType(name) for name in _storage_type_to_dtype()}
+
+    def reference(self, storage: Any, dtype: Any) -> tuple:
+        """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
+        address = storage.data_ptr()
+        if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+        key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
+        self.by_key[key] = storage
+        kind = self._types[_dtype_to_storage_type()[dtype]]
+        return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
+
+
+def _bytes_on_cpu(storage: Any) -> memoryview:
+    """The bytes of a storage, without a copy where it lies on the CPU."""
+    return memoryview(storage.cpu()._array()).cast("B")
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#save
+def save(
+    obj: object,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
+
+    Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
+    """
+    if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    with _opened(f, "wb") as stream:
+        if _use_new_zipfile_serialization:
+            folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
+            _save(obj, PyTorchStreamWriter(stream, folder), pickle_protocol, _disable_byteorder_record)
+        else:
+            _legacy_save(obj, stream, pickle_protocol)
+
+
+@contextmanager
+def _opened(f: Any, mode: str) -> Iterator[Any]:
+    if isinstance(f, str | os.PathLike):
+        with open(f, mode) as stream:
+            yield stream
+    else:
+        yield f
+        if "w" in mode and hasattr(f, "flush"):
+            f.flush()
+
+
+def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteorder: bool) -> None:
+    storages = _Storages()
+    pickled = io.BytesIO()
+    _Pickler(pickled, protocol, storages.reference).dump(obj)
+    writer.write_record("data.pkl", pickled.getbuffer())
+    writer.write_record(".format_version", b"1")
+    writer.write_record(".storage_alignment", b"64")
+    if not without_byteorder:
+        writer.write_record("byteorder", sys.byteorder.encode())
+    for key, storage in storages.by_key.items():
+        writer.write_record(f"data/{key}", _bytes_on_cpu(storage))
+    writer.write_end_of_file()
+
+
+# %% [markdown]
+# Which names does a file hold? Nothing in it says that readtorch wrote it:
+
+# %%
+import pickletools
+import zipfile
+
+file = io.BytesIO()
+torch.save({"weight": torch.ones(2), "steps": torch.tensor(3), "head": torch.nn.Parameter(torch.ones(1))}, file)
+for operation, argument, _ in pickletools.genops(zipfile.ZipFile(file).read("archive/data.pkl")):
+    if operation.name == "GLOBAL":
+        print(argument)
+
+
+# %%
+#| claim: a file names the rebuilding functions and storage classes of torch, under these names, in pickle protocol 2
+def _(torch):
+    import io
+    import pickletools
+    import zipfile
+
+    file = io.BytesIO()
+    torch.save([torch.ones(2), torch.nn.Parameter(torch.ones(1)), torch.ones(2, 2).size(), torch.float16], file)
+    found = list(pickletools.genops(zipfile.ZipFile(file).read("archive/data.pkl")))
+    assert found[0][0].name == "PROTO" and found[0][1] == 2
+    assert [argument for operation, argument, _ in found if operation.name == "GLOBAL"] == [
+        "torch._utils _rebuild_tensor_v2",
+        "torch FloatStorage",
+        "collections OrderedDict",
+        "torch._utils _rebuild_parameter",
+        "torch Size",
+        "torch float16",
+    ]
+
+
+# %% [markdown]
+# ## The format before 1.6
+#
+# One stream of pickles: a magic number, the protocol, facts about the machine, the object, the list of storage keys; then each storage, its length first. It is still read, and still written when asked for, because many published checkpoints are in it.
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#_legacy_save
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+
+
+def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
+    storages = _Storages()
+
+    def reference(storage: Any, dtype: Any) -> tuple:
+        return (*storages.reference(storage, dtype), None)
+
+    sizes = {"short": 2, "int": 4, "long": 4}
+    machine = {"protocol_version": PROTOCOL_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": sizes}
+    for header in (MAGIC_NUMBER, PROTOCOL_VERSION, machine):
+        pickle.dump(header, stream, protocol=protocol)
+    _Pickler(stream, protocol, reference).dump(obj)
+    pickle.dump(list(storages.by_key), stream, protocol=protocol)
+    for storage in storages.by_key.values():
+        itemsize = storages._dtype_of.get(storage.data_ptr(), torch.uint8).itemsize
+        stream.write(struct.pack("<q", storage.nbytes() // itemsize))
+        stream.write(_bytes_on_cpu(storage))
