@@ -116,7 +116,7 @@ def _(torch):
 #
 # ## The exceptions
 #
-# Most steps of readtorch's own `initModule` stand in chapter 0, beside what they initialise ([`initModule`](../00_tensor/11_tensor_class.py#initModule) behind the class `Tensor`). Two are missing. The first is what makes `except torch.OutOfMemoryError` possible.
+# Most steps of readtorch's own `initModule` stand in chapter 0, beside what they initialise ([`initModule`](../00_tensor/11b_namespace.py#initModule) behind the class `Tensor`). Two are missing. The first is what makes `except torch.OutOfMemoryError` possible.
 
 # %%
 #| into: csrc/exceptions.py

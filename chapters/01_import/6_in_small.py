@@ -51,7 +51,7 @@ print(
 )
 
 # %% [markdown]
-# So the package's file does next to nothing, and its [`__getattr__`](../00_tensor/11_tensor_class.py) does the rest when a first name is asked for. This is the choice that upstream did not make. What it costs is written [where laziness is](../01_import/5_after_the_extension.py): side effects come late. What makes it possible here is that there are few of them, and that each floor is loaded *whole* and in order.
+# So the package's file does next to nothing, and its [`__getattr__`](../00_tensor/11b_namespace.py) does the rest when a first name is asked for. This is the choice that upstream did not make. What it costs is written [where laziness is](../01_import/5_after_the_extension.py): side effects come late. What makes it possible here is that there are few of them, and that each floor is loaded *whole* and in order.
 #
 # ## The order did not go away
 #

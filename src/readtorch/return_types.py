@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/07_forms_of_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/07b_operators_for_python.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/11_tensor_class.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/11b_namespace.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

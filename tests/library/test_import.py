@@ -55,8 +55,16 @@ MAY_BE_LOADED = {
 """The standard library's modules below `typing` and `importlib`, of the Pythons that are supported; and nothing else."""
 
 
-OURS = ["readtorch", "readtorch.csrc", "readtorch.csrc.utils", "readtorch.csrc.utils.device_lazy_init"]
-"""The package's own file, and the table in which a kind of device says how it is initialised."""
+OURS = [
+    "readtorch",
+    "readtorch.csrc",
+    "readtorch.csrc.utils",
+    "readtorch.csrc.utils.device_lazy_init",
+    "readtorch.c10",
+    "readtorch.c10.core",
+    "readtorch.c10.core.device",
+]
+"""The package's own file, and the tables in which a kind of device says what it is called and how it is initialised."""
 
 
 def test_the_bare_import_loads_these_modules_of_ours_and_of_the_standard_library() -> None:

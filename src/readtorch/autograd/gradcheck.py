@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/13_functions_and_graph.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/13b_gradcheck.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/1_pointwise.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/1b_bounds_and_blends.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

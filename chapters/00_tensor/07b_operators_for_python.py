@@ -1,0 +1,359 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Autocast, and operators handed to Python
+#
+# An entry of the dispatcher's table has all its forms by now. Two things stand between it and a program: the layer that may change the dtype of the arguments before any form is chosen, and the methods and functions that Python sees.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Autocast
+# In the column of highest priority. Operators of the list "low" get their floating inputs cast to the low-precision type, those of "float32" to that, those of "widest" to the widest among them.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
+#: CUDA's float32 list is long; the CPU's is losses and products, since bfloat16 has float32's range
+_FLOAT32_ON_CPU = {
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "nll_loss_nd",
+    "prod",
+    "smooth_l1_loss",
+}
+
+
+def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments with floating tensors cast as the operator's list asks."""
+    modes = state.autocast
+    found = [t for t in _tensors((*args, *kwargs.values())) if t._array.dtype.kind in "fV"]
+    if not found or modes is None:
+        return args, kwargs
+    low = modes.get(device_of(found[0]._array).type)
+    if low is None:
+        return args, kwargs
+    if entry.autocast == "low":
+        wanted = low
+    elif entry.autocast == "float32":
+        if found[0]._array.__class__ is np.ndarray and entry.name not in _FLOAT32_ON_CPU:
+            return args, kwargs
+        wanted = scalar_type.float32
+        if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):
+            return args, kwargs
+    else:
+        wanted = scalar_type.FROM_NUMPY[found[0]._array.dtype]
+        for tensor in found[1:]:
+            wanted = scalar_type.promote_types(wanted, scalar_type.FROM_NUMPY[tensor._array.dtype])
+    saved = autograd_state.set_special("autocast", None)
+    try:
+        return tuple(_cast(arg, wanted) for arg in args), {key: _cast(value, wanted) for key, value in kwargs.items()}
+    finally:
+        autograd_state.set_special("autocast", saved)
+
+
+def _tensors(values: Any) -> list[Any]:
+    result = []
+    for value in values:
+        if isinstance(value, TensorImpl):
+            result.append(value)
+        elif value.__class__ in (list, tuple):
+            result.extend(_tensors(value))
+    return result
+
+
+def _cast(value: Any, wanted: Any) -> Any:
+    if isinstance(value, TensorImpl):
+        if value._array.dtype.kind not in "fV" or value._array.dtype == wanted.numpy:
+            return value
+        return _cached_cast(value, wanted)
+    if value.__class__ in (list, tuple):
+        return type(value)(_cast(item, wanted) for item in value)
+    return value
+
+
+def _cached_cast(value: Any, wanted: Any) -> Any:
+    """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
+    cache = state.autocast_cache
+    if cache is None or not (value._edge is not None and not value._edge._edges):
+        return value.to(wanted)
+    key = (id(value), wanted)
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = (value, value.to(wanted))
+    return found[1]
+
+
+# %% [markdown]
+# ## Handing them to Python
+#
+# A listener of the table makes the entry point of each operator that is registered, and puts it where Python looks: into the namespace of functions, and on the class.
+
+# %%
+#| into: csrc/utils/structseq.py
+#| imports
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+
+# %%
+#| into: csrc/utils/structseq.py
+#| upstream: torch/csrc/utils/structseq.h#torch::utils::returned_structseq_repr
+class StructSequence(tuple):
+    """A tuple whose items have names: what `x.max(1)` returns."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+    n_fields = n_sequence_fields = n_unnamed_fields = 0
+
+    def __new__(cls, values: Any) -> StructSequence:
+        made = tuple.__new__(cls, values)
+        if len(made) != cls.n_fields:
+            raise TypeError(
+                f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(made)}-sequence given)"
+            )
+        return made
+
+    def __repr__(self) -> str:
+        inner = ",\n".join(f"{name}={value!r}" for name, value in zip(self.__match_args__, self, strict=True))
+        return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (rebuild, (type(self).__name__, self.__match_args__, tuple(self)))
+
+
+_classes: dict[str, Any] = {}
+
+
+def structseq(name: str, names: tuple[str, ...]) -> Any:
+    """The class of a named result: one per name."""
+    found = _classes.get(name)
+    if found is None or found.__match_args__ != names:
+        members: dict[str, Any] = {
+            "__slots__": (),
+            "__match_args__": names,
+            "__module__": "torch.return_types",
+            "n_fields": len(names),
+            "n_sequence_fields": len(names),
+        }
+        for position, field in enumerate(names):
+            members[field] = property(itemgetter(position))
+        found = _classes[name] = type(name, (StructSequence,), members)
+    return found
+
+
+def rebuild(name: str, names: tuple[str, ...], values: tuple) -> Any:
+    """A named result out of a pickle."""
+    return structseq(name, names)(values)
+
+
+# %% [markdown]
+# The classes have a module of their own, for `isinstance`.
+
+# %%
+#| into: return_types.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.csrc.utils.structseq import _classes
+
+
+# %%
+#| into: return_types.py
+#| upstream: torch/return_types.py#pytree_register_structseq
+def __getattr__(name: str) -> Any:
+    """The class of what the operator `name` returns."""
+    if name == "all_return_types":
+        return list(_classes.values())
+    if name not in _classes:
+        raise AttributeError(f"module 'torch.return_types' has no attribute '{name}'")
+    return _classes[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*_classes, "all_return_types"])
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions.py
+#| imports
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd import variable_type
+from readtorch.csrc.utils.structseq import structseq
+
+# %%
+#| into: csrc/autograd/python_torch_functions.py
+#| upstream: torch/csrc/autograd/python_torch_functions_manual.cpp#torch::autograd::initTorchFunctions
+functions: dict[str, SimpleNamespace] = {"": SimpleNamespace()}
+"""The functions by module: `""` is `torch._C._VariableFunctions`, `"nn"` is `torch._C._nn`, and so on."""
+
+
+def module(name: str) -> SimpleNamespace:
+    """The namespace of a module of functions."""
+    return functions.setdefault(name, SimpleNamespace())
+
+
+def offer(entry: OperatorEntry) -> None:
+    """Make the entry points of an operator and put them where Python looks for them."""
+    if entry.composite is None and not entry.kernels:
+        return
+    if entry.named:
+        entry.result_class = structseq(entry.named, entry.outputs)
+    call = entry.call = entry_point(entry)
+    call.__name__ = entry.name
+    call.__qualname__ = f"_VariableFunctions.{entry.name}"
+    call.__module__ = "torch"
+    setattr(dispatcher.autograd, entry.name, call)
+    if "function" in entry.variants:
+        setattr(module(entry.module), entry.name, call)
+    if "method" in entry.variants:
+        setattr(TensorImpl, entry.name, call)
+    if entry.inplace and not entry.name.endswith("_"):
+        _offer_inplace(entry)
+
+
+def _offer_inplace(entry: OperatorEntry) -> None:
+    if entry.composite is not None:
+        call = variable_type.inplace_composite(entry, dispatcher.autograd)
+    else:
+        call = variable_type.inplace(entry)
+    name = f"{entry.name}_"
+    call.__name__ = name
+    call.__qualname__ = f"TensorBase.{name}"
+    setattr(dispatcher.autograd, name, call)
+    if "method" in entry.variants:
+        setattr(TensorImpl, name, call)
+    if "function" in entry.variants and (entry.module or name in INPLACE_FUNCTIONS):
+        setattr(module(entry.module), name, call)
+
+
+#: the in-place operators that are functions of `torch` too, and not methods alone
+INPLACE_FUNCTIONS = frozenset(
+    [
+        "abs_",
+        "acos_",
+        "acosh_",
+        "addmv_",
+        "alpha_dropout_",
+        "arccos_",
+        "arccosh_",
+        "arcsin_",
+        "arcsinh_",
+        "arctan_",
+        "arctanh_",
+        "asin_",
+        "asinh_",
+        "atan_",
+        "atanh_",
+        "ceil_",
+        "celu_",
+        "clamp_",
+        "clamp_max_",
+        "clamp_min_",
+        "clip_",
+        "conj_physical_",
+        "cos_",
+        "cosh_",
+        "deg2rad_",
+        "dropout_",
+        "erf_",
+        "erfc_",
+        "exp2_",
+        "exp_",
+        "expm1_",
+        "feature_alpha_dropout_",
+        "feature_dropout_",
+        "fix_",
+        "floor_",
+        "frac_",
+        "gcd_",
+        "index_put_",
+        "lcm_",
+        "ldexp_",
+        "log10_",
+        "log1p_",
+        "log2_",
+        "log_",
+        "logit_",
+        "nan_to_num_",
+        "neg_",
+        "negative_",
+        "rad2deg_",
+        "reciprocal_",
+        "relu_",
+        "round_",
+        "rrelu_",
+        "rsqrt_",
+        "selu_",
+        "sigmoid_",
+        "sin_",
+        "sinc_",
+        "sinh_",
+        "sqrt_",
+        "square_",
+        "tan_",
+        "tanh_",
+        "threshold_",
+        "trunc_",
+        "xlogy_",
+    ]
+)
+
+
+def entry_point(entry: OperatorEntry) -> Any:
+    """The form that fits the operator's signature."""
+    if entry.composite is not None:
+        return variable_type.composite(entry, dispatcher.autograd)
+    if entry.name.endswith("_"):
+        return variable_type.inplace(entry)
+    if entry.view:
+        return variable_type.view(entry)
+    if entry.pointwise is not None:
+        return variable_type.unary(entry) if len(entry.schema.names) == 1 else variable_type.binary(entry)
+    if entry.schema.leading:
+        forms = {1: variable_type.leading_one, 2: variable_type.leading_two}
+        return forms.get(entry.schema.leading, variable_type.leading)(entry)
+    if entry.schema.kinds[0] is TENSOR_LIST and set(entry.schema.kinds[1:]) <= {OPTION}:
+        return variable_type.leading_list(entry)
+    return variable_type.general(entry)
+
+
+def init() -> None:
+    """Offer every operator there is, and from now on every new one."""
+    dispatcher.add_registration_listener(offer)

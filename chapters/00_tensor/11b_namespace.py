@@ -1,0 +1,545 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # `torch._C`, and `import readtorch as torch`
+#
+# Two modules remain of the ground floor: the one that upstream compiles, and the one that users import.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## `torch._C`
+#
+# Upstream this is the extension module: nothing but a name for what C++ exports. It is filled by one function, `initModule`, which calls an `init` function of each subsystem in turn, and each
+# adds its names. Chapter 1 is about how that comes to be called, and what the order is for; here are the steps that the ground floor needs. They have upstream's names and stand in upstream's order.
+
+# %%
+#| into: csrc/module.py
+"""The making of `torch._C`, step by step (twin of `torch/csrc/Module.cpp`)."""
+
+# %%
+#| into: csrc/module.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/Module.cpp#initModule
+Step = Callable[[Any], None]
+_steps: list[Step] = []
+_done: list[str] = []
+
+
+def step(before: str = "", steps: list[Step] = _steps) -> Callable[[Step], Step]:
+    """Make a function, which is given the module to fill, the last of the `steps`, or that before the step of that name."""
+
+    def add(function: Step) -> Step:
+        names = [known.__name__ for known in steps]
+        if function.__name__ in names:
+            steps[names.index(function.__name__)] = function
+        else:
+            steps.insert(names.index(before) if before else len(names), function)
+        return function
+
+    return add
+
+
+def initModule(module: Any = None) -> list[str]:
+    """Fill `torch._C`, and return the names of the steps in their order. What has been done is not done again.
+
+    Without a `module`, the one that `import torch._C` fills is meant.
+    """
+    if module is None:
+        module = import_module("readtorch._C")
+    module._initExtension = THPModule_initExtension
+    for function in _steps:
+        if function.__name__ not in _done:
+            function(module)
+            _done.append(function.__name__)
+    return list(_done)
+
+
+_extension: list[Step] = []
+
+
+def THPModule_initExtension(torch: dict[str, Any]) -> list[str]:
+    """The second half, called when the class `Tensor` is there: put what needs it into the namespace of `torch`."""
+    for function in _extension:
+        function(torch)
+    return [function.__name__ for function in _extension]
+
+
+# %% [markdown]
+# The small types come first, since everything else has arguments of them.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/Size.h#THPSize_init
+#| upstream: torch/csrc/Dtype.h#THPDtype_init
+#| upstream: torch/csrc/TypeInfo.h#THPDTypeInfo_init
+#| upstream: torch/csrc/Layout.h#THPLayout_init
+#| upstream: torch/csrc/MemoryFormat.h#THPMemoryFormat_init
+#| upstream: torch/csrc/Device.h#THPDevice_init
+@step()
+def THPSize_init(module: Any) -> None:
+    """`torch.Size`."""
+    from readtorch.csrc.size import Size
+
+    module.Size = Size
+
+
+@step()
+def THPDtype_init(module: Any) -> None:
+    """`torch.dtype`; its objects are handed out by `initializeDtypes`, later."""
+    from readtorch.c10.core import default_dtype, scalar_type
+
+    module.dtype = scalar_type.dtype
+    module.get_default_dtype = default_dtype.get_default_dtype
+    module._set_default_dtype = default_dtype.set_default_dtype
+
+
+@step()
+def THPDTypeInfo_init(module: Any) -> None:
+    """`torch.finfo` and `torch.iinfo`."""
+    from readtorch.csrc import type_info
+
+    module.finfo, module.iinfo = type_info.finfo, type_info.iinfo
+
+
+@step()
+def THPLayout_init(module: Any) -> None:
+    """`torch.layout`."""
+    from readtorch.c10.core.layout import layout
+
+    module.layout = layout
+
+
+@step()
+def THPMemoryFormat_init(module: Any) -> None:
+    """`torch.memory_format`."""
+    from readtorch.c10.core.memory_format import memory_format
+
+    module.memory_format = memory_format
+
+
+@step()
+def THPDevice_init(module: Any) -> None:
+    """`torch.device`."""
+    from readtorch.c10.core.device import device
+
+    module.device = device
+
+
+# %% [markdown]
+# Then the tensor: its class with all methods, and beside them the functions of the `torch` namespace. Custom functions and the engine need the class, and follow.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/autograd/python_variable.h#THPVariable_initModule
+#| upstream: torch/csrc/autograd/python_function.h#THPFunction_initModule
+#| upstream: torch/csrc/autograd/python_engine.h#THPEngine_initModule
+@step()
+def THPVariable_initModule(module: Any) -> None:
+    """`TensorBase` with its methods, and the functions of `torch`."""
+    from readtorch.c10.core import storage_impl
+    from readtorch.c10.core.tensor_impl import TensorImpl
+    from readtorch.csrc.autograd import (
+        python_torch_functions,
+        python_torch_functions_manual,
+        python_variable_methods,
+        python_variable_operators,
+    )
+    from readtorch.csrc.utils import tensor_new
+
+    TensorImpl.__name__ = TensorImpl.__qualname__ = "TensorBase"
+    module.TensorBase = TensorImpl
+    python_torch_functions.init()
+    python_variable_operators.init()
+    python_variable_methods.init_methods()
+    python_torch_functions_manual.init()
+    module._VariableFunctions = python_torch_functions.module("")
+    module._legacy_new, module._from_numpy = tensor_new.legacy_new, tensor_new.from_numpy
+    module._library_of = tensor_new.library_of
+    module._data_address, module._owner_of = storage_impl.data_address, storage_impl.owner_of
+
+
+@step()
+def THPFunction_initModule(module: Any) -> None:
+    """What `torch.autograd.Function` is built on."""
+    from readtorch.csrc.autograd import python_function
+
+    module._FunctionBase = python_function.FunctionNode
+
+
+@step()
+def THPEngine_initModule(module: Any) -> None:
+    """The way into the engine, its nodes, and the switch that says whether anything is recorded."""
+    from readtorch.c10.core import autograd_state
+    from readtorch.csrc.autograd import engine, node, python_engine
+    from readtorch.csrc.autograd.functions import accumulate_grad
+
+    module._run_backward, module._queue_callback = python_engine.run_backward, engine.queue_callback
+    module._Node, module._split_edge = node.Node, node.split_edge
+    module._AccumulateGrad = accumulate_grad.AccumulateGrad
+    module.is_grad_enabled, module._set_grad_enabled = autograd_state.is_grad_enabled, autograd_state.set_grad_enabled
+
+
+# %% [markdown]
+# And the namespaces of functions that are found elsewhere than directly below `torch`.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/autograd/python_nn_functions.h#torch::autograd::initNNFunctions
+#| upstream: torch/csrc/autograd/python_fft_functions.h#torch::autograd::initFFTFunctions
+#| upstream: torch/csrc/autograd/python_linalg_functions.h#torch::autograd::initLinalgFunctions
+#| upstream: torch/csrc/autograd/python_special_functions.h#torch::autograd::initSpecialFunctions
+@step()
+def initNNFunctions(module: Any) -> None:
+    """The functions behind `torch.nn.functional`."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._nn = python_torch_functions.module("nn")
+
+
+@step()
+def initFFTFunctions(module: Any) -> None:
+    """`torch.fft`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._fft = python_torch_functions.module("fft")
+
+
+@step()
+def initLinalgFunctions(module: Any) -> None:
+    """`torch.linalg`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._linalg = python_torch_functions.module("linalg")
+
+
+@step()
+def initSpecialFunctions(module: Any) -> None:
+    """`torch.special`'s."""
+    from readtorch.csrc.autograd import python_torch_functions
+
+    module._special = python_torch_functions.module("special")
+
+
+# %% [markdown]
+# The *objects* of the small types, `torch.float32` and the like, are no names of `torch._C`. They go directly into `torch`, in a second half that the Python side calls when its class `Tensor` is there.
+
+
+# %%
+#| into: csrc/module.py
+#| upstream: torch/csrc/utils/tensor_layouts.h#torch::utils::initializeLayouts
+#| upstream: torch/csrc/utils/tensor_memoryformats.h#torch::utils::initializeMemoryFormats
+#| upstream: torch/csrc/utils/tensor_dtypes.h#torch::utils::initializeDtypes
+@step(steps=_extension)
+def initializeLayouts(torch: Any) -> None:
+    """`torch.strided` and the others."""
+    from readtorch.c10.core import layout
+
+    torch.update({name: value for name, value in vars(layout).items() if isinstance(value, layout.layout)})
+
+
+@step(steps=_extension)
+def initializeMemoryFormats(torch: Any) -> None:
+    """`torch.contiguous_format` and the others."""
+    from readtorch.c10.core import memory_format as formats
+
+    torch.update({name: value for name, value in vars(formats).items() if isinstance(value, formats.memory_format)})
+
+
+@step(steps=_extension)
+def initializeDtypes(torch: Any) -> None:
+    """`torch.float32`, also as `torch.float`, and the others."""
+    from readtorch.c10.core import scalar_type
+
+    torch.update({dtype.name: dtype for dtype in scalar_type.ALL})
+    torch.update(scalar_type.ALIASES)
+
+
+# %% [markdown]
+# The module itself only calls it. The names below `TYPE_CHECKING` are for tools that read and do not run, as upstream's `_C/__init__.pyi` is. The first import is not among the steps: by the
+# time C++'s `initModule` runs, the operators have registered themselves.
+
+# %%
+#| into: _C/__init__.py
+"""The face of the floors below (twin of the extension module `torch._C`)."""
+
+import sys as _sys
+import typing as _typing
+
+import readtorch.aten.native
+from readtorch.csrc import module as _module
+
+if _typing.TYPE_CHECKING:
+    from typing import Any as _Any
+
+    from readtorch.c10.core.autograd_state import is_grad_enabled as is_grad_enabled
+    from readtorch.c10.core.autograd_state import set_grad_enabled as _set_grad_enabled
+    from readtorch.c10.core.default_dtype import get_default_dtype as get_default_dtype
+    from readtorch.c10.core.default_dtype import set_default_dtype as _set_default_dtype
+    from readtorch.c10.core.device import device as device
+    from readtorch.c10.core.layout import layout as layout
+    from readtorch.c10.core.memory_format import memory_format as memory_format
+    from readtorch.c10.core.scalar_type import dtype as dtype
+    from readtorch.c10.core.storage_impl import data_address as _data_address
+    from readtorch.c10.core.storage_impl import owner_of as _owner_of
+    from readtorch.c10.core.tensor_impl import TensorImpl as TensorBase
+    from readtorch.csrc.autograd.engine import queue_callback as _queue_callback
+    from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad as _AccumulateGrad
+    from readtorch.csrc.autograd.node import Node as _Node
+    from readtorch.csrc.autograd.node import split_edge as _split_edge
+    from readtorch.csrc.autograd.python_engine import run_backward as _run_backward
+    from readtorch.csrc.autograd.python_function import FunctionNode as _FunctionBase
+    from readtorch.csrc.module import THPModule_initExtension as _initExtension
+    from readtorch.csrc.size import Size as Size
+    from readtorch.csrc.type_info import finfo as finfo
+    from readtorch.csrc.type_info import iinfo as iinfo
+    from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
+    from readtorch.csrc.utils.tensor_new import library_of as _library_of
+    from readtorch.csrc.utils.tensor_new import legacy_new as _legacy_new
+
+    _VariableFunctions: _Any
+    _nn: _Any
+    _fft: _Any
+    _linalg: _Any
+    _special: _Any
+
+_module.initModule(_sys.modules[__name__])
+
+# %%
+from readtorch.csrc.module import initModule
+
+initModule()
+
+# %% [markdown]
+# ## `import readtorch as torch`
+#
+# Upstream imports everything at once, which takes a second and a half. Here the package's own file does next to nothing. The library is loaded when a first name is asked for, and sub-packages when they are: the
+# module's `__getattr__` looks them up in a table that each chapter extends. (The book's tools live in the same package, and must work, quickly, while the library is broken.)
+
+# %%
+#| into: __init__.py
+"""A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
+
+import importlib as _importlib
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+if TYPE_CHECKING:
+    from readtorch._C import Size as Size
+    from readtorch._C import device as device
+    from readtorch._C import dtype as dtype
+    from readtorch._tensor import Tensor as Tensor
+    from readtorch.csrc.generator import Generator as Generator
+
+newaxis = None
+
+# %%
+#| into: __init__.py
+#: sub-packages and submodules, imported when first named
+_MODULES = ["_C", "_tensor", "_tensor_str", "_utils", "autograd", "storage", "torch_version", "utils", "version"]
+
+#: names that live in a submodule: `name: module`
+_NAMES = {
+    "TypedStorage": "storage",
+    "UntypedStorage": "storage",
+    "enable_grad": "autograd.grad_mode",
+    "inference_mode": "autograd.grad_mode",
+    "is_inference_mode_enabled": "autograd.grad_mode",
+    "no_grad": "autograd.grad_mode",
+    "set_grad_enabled": "autograd.grad_mode",
+    "set_printoptions": "_tensor_str",
+}
+
+#: names whose value is the answer of a function, asked each time
+_ANSWERED: dict = {}
+
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#__getattr__
+def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be analysed too late for the modules it imports
+    """Load what `name` needs. AttributeError as a module's if there is no such name."""
+    found: _Any
+    if name in _ANSWERED:
+        return _ANSWERED[name](name)
+    if name in _MODULES:
+        found = _importlib.import_module(f"readtorch.{name}")
+    elif name in _NAMES:
+        _names()  # what the module makes must be of the class that `_tensor` defines
+        found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
+    else:
+        found = None if name.startswith("__") and name != "__version__" else _names().get(name)
+        if found is None and name.startswith("_foreach_"):
+            found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
+        if found is None:
+            why = ": NumPy has no complex numbers of two float16" if name in ("complex32", "chalf") else ""
+            raise AttributeError(f"module 'torch' has no attribute '{name}'{why}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Everything there is, imported or not."""
+    #: the lower floors become attributes of the package when they are imported; upstream's are compiled
+    return sorted({*globals(), *_names(), *_MODULES, *_NAMES} - {"aten", "c10", "csrc"})
+
+
+_ground: dict = {}
+
+
+def _names() -> dict:
+    """The names of the ground floor: classes, dtypes and operators. Brought up at the first question, in upstream's order."""
+    if not _ground:
+        names: dict = {"__version__": _importlib.import_module("readtorch.torch_version").__version__}
+        _C = _importlib.import_module("readtorch._C")
+        names.update({name: value for name, value in vars(_C).items() if not name.startswith("_")})
+        for hidden in ("TensorBase", "readtorch"):
+            del names[hidden]
+        names["Tensor"] = _importlib.import_module("readtorch._tensor").Tensor
+        _C._initExtension(names)
+        names.update({name: value for name, value in vars(_C._VariableFunctions).items() if not name.startswith("_")})
+        _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
+        _ground.update(names)
+    return _ground
+
+
+# %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#set_default_dtype
+def set_default_dtype(d: _Any, /) -> None:
+    """The dtype of tensors made from Python floats from now on."""
+    from readtorch import _C
+
+    _C._set_default_dtype(d)
+
+
+# %%
+#| into: torch_version.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+
+# %%
+#| into: torch_version.py
+#| upstream: torch/torch_version.py#TorchVersion
+class TorchVersion(str):
+    """A version string that compares as a version: `TorchVersion("1.10.0a") > "1.9"`, `> (1, 9)`."""
+
+    __slots__ = ()
+
+    def _key(self, other: Any) -> Any:
+        if isinstance(other, str):
+            return _release(other)
+        if isinstance(other, tuple | list):
+            return _release(".".join(map(str, other)))
+        return NotImplemented
+
+    def __lt__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) < key
+
+    def __le__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) <= key
+
+    def __gt__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) > key
+
+    def __ge__(self, other: Any) -> bool:
+        key = self._key(other)
+        return key if key is NotImplemented else _release(self) >= key
+
+    def __eq__(self, other: object) -> bool:
+        key = self._key(other)
+        return False if key is NotImplemented else _release(self) == key
+
+    __hash__ = str.__hash__
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """The numbers of a version, up to the first part that is none."""
+    numbers: list[int] = []
+    for part in text.split("+")[0].split("."):
+        digits = "".join(character for character in part if character.isdigit())
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+__version__ = TorchVersion("2.13.0")
+
+# %%
+#| into: version.py
+#| imports
+from readtorch.torch_version import __version__ as __version__
+
+# %%
+#| into: version.py
+#| upstream: torch/torch_version.py#TorchVersion
+cuda: str | None = None
+hip: str | None = None
+debug = False
+git_version = "readtorch"
+
+
+# %%
+#| claim: `torch.__version__` is a string that compares as a version
+#| upstream: torch/torch_version.py#TorchVersion
+def _(torch):
+    assert torch.__version__ > "2.9" and torch.__version__ > (2, 9) and isinstance(torch.__version__, str)
+    assert not str(torch.__version__) > "2.9"
+
+
+# %% [markdown]
+# The difference is not academic: `str(torch.__version__) > "2.9"` has been false since 2.10, and so has every test that splits the string at dots and compares the pieces as text.
+#
+# ### What upstream does more
+#
+# * `__torch_function__` is asked by *every* method in `_tensor.py` first, which is why each begins with the same two lines. A mode (`TorchFunctionMode`) sees all calls; `torch.set_default_device` is one of them.
+# * Below it, `__torch_dispatch__` sees operators after autograd, at the level of the dispatcher. Fake tensors, functionalisation and quantised layouts are subclasses of that kind.
+# * Pickling a subclass keeps class and attributes (`_rebuild_from_type_v2`), and `torch.load` refuses the class unless it was allowed.
+
+# %%
+#| fact: torch/overrides.py#TorchFunctionMode
+#| fact: torch/_tensor.py#_rebuild_from_type_v2

@@ -1,0 +1,333 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Bounds, blends, and activations that are operators
+#
+# Reference, continued: functions of each element that take limits or a third operand.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Bounds
+# `clamp` passes the gradient where the element was inside, bounds included.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import pointwise_ops as pointwise_ops
+from readtorch.aten.native import tensor_compare as tensor_compare
+
+# %%
+#| into: aten/native/tensor_compare.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.native.type_properties import result_type
+from readtorch.aten.tensor_iterator import cast
+from readtorch.c10.core.device_guard import number_beside
+from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import largest, to_string
+
+
+# %%
+#| into: aten/native/tensor_compare.py
+#| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::clamp_out
+@register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
+    wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
+    values = self.astype(wanted, copy=False)
+    if min is not None:
+        values = np.maximum(values, cast(min, wanted))
+    return values if max is None else np.minimum(values, cast(max, wanted))
+
+
+def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
+    inside = self >= min if min is not None else None
+    if max is not None:
+        inside = self <= max if inside is None else inside & (self <= max)
+    return inside
+
+
+derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
+
+
+@register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
+def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
+    values = self if min is None else np.maximum(self, min)
+    return values if max is None else np.minimum(values, max)
+
+
+def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
+    """To the input inside, to the lower bound below it (unless the upper is lower still), to the upper one above."""
+    below = self < min if min is not None else None
+    above = self > max if max is not None else None
+    zero = at.zeros_like(grad)
+    outside = below if above is None else above if below is None else below | above
+    to_min = to_max = None
+    if min is not None:
+        to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
+    if max is not None:
+        to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
+    return at.where(outside, zero, grad), to_min, to_max
+
+
+derivative(
+    "_clamp_tensor",
+    {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
+)
+
+
+@composite("clamp", variants="function method", inplace=True, out=True)
+def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Any:
+    """Each element held between two bounds, numbers or tensors, of which one may be missing."""
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if hasattr(min, "dtype") or hasattr(max, "dtype"):
+        if isinstance(min, float | int) or isinstance(max, float | int):
+            other: Any = max if isinstance(min, float | int) else min
+            if other.ndim:
+                raise TypeError("clamp(): 'min' and 'max' must both be tensors or both be numbers")
+            bounds: list[Any] = [min, max]
+            return at._clamp_scalar(self, *(bound.item() if hasattr(bound, "dtype") else bound for bound in bounds))
+        return at._clamp_tensor(self, _as_like(self, min), _as_like(self, max))
+    return at._clamp_scalar(self, min, max)
+
+
+def _as_like(like: Any, value: Any) -> Any:
+    if value is None or hasattr(value, "dtype"):
+        return value
+    from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+
+    tensors = isinstance(like, TensorImpl)
+    raw = like._array if tensors else like
+    array = number_beside(np.asarray(value).astype(raw.dtype)[()], raw.dtype, raw)
+    return wrap(array) if tensors else array
+
+
+composite("clip", variants="function method", inplace=True, out=True)(
+    lambda at, self, min=None, max=None: at.clamp(self, min, max)
+)
+composite("clamp_min", variants="function method", inplace=True, out=True)(
+    lambda at, self, min: at.clamp(self, min, None)
+)
+composite("clamp_max", variants="function method", inplace=True, out=True)(
+    lambda at, self, max: at.clamp(self, None, max)
+)
+
+
+@register("nan_to_num", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def nan_to_num(
+    self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
+    """NaN made 0, infinities the largest numbers, or what is given instead."""
+    if self.dtype.kind == "V":
+        limit = largest(self.dtype)
+        posinf, neginf = limit if posinf is None else posinf, -limit if neginf is None else neginf
+        return nan_to_num(self.astype(np.float32), nan, posinf, neginf).astype(self.dtype)
+    return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
+
+
+derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
+
+
+@composite("isclose", variants="function method")
+def isclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
+    """|self − other| ≤ atol + rtol · |other|, elementwise."""
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
+    close = at.eq(self, other)
+    if equal_nan:
+        close = close | (at.isnan(self) & at.isnan(other))
+    if (rtol == 0 and atol == 0) or str(self.dtype).endswith("bool"):
+        return close
+    tolerance = atol + rtol * at.abs(other)
+    return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))
+
+
+@composite("allclose", variants="function method")
+def allclose(
+    at: Any, self: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Are all elements close?"""
+    return bool(at.all(at.isclose(self, other, rtol, atol, equal_nan)))
+
+
+@composite("equal", variants="function method")
+def equal(at: Any, self: Array, other: Array) -> bool:
+    """Same shape and same elements?"""
+    return self.shape == other.shape and bool(at.all(at.eq(self, other)))
+
+
+@composite("isin", variants="function")
+def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Which elements occur among the others."""
+    for operand in (elements, test_elements):
+        kind = to_string(operand.dtype)
+        if kind == "Bool" or kind.startswith("Complex"):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {kind}")
+    return at._isin(elements, test_elements, invert)
+
+
+@register("_isin", key="CPU CUDA", variants="")
+def _isin(elements: Array, test_elements: Array, invert: bool) -> Array:
+    return np.isin(elements, test_elements, invert=invert)
+
+
+composite("is_nonzero", variants="function method")(lambda at, self: bool(self))
+
+# %% [markdown]
+# ## Three operands
+# The updates of optimizers.
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array, Number
+
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| upstream: aten/src/ATen/native/native_functions.yaml#addcmul
+def _check(name: str, self: Array, *others: Array) -> None:
+    from readtorch.aten.expand_utils import infer_size
+
+    shape = self.shape
+    for other in others:
+        shape = infer_size(shape, other.shape)
+
+
+@register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 · tensor2."""
+    _check("addcmul", self, tensor1, tensor2)
+    product = tensor1 * tensor2
+    return self + (product if value == 1 else product * product.dtype.type(value))
+
+
+derivative(
+    "addcmul",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(tensor2 * value),
+    tensor2=lambda at, grad, tensor1, value: grad * at.conj(tensor1 * value),
+)
+
+
+@register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+    """Self + value · tensor1 / tensor2."""
+    _check("addcdiv", self, tensor1, tensor2)
+    if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
+        )
+    quotient = tensor1 / tensor2
+    return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
+
+
+derivative(
+    "addcdiv",
+    self=lambda at, grad: grad,
+    tensor1=lambda at, grad, tensor2, value: grad * at.conj(value / tensor2),
+    tensor2=lambda at, grad, tensor1, tensor2, value: -grad * at.conj(value * tensor1 / (tensor2 * tensor2)),
+)
+
+
+# %%
+#| into: aten/native/pointwise_ops.py
+#| upstream: aten/src/ATen/native/Lerp.cpp#at::native::lerp
+@composite("lerp", variants="function method", inplace=True, out=True)
+def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
+    """Self + weight · (end − self)."""
+    return at._lerp_tensor(self, end, weight) if hasattr(weight, "dtype") else at._lerp_scalar(self, end, weight)
+
+
+@register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
+    if self.dtype != end.dtype:
+        raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+    _check("lerp", self, end)
+    weight = self.dtype.type(weight)
+    return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
+
+
+@register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
+def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
+    _check("lerp", self, end, weight)
+    return self + weight * (end - self)
+
+
+derivative(
+    "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
+)
+derivative(
+    "_lerp_tensor",
+    self=lambda at, grad, weight: grad * at.conj(1 - weight),
+    end=lambda at, grad, weight: grad * at.conj(weight),
+    weight=lambda at, grad, self, end: grad * at.conj(end - self),
+)
+
+# %% [markdown]
+# ## Activations that are operators
+# `relu`, `sigmoid`, `tanh` and `softmax` are in the tensor namespace; the others belong to `nn.functional`.
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import activation as activation
+
+# %%
+#| into: aten/native/activation.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.native.unary_ops import unary
+from readtorch.c10.core import scalar_type
+
+
+# %%
+#| into: aten/native/activation.py
+#| upstream: aten/src/ATen/native/Activation.cpp#at::native::relu
+def _relu(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+unary(
+    "relu",
+    _relu,
+    "same",
+    lambda at, grad, result: grad * (result > 0),
+    refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
+)
