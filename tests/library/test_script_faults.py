@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,3 +49,54 @@ def test_small_powers_are_products(exponent: float) -> None:
             torch.pow(x, power)
             spent.append(time.process_time() - began)
     assert min(small) < min(general)
+
+
+def test_rarely_used_functions_are_there(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="torch.range is deprecated"):
+        assert torch.range(0, 1, 0.5).tolist() == [0, 0.5, 1]
+    x = torch.arange(3.0)
+    assert x.map_(torch.ones(3), max).tolist() == [1, 1, 2]
+    assert x.map2_(torch.ones(3), torch.ones(1), lambda a, b, c: a + b + c).tolist() == [3, 3, 4]
+    with pytest.raises(TypeError, match="for 'other'"):
+        x.map_(torch.ones(3).double(), max)
+    points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])
+    assert torch.allclose(torch.nn.functional.pdist(points), torch.tensor([5, 1, 18**0.5]))
+    assert int(torch.ones(50, dtype=torch.uint8).random_(250, None).min()) >= 250
+    assert torch.detach(torch.ones(2, requires_grad=True) * 2).grad_fn is None
+    file = tmp_path / "numbers"
+    torch.from_file(str(file), shared=True, size=3).fill_(2)
+    assert torch.from_file(str(file), size=3).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="smaller than the required mapping size"):
+        torch.from_file(str(file), size=4)
+    storage = torch.tensor([1], dtype=torch.int16).untyped_storage()
+    storage.byteswap(torch.int16)
+    assert storage.tolist() == [0, 1] and storage.fill_(7).tolist() == [7, 7]
+
+
+def test_a_square_keeps_its_input_alone_and_a_product_its_result_too() -> None:
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    assert x.square().grad_fn._result is None
+    product = x.prod()
+    assert product.grad_fn._saved_result.item() == 6
+    product.backward()
+    assert x.grad.tolist() == [3, 2]
+
+
+def test_in_place_with_an_array_binds_a_new_tensor() -> None:
+    x = before = torch.ones(2)
+    x *= np.ones(2) * 2
+    assert x is not before and x.dtype is torch.float64 and before.tolist() == [1, 1]
+
+
+def test_a_gradient_of_another_shape_is_refused_in_our_words() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.ones(2)
+    x.data = torch.ones(3)
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        x.sum().backward()
+
+
+def test_complex_logarithms_of_sums() -> None:
+    x = torch.randn(3, 4, dtype=torch.complex128)
+    assert torch.allclose(x.logcumsumexp(0).exp(), x.exp().cumsum(0))
+    assert torch.allclose(torch.logaddexp(x, x.flip(0)).exp(), x.exp() + x.flip(0).exp())
