@@ -134,6 +134,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import readtorch as torch
@@ -408,6 +409,26 @@ class _Frame:
 # %%
 #| into: utils/checkpoint.py
 #| upstream: torch/utils/checkpoint.py#checkpoint
+def _kept(values: list[Any]) -> list[Callable[[], Any]]:
+    """For each argument, how to have it again. Inside another checkpoint its tensors are saved as that one saves: by their numbers."""
+    hooks = autograd_state.state.saved_tensor_hooks
+    if not hooks or isinstance(hooks[-1], str):
+        return [partial(_itself, value) for value in values]
+    pack, unpack = hooks[-1]
+
+    def keeper(value: Any) -> Callable[[], Any]:
+        if not isinstance(value, torch.Tensor) or (value.is_leaf and value.requires_grad):
+            return partial(_itself, value)
+        packed, wants = pack(value), value.requires_grad
+        return lambda: unpack(packed).detach().requires_grad_(wants)
+
+    return [keeper(value) for value in values]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -446,12 +467,17 @@ def checkpoint(
         return function(*args, **kwargs)
     surroundings = _Surroundings(preserve)
 
+    arguments, names = _kept([*args, *kwargs.values()]), list(kwargs)
+    inputs = [argument.args[0] for argument in arguments if isinstance(argument, partial)]
+    count = len(args)
+
     def again() -> None:
+        values = [argument() for argument in arguments]
         with surroundings.restored(), recompute_context:
-            function(*args, **kwargs)
+            function(*values[:count], **dict(zip(names, values[count:], strict=True)))
 
     stop = early_stop if _early_stop is None else _early_stop
-    frame = _Frame(again, [*args, *kwargs.values()], _CHECKS[determinism_check], stop)
+    frame = _Frame(again, inputs, _CHECKS[determinism_check], stop)
     with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
         return function(*args, **kwargs)
 

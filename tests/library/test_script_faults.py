@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import math
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +102,23 @@ def test_complex_logarithms_of_sums() -> None:
     x = torch.randn(3, 4, dtype=torch.complex128)
     assert torch.allclose(x.logcumsumexp(0).exp(), x.exp().cumsum(0))
     assert torch.allclose(torch.logaddexp(x, x.flip(0)).exp(), x.exp() + x.flip(0).exp())
+
+
+def test_a_checkpoint_inside_another_does_not_keep_its_arguments() -> None:
+    from readtorch.utils.checkpoint import checkpoint
+
+    seen = []
+
+    def inner(y):
+        return (y * 2).sin()
+
+    def outer(y):
+        seen.append(weakref.ref(z := y * 3))
+        return checkpoint(inner, z, use_reentrant=False)
+
+    x = torch.ones(3, requires_grad=True)
+    result = checkpoint(outer, x, use_reentrant=False)
+    gc.collect()
+    assert seen[0]() is None
+    result.sum().backward()
+    assert torch.allclose(x.grad, 6 * torch.tensor(6.0).cos())
