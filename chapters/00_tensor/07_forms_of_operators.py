@@ -756,7 +756,7 @@ def _(torch):
 
 # %% [markdown]
 # ## Composites
-# A composite has no node of its own: it calls other operators, and they record.
+# A composite has no node of its own: it calls other operators, and they record. Nor does it take tensors apart, so a number in a tensor's place might get through its arithmetic: the places where its signature says tensor are looked at first.
 
 
 # %%

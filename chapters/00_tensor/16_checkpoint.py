@@ -406,6 +406,10 @@ class _Frame:
             )
 
 
+# %% [markdown]
+# A checkpoint inside a checkpoint is unwound by levels: the arguments of the inner one are themselves place holders of the outer.
+
+
 # %%
 #| into: utils/checkpoint.py
 #| upstream: torch/utils/checkpoint.py#checkpoint
@@ -758,7 +762,6 @@ def _(torch):
 # ### What upstream does more
 #
 # * **Choosing what to keep.** `create_selective_checkpoint_contexts` gives the two runs a mode that sees every operator: results that are dear to compute (matrix products, attention) are kept by the first run and looked up by the second. `CheckpointPolicy` says which.
-# * **Nesting.** A checkpoint inside a checkpoint is unwound by levels: the arguments of the inner one are themselves place holders of the outer.
 # * **`debug=True`** records both runs, operator by operator, with stacks, and prints the two lists side by side when they differ.
 # * Random state and autocast of every device type that occurs among the arguments are saved, not the CPU's alone.
 
