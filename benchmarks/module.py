@@ -1,4 +1,4 @@
-"""nn.Module beside PyTorch's, in one process: calls, construction, state_dict and load_state_dict.
+"""nn.Module beside PyTorch's, in one process: calls, construction, state_dict, load_state_dict, save and load.
 
     python benchmarks/module.py [--repeat N]
 
@@ -10,10 +10,14 @@ are built by the same code from either library's `nn.Module`; the model for the 
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rows import emit
@@ -94,6 +98,11 @@ def work(torch: Any) -> dict[str, Callable[[], Any]]:
     x = torch.ones(1)
     layer = made["Layer"](2, 2)
     plain = made["Empty"]()
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    file, small_file = folder / "large.pt", folder / "small.pt"
+    torch.save(large_state, file)
+    torch.save(small_state, small_file)
 
     def assign() -> None:
         for value in range(100):
@@ -119,6 +128,11 @@ def work(torch: Any) -> dict[str, Callable[[], Any]]:
         "ResNet-18 state_dict()": small.state_dict,
         "ResNet-18 load_state_dict(), small tensors": lambda: small.load_state_dict(small_state),
         "ResNet-18 load_state_dict(), 45 MB": lambda: large.load_state_dict(large_state),
+        "ResNet-18 save, small tensors": lambda: torch.save(small_state, small_file),
+        "ResNet-18 save, 45 MB": lambda: torch.save(large_state, file),
+        "ResNet-18 load, small tensors": lambda: torch.load(small_file),
+        "ResNet-18 load, 45 MB": lambda: torch.load(file),
+        "ResNet-18 load, 45 MB, mapped": lambda: torch.load(file, mmap=True),
     }
 
 
@@ -128,6 +142,10 @@ GOALS = {
     "100 sub-modules built, weight and bias": 1.5,
     "ResNet-18 state_dict()": 1.2,
     "ResNet-18 load_state_dict(), small tensors": 0.5,
+    "ResNet-18 load_state_dict(), 45 MB": 1.2,
+    "ResNet-18 save, 45 MB": 1.2,
+    "ResNet-18 load, 45 MB": 1.2,
+    "ResNet-18 load, 45 MB, mapped": 1.2,
 }
 
 
