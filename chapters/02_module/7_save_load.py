@@ -66,6 +66,9 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -87,8 +90,8 @@ _UTF8_NAME = 0x800
 _NEW_YEAR_1980 = 33
 #: What does not fit into four bytes is written as this, and stands in an extra field of eight-byte numbers.
 _ELSEWHERE = 0xFFFFFFFF
-#: Checksums are computed while what was read is still in the cache.
-_CHUNK = 1 << 18
+#: From this size on it pays to compute a checksum in another thread.
+_LARGE = 1 << 18
 _PADDING_ID = b"FB"
 
 
@@ -151,7 +154,8 @@ def _numbers_elsewhere(*numbers: int) -> bytes:
 
 
 # %% [markdown]
-# Reading begins with distrust. The central directory says how large a record is and where it lies; nothing is allocated before both were compared with the file itself, and a checksum that does not fit is an error, not a warning.
+# Reading begins with distrust. The central directory says how large a record is and where it lies; nothing is allocated before both were compared with the file itself, and a checksum that does not fit is an error, not a warning. (Upstream writes checksums and does not compare them when it reads.) The checksum takes almost
+# as long as the reading, so another thread computes that of a large record while the next one is read, and the file is accepted at the end.
 
 
 # %%
@@ -191,6 +195,8 @@ class PyTorchStreamReader:
                 raise RuntimeError(f"PytorchStreamReader failed reading zip archive: two members {info.filename!r}")
             self._records[name] = info
         self._check_overlap(infos)
+        self._pool = ThreadPoolExecutor(1)  # starts no thread before the first task
+        self._checks: list[tuple[str, Callable[[], int]]] = []
 
     @staticmethod
     def _check_overlap(infos: list[zipfile.ZipInfo]) -> None:
@@ -238,23 +244,32 @@ class PyTorchStreamReader:
         return offset, info.file_size
 
     def get_record(self, name: str) -> bytes:
-        """The bytes of a record."""
-        return self.get_array(name).tobytes()
+        """The bytes of a record, checked."""
+        data = self.get_array(name).tobytes()
+        self.check()
+        return data
 
     def get_array(self, name: str) -> np.ndarray:
-        """The bytes of a record as a fresh uint8 array."""
+        """The bytes of a record as a fresh uint8 array, whose checksum the next `check` compares."""
         offset, size = self._locate(name)
         data = np.empty(size, np.uint8)
         self._stream.seek(offset)
-        target, checksum = data.data, 0
-        for start in range(0, size, _CHUNK):
-            part = target[start : start + _CHUNK]
-            if _read_into(self._stream, part) != part.nbytes:
-                raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
-            checksum = zlib.crc32(part, checksum)
-        if checksum != self._records[name].CRC:
-            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit")
+        if _read_into(self._stream, data.data) != size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+        if size < _LARGE:
+            self._checks.append((name, partial(zlib.crc32, data.data)))
+        else:
+            self._checks.append((name, self._pool.submit(zlib.crc32, data.data).result))
         return data
+
+    def check(self) -> None:
+        """RuntimeError if a record that was read since the last call does not have its checksum."""
+        checks, self._checks = self._checks, []
+        for name, checksum in checks:
+            if checksum() != self._records[name].CRC:
+                raise RuntimeError(
+                    f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit"
+                )
 
 
 def _read_into(stream: BinaryIO, target: memoryview) -> int:

@@ -214,10 +214,13 @@ def _load(
             loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
         return loaded[key]
 
+    pickled = io.BytesIO(reader.get_record("data.pkl"))
     try:
-        return _unpickler(io.BytesIO(reader.get_record("data.pkl")), weights_only, persistent_load, arguments).load()
+        result = _unpickler(pickled, weights_only, persistent_load, arguments).load()
     except IndexError as error:
         raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from error
+    reader.check()
+    return result
 
 
 # %%
