@@ -203,3 +203,36 @@ class Shown(nn.Module):
 )
 def test_repr_shows_arguments_and_children_indented(module: nn.Module, text: str) -> None:
     assert repr(module) == text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(2, 3, device="meta"),
+        lambda: nn.Conv2d(1, 2, 3, device="meta"),
+        lambda: nn.BatchNorm2d(3, device="meta"),
+        lambda: nn.Embedding(5, 3, padding_idx=0, device="meta"),
+        lambda: nn.LSTM(2, 3, device="meta"),
+    ],
+)
+def test_a_layer_on_meta_initialises_without_drawing_and_is_given_memory_by_to_empty(make: Any) -> None:
+    before = torch.get_rng_state()
+    layer = make()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(p.is_meta for p in layer.parameters())
+    with pytest.raises(NotImplementedError, match="to_empty"):
+        layer.to("cpu")
+    assert all(p.device.type == "cpu" for p in layer.to_empty(device="cpu").parameters())
+
+
+@pytest.mark.parametrize("view", ["as_strided", "unfold", "diagonal", "expand"])
+def test_views_made_by_strides_know_their_storage(view: str) -> None:
+    base = torch.arange(9.0).reshape(3, 3)
+    made = {
+        "as_strided": lambda: base.as_strided((2,), (3,), 1),
+        "unfold": lambda: base[1].unfold(0, 2, 1),
+        "diagonal": lambda: base.diagonal(),
+        "expand": lambda: base[0].expand(4, 3),
+    }[view]()
+    assert made.untyped_storage() is base.untyped_storage()
+    assert made.storage_offset() == {"as_strided": 1, "unfold": 3}.get(view, 0)
