@@ -702,7 +702,7 @@ def normal(
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
-        return randn(*sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
+        return randn(sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
     shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
     if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
         raise RuntimeError("normal expects standard deviation to be non-complex")

@@ -42,7 +42,7 @@ def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
 
 def _integer(value: Any, name: str, position: int) -> int:
     try:
-        if value.__class__ is bool:
+        if value.__class__ is bool and not position:  # upstream looks at the first alone
             raise TypeError
         return value.__index__()
     except (AttributeError, TypeError):

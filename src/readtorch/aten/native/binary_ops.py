@@ -108,7 +108,7 @@ binary(
 
 
 @composite("div", variants="function method", inplace=True, out=True)
-def div(at: Any, self: Array, other: Array | Number, *, rounding_mode: str | None = None) -> Any:
+def div(at: Any, self: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Any:
     """`self / other`; rounded towards zero with `rounding_mode="trunc"`, down with "floor"."""
     if rounding_mode is None:
         return at._true_div(self, other)
