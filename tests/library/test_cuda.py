@@ -410,7 +410,7 @@ else:
             replaced |= {(Path(inspect.getfile(function)).name, first + k) for k in range(len(lines))}
         missing = {}
         for file in sorted(package.rglob("*.py")):
-            if "cuda" in file.parts:
+            if "cuda" in file.parts or file.name == "map_allocator.py":  # files are mapped on the host alone
                 continue
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "np"
