@@ -53,6 +53,7 @@ def test_small_powers_are_products(exponent: float) -> None:
     assert min(small) < min(general)
 
 
+@pytest.mark.cpu("map_ is the CPU's, and files are mapped there")
 def test_rarely_used_functions_are_there(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="torch.range is deprecated"):
         assert torch.range(0, 1, 0.5).tolist() == [0, 0.5, 1]
@@ -75,6 +76,7 @@ def test_rarely_used_functions_are_there(tmp_path: Path) -> None:
     assert storage.tolist() == [0, 1] and storage.fill_(7).tolist() == [7, 7]
 
 
+@pytest.mark.cpu("elsewhere a power keeps its result, though nobody asks for it")
 def test_a_square_keeps_its_input_alone_and_a_product_its_result_too() -> None:
     x = torch.tensor([2.0, 3.0], requires_grad=True)
     assert x.square().grad_fn._result is None
@@ -84,6 +86,7 @@ def test_a_square_keeps_its_input_alone_and_a_product_its_result_too() -> None:
     assert x.grad.tolist() == [3, 2]
 
 
+@pytest.mark.cpu("an array of the host beside a tensor")
 def test_in_place_with_an_array_binds_a_new_tensor() -> None:
     x = before = torch.ones(2)
     x *= np.ones(2) * 2

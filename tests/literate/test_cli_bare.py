@@ -47,6 +47,7 @@ WORKS = {
     "trace": (["trace", "view", "none.json"], 1, "none.json: no such file"),
     "upstream": (["upstream", "sync"], 1, "torch: is not installed"),
     "show": (["show", "nn.Module.register_buffer"], 0, "def register_buffer"),
+    "record": (["record", "--import", "none.zip"], 1, "none.zip"),
 }
 
 
