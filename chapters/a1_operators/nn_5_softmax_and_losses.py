@@ -581,7 +581,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _check_logits(self: Array, target: Array, weight: Array | None, pos_weight: Array | None) -> None:
-    if target.dtype.kind not in "fV":
+    if self.dtype.kind in "fV" and target.dtype.kind not in "fV":  # an input of integers is refused for that
         kinds = to_string(self.dtype), to_string(target.dtype)
         raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
     for other, refused in ((weight, "c"), (pos_weight, "bc")):
