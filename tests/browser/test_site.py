@@ -97,6 +97,7 @@ def test_a_permalink_opens_the_same_step_again(small: Any, watch: Any) -> None:
     for _ in range(6):
         seen.page.keyboard.press("ArrowRight")
     here, words = counter(viewer), told(viewer)
+    seen.page.wait_for_timeout(700)  # the theme writes the section scrolled to into the address, a moment later
     viewer.get_by_role("button", name=re.compile("link", re.IGNORECASE)).click()
     link = seen.page.url
     assert f"#rt={TRACE}@" in unquote(link)
