@@ -39,6 +39,7 @@ torch.cuda.get_device_name()
 # else: the modules, the hooks, the dictionaries stay the Python objects they were, on the host, where they will run.
 
 # %%
+#| needs: 04_optim
 from readtorch.aten.native.cuda.copy import traffic
 
 
@@ -90,6 +91,7 @@ except RuntimeError as error:
 # They do not. A forward pass, a backward pass and an optimizer step, counted:
 
 # %%
+#| needs: 04_optim
 x, y = torch.rand(32, 1, 28, 28, device="cuda"), torch.randint(10, (32,), device="cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -121,6 +123,7 @@ def backward():
 
 # %%
 #| trace: torch.nn layers=calls,ops,kernels title="One step on the GPU: what is launched, and the one copy at its end"
+#| needs: 04_optim
 forward()
 loss.backward()
 value = loss.item()
@@ -131,6 +134,7 @@ value = loss.item()
 # > `torch.cuda.set_sync_debug_mode("error")` finds the line.
 
 # %%
+#| needs: 04_optim
 torch.cuda.set_sync_debug_mode("error")
 try:
     forward()
@@ -148,6 +152,7 @@ finally:
 # driver notes what would have been launched. The finished graph is then launched as a whole. Nothing of Python is left in it, and neither is anything that Python would decide.
 
 # %%
+#| needs: 04_optim
 norm = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU()).cuda().eval()
 static_input = torch.rand(4, 8, 5, 5, device="cuda")
 graph = torch.cuda.CUDAGraph()
@@ -166,6 +171,7 @@ with torch.no_grad():
 # The graph holds *addresses*. That is why there is a `static_input`: new data is copied into the memory that was captured, and the result appears in the memory that was captured. Now the whole network:
 
 # %%
+#| needs: 04_optim
 try:
     with torch.no_grad(), torch.cuda.graph(torch.cuda.CUDAGraph()):
         model(x)
@@ -188,6 +194,7 @@ except NotImplementedError as error:
 # | allocations | yes, from a pool of the graph's own | yes, the same |
 
 # %%
+#| needs: 04_optim
 cases = {
     "norm": lambda: norm(static_input),
     "linear": lambda: nn.functional.linear(x.flatten(1), model[5].weight[:, :784]),

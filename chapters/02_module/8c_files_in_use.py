@@ -297,6 +297,7 @@ def _(torch):
 
 # %%
 #| claim: a checkpoint with optimizer state, settings and counts loads with weights_only=True
+#| needs: 04_optim
 def _(torch):
     import io
 
@@ -558,6 +559,7 @@ def contents(path) -> dict:
 
 # %%
 #| check: contents
+#| needs: a2_layers
 torch.save(nn.Linear(3, 2).state_dict(), folder / "linear.pt")
 assert contents(folder / "linear.pt") == {"weight": ((2, 3), torch.float32), "bias": ((2,), torch.float32)}
 weight = torch.load(folder / "linear.pt")["weight"].numpy().tobytes()

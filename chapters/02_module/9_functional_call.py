@@ -32,6 +32,7 @@ live()
 # One step of gradient descent, and the loss after it as a function of the weights before it. The updated weight is the result of operations; put it where the old one was:
 
 # %%
+#| needs: a2_layers
 layer = nn.Linear(2, 1, bias=False)
 x, y = torch.ones(4, 2), torch.zeros(4, 1)
 loss = (layer(x) - y).pow(2).mean()
@@ -190,12 +191,14 @@ def _home(owner: nn.Module, name: str) -> dict[str, Any]:
 # The step from above, with the loan. The second loss knows the first weight:
 
 # %%
+#| needs: a2_layers
 after = (torch.func.functional_call(layer, {"weight": fast}, (x,)) - y).pow(2).mean()
 after.backward()
 layer.weight.grad, after < loss
 
 # %%
 #| trace: torch.nn torch._functorch layers=calls,ops values=summary title="functional_call: lend, call, take back"
+#| needs: a2_layers
 torch.func.functional_call(layer, {"weight": fast}, (x,))
 
 # %% [markdown]
@@ -243,6 +246,7 @@ def _(torch):
 
 # %%
 #| claim: a tensor lent for one name of a tied weight stands for all its names, and hooks run
+#| needs: a2_layers
 def _(torch):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight
@@ -258,6 +262,7 @@ def _(torch):
 
 # %%
 #| claim: running statistics are updated in the lent buffers and not in the module's
+#| needs: a2_layers
 def _(torch):
     norm = torch.nn.BatchNorm1d(2)
     lent = {name: value.clone() for name, value in norm.state_dict().items()}
@@ -272,6 +277,7 @@ def _(torch):
 
 # %%
 #| claim: without strict, a misspelt name is accepted and the module computes with its own weight
+#| needs: a2_layers
 def _(torch):
     layer = torch.nn.Linear(1, 1, bias=False)
     x = torch.ones(1, 1)
@@ -293,6 +299,7 @@ def _(torch):
 
 
 # %%
+#| needs: a2_layers
 class Symmetric(nn.Module):
     def forward(self, weight):
         return weight.triu() + weight.triu(1).T
@@ -305,6 +312,7 @@ type(square).__mro__[:2], list(square.state_dict()), torch.equal(square.weight, 
 
 # %%
 #| claim: a parametrized module has a class of its own, the original under another key, and is neither pickled nor fooled by assignment of a parameter
+#| needs: a2_layers
 def _(torch):
     import pickle
 
@@ -359,6 +367,7 @@ def _(torch):
 # %%
 #| claim: a parametrized module can be copied although it cannot be pickled, and the copy is independent
 #| source: pytorch/pytorch#69413
+#| needs: 04_optim
 def _(torch):
     import copy
 
@@ -403,6 +412,7 @@ def loss_after(model, steps, rate, x, y):
 
 # %%
 #| check: loss_after
+#| needs: a2_layers
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double()
 inputs, targets = torch.rand(5, 2, dtype=torch.float64), torch.rand(5, 1, dtype=torch.float64)
