@@ -494,7 +494,18 @@ def brought(source: Any, array: Any, non_blocking: bool) -> Any:
 class Recorder:
     """Makes an operator's nodes."""
 
-    __slots__ = ("differentiable", "entry", "node_class", "one", "outputs", "plain", "positions", "rule", "saved")
+    __slots__ = (
+        "differentiable",
+        "entry",
+        "node_class",
+        "one",
+        "outputs",
+        "plain",
+        "positions",
+        "result_for",
+        "rule",
+        "saved",
+    )
 
     def __init__(self, entry: OperatorEntry) -> None:
         rule = entry.derivative
@@ -513,6 +524,10 @@ class Recorder:
             (names.index(name), [names.index(other) for other in rule.wanted_by[name]]) for name in rule.saved
         ]
         self.outputs = rule.outputs
+        asked = {name for key, needs in rule.needs.items() if set(needs) & set(entry.outputs) for name in key}
+        lists = any(entry.schema.kinds[position] is TENSOR_LIST for position in self.positions)
+        #: places among the edges whose gradient needs the result; None with lists of tensors, which have an edge for each
+        self.result_for = None if lists else [i for i, p in enumerate(self.positions) if names[p] in asked]
         self.plain = not self.saved and not rule.metas
         #: one tensor, kept whole or not at all
         self.one = entry.schema.leading == 1 and not rule.metas
@@ -601,11 +616,20 @@ class Recorder:
         else:
             node._shape = raw.shape
             node._dtype = raw.dtype
-            node._result = raw if outputs else None
+            node._result = raw if outputs and self._wants_result(node) else None
             if raw.__class__ in STREAMS:
                 node._stream = STREAMS[raw.__class__](raw)
         if counts.special:
             special_node(node)
+
+    def _wants_result(self, node: GeneratedNode) -> bool:
+        """Does a formula that will be asked use the result? A power's does for the exponent, which is mostly a number."""
+        if self.result_for is None:
+            return True
+        for place in self.result_for:
+            if node._edges[place] is not None:
+                return True
+        return False
 
 
 def array_again(value: Any) -> Any:

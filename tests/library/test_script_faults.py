@@ -53,19 +53,26 @@ def test_small_powers_are_products(exponent: float) -> None:
     assert min(small) < min(general)
 
 
-@pytest.mark.cpu("map_ is the CPU's, and files are mapped there")
-def test_rarely_used_functions_are_there(tmp_path: Path) -> None:
+def test_rarely_used_functions_are_there() -> None:
     with pytest.warns(UserWarning, match="torch.range is deprecated"):
         assert torch.range(0, 1, 0.5).tolist() == [0, 0.5, 1]
+    points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])
+    assert torch.allclose(torch.nn.functional.pdist(points), torch.tensor([5, 1, 18**0.5]))
+    assert int(torch.ones(50, dtype=torch.uint8).random_(250, None).min()) >= 250
+    assert torch.detach(torch.ones(2, requires_grad=True) * 2).grad_fn is None
+
+
+@pytest.mark.cpu("map_ is the CPU's upstream too")
+def test_a_function_of_python_over_the_elements() -> None:
     x = torch.arange(3.0)
     assert x.map_(torch.ones(3), max).tolist() == [1, 1, 2]
     assert x.map2_(torch.ones(3), torch.ones(1), lambda a, b, c: a + b + c).tolist() == [3, 3, 4]
     with pytest.raises(TypeError, match="for 'other'"):
         x.map_(torch.ones(3).double(), max)
-    points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])
-    assert torch.allclose(torch.nn.functional.pdist(points), torch.tensor([5, 1, 18**0.5]))
-    assert int(torch.ones(50, dtype=torch.uint8).random_(250, None).min()) >= 250
-    assert torch.detach(torch.ones(2, requires_grad=True) * 2).grad_fn is None
+
+
+@pytest.mark.cpu("files are mapped on the host, and its memory is swapped there")
+def test_files_and_bytes_as_storages(tmp_path: Path) -> None:
     file = tmp_path / "numbers"
     torch.from_file(str(file), shared=True, size=3).fill_(2)
     assert torch.from_file(str(file), size=3).tolist() == [2, 2, 2]
@@ -76,7 +83,6 @@ def test_rarely_used_functions_are_there(tmp_path: Path) -> None:
     assert storage.tolist() == [0, 1] and storage.fill_(7).tolist() == [7, 7]
 
 
-@pytest.mark.cpu("elsewhere a power keeps its result, though nobody asks for it")
 def test_a_square_keeps_its_input_alone_and_a_product_its_result_too() -> None:
     x = torch.tensor([2.0, 3.0], requires_grad=True)
     assert x.square().grad_fn._result is None
