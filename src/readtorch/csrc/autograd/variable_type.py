@@ -514,10 +514,7 @@ class Recorder:
         """Does a formula that will be asked use the result? A power's does for the exponent, which is mostly a number."""
         if self.result_for is None:
             return True
-        for place in self.result_for:
-            if node._edges[place] is not None:
-                return True
-        return False
+        return any(node._edges[place] is not None for place in self.result_for)
 
 
 def array_again(value: Any) -> Any:
