@@ -168,6 +168,7 @@ def orthogonal(
 
 
 # %%
+#| needs: 04_optim
 torch.manual_seed(0)
 layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3, bias=False))
 optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
