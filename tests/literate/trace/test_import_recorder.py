@@ -162,6 +162,34 @@ def test_what_a_module_prints_is_kept_and_does_no_harm(package: Make) -> None:
     assert run.output == "(1, 2)\n" and run.error == "OSError: line one"
 
 
+def test_of_what_a_module_prints_without_end_the_end_is_kept(package: Make) -> None:
+    run = record_import("louder", path=[package("louder", "for i in range(30_000):\n    print('line', i)\n")])
+    assert run.outcome == "imported" and len(run.output) <= 65536 and run.output.endswith("line 29999\n")
+
+
+def test_an_error_that_cannot_be_told_is_named_and_stays_what_it_is(package: Make) -> None:
+    mute = "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\n\nraise Mute\n"
+    run = record_import("mute", path=[package("mute", mute)])
+    assert run.error == by_name(run)["mute"].error == "Mute: (its message raises RuntimeError)"
+
+
+@pytest.mark.parametrize("then", ["", "open('another.txt', 'w')\n"])
+def test_a_package_that_closes_all_descriptors_is_recorded_on(
+    package: Make, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    at = package("tidy", f"import os\nos.closerange(3, 100)\nmine = {then or 'None'}\nimport json\n")
+    run = record_import("tidy", path=[at])
+    assert run.outcome == "imported" and {"tidy", "json"} <= set(run.names())
+    assert not (tmp_path / "another.txt").exists() or (tmp_path / "another.txt").read_text() == ""
+
+
+def test_what_a_forked_child_imports_is_not_the_targets(package: Make) -> None:
+    init = "import os\nchild = os.fork()\nif child == 0:\n    import wave\n    os._exit(0)\nos.waitpid(child, 0)\nimport json\n"
+    run = record_import("forks", path=[package("forks", init)])
+    assert run.outcome == "imported" and "json" in run.names() and "wave" not in run.names()
+
+
 def test_modules_imported_by_other_threads_have_a_place(package: Make) -> None:
     init = "import threading\nt = threading.Thread(target=lambda: __import__('wave'))\nt.start(); t.join()\n"
     run = record_import("threads", path=[package("threads", init)])

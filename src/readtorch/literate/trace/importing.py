@@ -13,15 +13,26 @@ FUNCTION = 0x01
 """CO_OPTIMIZED: set on the code of functions, not on that of modules and class bodies."""
 
 
-def main(target: str, touch: tuple[str, ...], descriptor: int) -> None:
-    """Import `target`, then read the attributes `touch` of it, and write what was imported on the way."""
+def main(target: str, touch: tuple[str, ...], path: str) -> None:
+    """Import `target`, then read the attributes `touch` of it, and write to the file `path` what was imported on the way."""
     here = sys._getframe().f_code.co_filename
     before = set(sys.modules)
     bootstrap = sys.modules["_frozen_importlib"]
     find_and_load = bootstrap._find_and_load
+    process = os.getpid()
+    descriptor, file = _opened(path)
     start = clock()
 
     def tell(*event: object) -> None:
+        nonlocal descriptor, file
+        if os.getpid() != process:  # a child that the target forked
+            return
+        try:
+            ours = os.path.samestat(os.fstat(descriptor), file)
+        except OSError:
+            ours = False
+        if not ours:  # the target closes whatever it does not know, and the number may be another file's by now
+            descriptor, file = _opened(path)
         os.write(descriptor, (repr(event) + "\n").encode("utf-8", "backslashreplace"))
 
     def asker() -> str:
@@ -51,7 +62,10 @@ def main(target: str, touch: tuple[str, ...], descriptor: int) -> None:
             tell("end", get_ident(), (clock() - start) // 1000, failure)
 
     def describe(error: BaseException) -> str:
-        text = str(error).splitlines()
+        try:
+            text = str(error).splitlines()
+        except BaseException as another:
+            text = [f"(its message raises {type(another).__name__})"]
         return type(error).__name__ + (": " + text[0] if text else "")
 
     def reach(dotted: str) -> None:
@@ -83,6 +97,11 @@ def main(target: str, touch: tuple[str, ...], descriptor: int) -> None:
     for name in [name for name in sys.modules if name not in before]:
         tell("module", name, *_facts(sys.modules[name]))
     tell("version", str(getattr(sys.modules.get(parts[0]), "__version__", "")))
+
+
+def _opened(path: str) -> tuple[int, os.stat_result]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    return descriptor, os.fstat(descriptor)
 
 
 def _facts(module: object) -> tuple[str, list[str], bool]:

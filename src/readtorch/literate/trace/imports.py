@@ -30,6 +30,8 @@ MIME = "application/vnd.readtorch.imports+json"
 SCHEMA = "readtorch-imports/1"
 LIMIT = 120.0
 """Seconds that an import may take."""
+OUTPUT = 65536
+"""Bytes of what an import printed that are kept, its last."""
 
 KINDS = {
     "SourceFileLoader": "source",
@@ -179,15 +181,14 @@ def record_import(
     variables = {**os.environ, **(environment or {})}
     inherited = variables.get("PYTHONPATH")
     variables["PYTHONPATH"] = os.pathsep.join([*map(str, path), *([inherited] if inherited else [])])
-    with tempfile.TemporaryFile() as events, tempfile.TemporaryFile() as printed:
+    with tempfile.NamedTemporaryFile() as events, tempfile.TemporaryFile() as printed:
         hung = False
         process = subprocess.Popen(
-            [python, "-c", f"{code}{events.fileno()})"],
+            [python, "-c", f"{code}{events.name!r})"],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
             env=variables,
-            pass_fds=(events.fileno(),),
             start_new_session=True,
         )
         try:
@@ -200,12 +201,14 @@ def record_import(
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         lines = _read(events).splitlines()
-        output = _read(printed)
+        output = _read(printed, OUTPUT)
     return _Reader(name, touch, [ast.literal_eval(line) for line in lines]).run(process.returncode, hung, limit, output)
 
 
-def _read(file: Any) -> str:
-    file.seek(0)
+def _read(file: Any, last: int | None = None) -> str:
+    """What is in `file`, or its last so many bytes."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(0 if last is None else max(0, end - last))
     return file.read().decode("utf-8", "replace")
 
 
