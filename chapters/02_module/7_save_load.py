@@ -90,8 +90,10 @@ _UTF8_NAME = 0x800
 _NEW_YEAR_1980 = 33
 #: What does not fit into four bytes is written as this, and stands in an extra field of eight-byte numbers.
 _ELSEWHERE = 0xFFFFFFFF
-#: From this size on it pays to compute a checksum in another thread.
-_LARGE = 1 << 18
+#: From this size on it pays to compute a checksum in another thread, in pieces of this size.
+_LARGE = 1 << 20
+#: Below this size it is cheaper to copy a record behind its header than to call `write` twice.
+_SMALL = 1 << 12
 _PADDING_ID = b"FB"
 
 
@@ -120,8 +122,12 @@ class PyTorchStreamWriter:
         shown = min(size, _ELSEWHERE)
         fields = (45 if sizes else 20, _UTF8_NAME, 0, 0, _NEW_YEAR_1980, checksum, shown, shown, len(path))
         extra = sizes + self._padding(begin + _LOCAL_HEADER.size + len(path) + len(sizes))
-        self._write(_LOCAL_HEADER.pack(b"PK\x03\x04", *fields, len(extra)) + path + extra)
-        self._write(data)
+        head = _LOCAL_HEADER.pack(b"PK\x03\x04", *fields, len(extra)) + path + extra
+        if size < _SMALL:
+            self._write(b"".join((head, data)))
+        else:
+            self._write(head)
+            self._write(data)
         extra = _numbers_elsewhere(*(n for n in (size, size, begin) if n >= _ELSEWHERE))
         tail = (len(extra), 0, 0, 0, 0, min(begin, _ELSEWHERE))
         self._directory[name] = _DIRECTORY_ENTRY.pack(b"PK\x01\x02", 45, *fields, *tail) + path + extra
@@ -254,13 +260,26 @@ class PyTorchStreamReader:
         offset, size = self._locate(name)
         data = np.empty(size, np.uint8)
         self._stream.seek(offset)
-        if _read_into(self._stream, data.data) != size:
-            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
         if size < _LARGE:
+            read = _read_into(self._stream, data.data)
             self._checks.append((name, partial(zlib.crc32, data.data)))
         else:
-            self._checks.append((name, self._pool.submit(zlib.crc32, data.data).result))
+            read = self._read_large(name, data.data)
+        if read != size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
         return data
+
+    def _read_large(self, name: str, target: memoryview) -> int:
+        """Fill `target` piece by piece; the checksum of a piece is computed while the next one is read."""
+        checksum: Callable[[], int] = int  # of nothing: 0
+        read = 0
+        for begin in range(0, target.nbytes, _LARGE):
+            piece = target[begin : begin + _LARGE]
+            read += _read_into(self._stream, piece)
+            #: One thread takes the pieces in order, so the one before is done when this one begins.
+            checksum = self._pool.submit(lambda piece=piece, before=checksum: zlib.crc32(piece, before())).result
+        self._checks.append((name, checksum))
+        return read
 
     def check(self) -> None:
         """RuntimeError if a record that was read since the last call does not have its checksum."""

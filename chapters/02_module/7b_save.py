@@ -191,6 +191,8 @@ class _Pickler(_PurePickler):
     def __init__(self, file: BinaryIO, protocol: int, reference: Callable[[Any, Any], tuple]) -> None:
         super().__init__(file, protocol)
         self._reference = reference
+        self._heads: dict[StorageType, bytes] = {}
+        """How a tensor begins, by the type of its storage, once all of it has a number in the memo."""
 
     def persistent_id(self, obj: Any) -> tuple | None:
         if isinstance(obj, TypedStorage):
@@ -224,30 +226,46 @@ class _Pickler(_PurePickler):
             return
         storage, offset, size, stride, requires_grad, hooks = content
         tag, kind, key, location, numel, *more = self._reference(storage._untyped_storage, storage.dtype)
-        self._save_known(rebuild)
-        self.write(pickle.MARK + pickle.MARK)
-        self._save_known(tag)
-        self._save_known(kind)
+        head = self._heads.get(kind)
+        if head is None:
+            self._save_known(rebuild)
+            self.write(pickle.MARK + pickle.MARK)
+            self._save_known(tag)
+            self._save_known(kind)
+            again = [self.get(self.memo[id(each)][0]) for each in (rebuild, tag, kind)]
+            self._heads[kind] = again[0] + pickle.MARK + pickle.MARK + again[1] + again[2]
+        else:
+            self.write(head)
         self._save_known(key)
         self._save_known(location)
         self.write(_number(numel))
         for each in more:
             self.save(each)
-        self.write(pickle.TUPLE + self._next_put() + pickle.BINPERSID + _number(offset))
-        self.write(_numbers(size) + (self._next_put() if size else b""))
-        self.write(_numbers(stride) + (self._next_put() if stride else b""))
-        self.write(pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)
+        self.write(
+            pickle.TUPLE
+            + self._next_put()
+            + pickle.BINPERSID
+            + _number(offset)
+            + _numbers(size)
+            + (self._next_put() if size else b"")
+            + _numbers(stride)
+            + (self._next_put() if stride else b"")
+            + (pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)
+        )
         self._save_known(type(hooks))
-        self.write(pickle.EMPTY_TUPLE + pickle.REDUCE + self._next_put())
-        self.write(pickle.TUPLE + self._next_put() + pickle.REDUCE)
+        self.write(
+            pickle.EMPTY_TUPLE + pickle.REDUCE + self._next_put() + pickle.TUPLE + self._next_put() + pickle.REDUCE
+        )
         self.memoize(tensor)
 
     def _save_known(self, obj: Any) -> None:
         known = self.memo.get(id(obj))
-        if known is None:
-            self.save(obj)
-        else:
+        if known is not None:
             self.write(self.get(known[0]))
+        elif type(obj) is str:
+            self.save_str(obj)
+        else:
+            self.save(obj)
 
     def _next_put(self) -> bytes:
         """Numbers an object that nothing will refer to again; the key is one that no `id` can be."""

@@ -379,6 +379,16 @@ def test_a_wrong_checksum_is_refused() -> None:
     assert "checksum" in str(load(bytes(data)))
 
 
+@pytest.mark.parametrize("place", [0, (1 << 20) - 1, 1 << 20, 1_600_003], ids=str)
+def test_a_wrong_checksum_is_refused_wherever_in_a_large_record_it_is(place: int) -> None:
+    """Large records are read and checked in pieces, the last one shorter than the others."""
+    data = saved({"weight": torch.ones(400_001)})
+    assert same(load(data), {"weight": torch.ones(400_001)})
+    changed = bytearray(data)
+    changed[data.index(struct.pack("8f", *[1.0] * 8)) + place] ^= 1
+    assert "checksum" in str(load(bytes(changed)))
+
+
 def test_mapping_a_damaged_file_never_reaches_beyond_it(tmp_path: Any) -> None:
     data, at, path = saved(example()), random.Random(0), tmp_path / "model.pt"
     for _ in range(60):

@@ -15,7 +15,7 @@ from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.c10.core.storage_impl import StorageImpl, data_address, storage_of
+from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
     TensorImpl,
@@ -281,7 +281,8 @@ def storage_offset(self: Any) -> int:
     array = self._array
     if not array.size or array.__class__ is MetaArray:
         return 0
-    return (data_address(array) - untyped_storage(self).data_ptr()) // array.itemsize
+    owner = owner_of(array)
+    return 0 if owner is array else (data_address(array) - data_address(owner)) // array.itemsize
 
 
 def is_contiguous(self: Any, memory_format: Any = None) -> bool:
