@@ -199,6 +199,15 @@ _C_NAMES = {
 }  # fmt: skip
 
 
+def as_dtype(value: Any, op: str, name: str, position: int) -> dtype:
+    """A dtype, or the one that a Python type stands for. TypeError, in the name of the function that was called, otherwise."""
+    found = value if value.__class__ is dtype else _PYTHON_TYPES.get(value) if isinstance(value, type) else None
+    if found is None:
+        kind = type(value).__name__
+        raise TypeError(f"{op}(): argument '{name}' (position {position}) must be torch.dtype, not {kind}")
+    return found
+
+
 def to_string(entry: dtype | np.dtype) -> str:
     """The C++ enum's name of a dtype (`Float`, `Long`), which error messages use."""
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
@@ -690,22 +699,28 @@ x + 1 == x, torch.finfo(torch.float32).eps * 2.0**24
 #| imports
 from __future__ import annotations
 
+
+from typing import Any
+
 import numpy as np
 
 from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import as_dtype, dtype, to_numpy_dtype
 
 
 # %%
 #| into: csrc/type_info.py
 #| upstream: torch/csrc/TypeInfo.h#THPFInfo
+_DEFAULT: Any = object()
+
+
 class finfo:
     """Limits of a floating dtype (default: the default dtype). TypeError for others."""
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: dtype | None = None) -> None:
-        wanted = get_default_dtype() if type is None else type
+    def __init__(self, type: dtype = _DEFAULT) -> None:
+        wanted = get_default_dtype() if type is _DEFAULT else as_dtype(type, "finfo", "type", 1)
         if not (wanted.is_floating_point or wanted.is_complex):
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{wanted}'")
         wanted = wanted.to_real()
@@ -741,6 +756,7 @@ class iinfo:
     __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: dtype) -> None:
+        type = as_dtype(type, "iinfo", "type", 1)
         if type.is_floating_point or type.is_complex:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         self.bits = type.itemsize * 8

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import as_dtype, dtype, to_numpy_dtype
+
+_DEFAULT: Any = object()
 
 
 class finfo:
@@ -13,8 +17,8 @@ class finfo:
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: dtype | None = None) -> None:
-        wanted = get_default_dtype() if type is None else type
+    def __init__(self, type: dtype = _DEFAULT) -> None:
+        wanted = get_default_dtype() if type is _DEFAULT else as_dtype(type, "finfo", "type", 1)
         if not (wanted.is_floating_point or wanted.is_complex):
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{wanted}'")
         wanted = wanted.to_real()
@@ -50,6 +54,7 @@ class iinfo:
     __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: dtype) -> None:
+        type = as_dtype(type, "iinfo", "type", 1)
         if type.is_floating_point or type.is_complex:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         self.bits = type.itemsize * 8

@@ -123,6 +123,15 @@ _C_NAMES = {
 }  # fmt: skip
 
 
+def as_dtype(value: Any, op: str, name: str, position: int) -> dtype:
+    """A dtype, or the one that a Python type stands for. TypeError, in the name of the function that was called, otherwise."""
+    found = value if value.__class__ is dtype else _PYTHON_TYPES.get(value) if isinstance(value, type) else None
+    if found is None:
+        kind = type(value).__name__
+        raise TypeError(f"{op}(): argument '{name}' (position {position}) must be torch.dtype, not {kind}")
+    return found
+
+
 def to_string(entry: dtype | np.dtype) -> str:
     """The C++ enum's name of a dtype (`Float`, `Long`), which error messages use."""
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]

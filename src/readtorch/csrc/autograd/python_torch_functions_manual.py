@@ -390,6 +390,21 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     )
 
 
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that holds the values of both."""
+    return scalar_type.promote_types(
+        scalar_type.as_dtype(type1, "promote_types", "type1", 1),
+        scalar_type.as_dtype(type2, "promote_types", "type2", 2),
+    )
+
+
+def can_cast(from_: dtype, to: dtype) -> Any:
+    """May a result of one dtype be written to a tensor of another?"""
+    return scalar_type.can_cast(
+        scalar_type.as_dtype(from_, "can_cast", "from_", 1), scalar_type.as_dtype(to, "can_cast", "to", 2)
+    )
+
+
 def range_(
     start: Number, end: Number, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -442,7 +457,7 @@ further: list[Callable[[], None]] = []
 
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
-    from_numpy, result_type, range_, detach, from_file,
+    from_numpy, result_type, promote_types, can_cast, range_, detach, from_file,
 )  # fmt: skip
 
 
@@ -454,8 +469,6 @@ def init() -> None:
     for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
         function.__name__ = name
         setattr(namespace, name, checked(function))
-    namespace.promote_types = scalar_type.promote_types
-    namespace.can_cast = scalar_type.can_cast
     namespace.asarray = as_tensor
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))

@@ -261,6 +261,8 @@ def strides_in_elements(array: Any) -> tuple[int, ...]:
 def stride(self: Any, dim: int | None = None) -> Any:
     """How many elements lie between neighbours along `dim`, or along each dimension."""
     steps = strides_in_elements(self._array)
+    if dim.__class__ is bool:
+        raise TypeError("stride(): argument 'dim' (position 1) must be int, not bool")
     return steps if dim is None else steps[dim]
 
 
@@ -285,7 +287,7 @@ def storage_offset(self: Any) -> int:
     return 0 if owner is array else (data_address(array) - data_address(owner)) // array.itemsize
 
 
-def is_contiguous(self: Any, memory_format: Any = None) -> bool:
+def is_contiguous(self: Any, *, memory_format: Any = None) -> bool:
     """Are the elements in memory in the order of the last dimension first?"""
     from readtorch.c10.core import memory_format as formats
 

@@ -29,7 +29,7 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
     where, kind = kwargs.pop("device", None), kwargs.pop("dtype", None)
     copy, layout = kwargs.pop("copy", False), kwargs.pop("memory_format", None)
     flags = [bool(kwargs.pop("non_blocking", False)), copy]
-    given = 0
+    given, device_given = 0, False
     other = kwargs.pop("other", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
@@ -38,20 +38,21 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
         rest.insert(0, other)
     while rest:
         value = rest.pop(0)
-        if isinstance(value, dtype):
-            kind = value
+        if isinstance(value, dtype | type):
+            kind = scalar_type.as_dtype(value, "to", "dtype", 1)
         elif isinstance(value, TensorImpl):
             where, kind = device_of(value._array), scalar_type.FROM_NUMPY[value._array.dtype]
+            device_given = True
         elif isinstance(value, bool):
             flags[min(given, 1)] = value
             given += 1
         elif isinstance(value, str | int | device):
-            if any(isinstance(earlier, dtype) for earlier in args[: len(args) - len(rest) - 1]):
+            if device_given or any(isinstance(earlier, dtype) for earlier in args[: len(args) - len(rest) - 1]):
                 kinds = ", ".join(type(argument).__name__ for argument in args)
                 raise TypeError(
-                    f"to() received an invalid combination of arguments - got ({kinds}): the device comes first"
+                    f"to() received an invalid combination of arguments - got ({kinds}): one device, and it comes first"
                 )
-            where = value
+            where, device_given = value, True
         elif isinstance(value, memory_format):
             layout = value
         elif value is not None:
@@ -95,21 +96,28 @@ def _to_device(self: Array, target: device, source: device, non_blocking: bool =
 dispatcher.derivative("_to_device", self=lambda at, grad, target, source: at._to_device(grad, source, target))
 
 
-def contiguous(self: Any, memory_format: Any = formats.contiguous_format) -> Any:
+def contiguous(self: Any, *, memory_format: Any = formats.contiguous_format) -> Any:
     """A tensor with these elements in memory order: this one if it is so already."""
+    _require_format("contiguous", memory_format)
     if memory_format in (formats.contiguous_format, formats.preserve_format):
         return (
             self
             if self._array.flags.c_contiguous
             else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
         )
-    if properties.is_contiguous(self, memory_format):
+    if properties.is_contiguous(self, memory_format=memory_format):
         return self
     return dispatcher.autograd.clone(self, memory_format=memory_format)
 
 
+def _require_format(op: str, value: Any) -> None:
+    if value is not None and not isinstance(value, memory_format):
+        raise TypeError(f"{op}(): argument 'memory_format' must be torch.memory_format, not {type(value).__name__}")
+
+
 def _cast_method(kind: dtype) -> Any:
-    def cast(self: Any, memory_format: Any = formats.preserve_format) -> Any:
+    def cast(self: Any, *, memory_format: Any = formats.preserve_format) -> Any:
+        _require_format(kind.name, memory_format)
         return self if self._array.dtype == kind.numpy else _converted(self, kind)
 
     cast.__doc__ = f"This tensor as {kind!r}; itself if it is."
@@ -118,8 +126,8 @@ def _cast_method(kind: dtype) -> Any:
 
 def view(self: Any, *shape: Any) -> Any:
     """The same memory in another shape, or, given a dtype, with the bytes read as other elements."""
-    if len(shape) == 1 and isinstance(shape[0], dtype):
-        return dispatcher.autograd._view_dtype(self, shape[0])
+    if len(shape) == 1 and isinstance(shape[0], dtype | type):
+        return dispatcher.autograd._view_dtype(self, scalar_type.as_dtype(shape[0], "view", "dtype", 1))
     from readtorch.aten.wrap_dim_utils import sizes
 
     return dispatcher.autograd._view(self, sizes(shape))
@@ -128,18 +136,23 @@ def view(self: Any, *shape: Any) -> Any:
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of this tensor's type (`torch.FloatTensor`); with an argument, the tensor as that type."""
     kind = properties.get_dtype(self)
+    require("type", "bool", non_blocking=non_blocking)
     if dtype is None:
         return f"torch.{'cuda.' if device_of(self._array).type == 'cuda' else ''}{kind._legacy}"
-    if isinstance(dtype, str) or hasattr(dtype, "_legacy_dtype"):
+    if isinstance(dtype, str | type) or hasattr(dtype, "_legacy_dtype"):
         wanted = legacy_dtype(dtype)
-    else:
+    elif isinstance(dtype, scalar_type.dtype):
         wanted = dtype
+    else:
+        raise TypeError("dtype must be a type, str, or dtype object")
     return to(self, wanted)
 
 
 def legacy_dtype(name: Any) -> dtype:
     """The dtype of `torch.FloatTensor` or its name. ValueError if there is none."""
     if not isinstance(name, str):
+        if not hasattr(name, "_legacy_dtype"):
+            raise ValueError(f"invalid type: '{name.__name__}'")
         return name._legacy_dtype
     for kind in scalar_type.ALL:
         if name.split(".")[-1] == kind._legacy:
