@@ -77,6 +77,13 @@ def is_number(value: Any) -> bool:
     return is_float(value) or isinstance(value, complex) or _holds_one(value, "c")
 
 
+def is_real(value: Any) -> bool:
+    """May it stand for a number where the kernel computes with real ones? RuntimeError for a complex one: it is the right kind, and does not fit."""
+    if isinstance(value, complex):
+        raise RuntimeError("value cannot be converted to type float without overflow")
+    return is_float(value)
+
+
 def is_sequence_of_ints(value: Any) -> bool:
     """A list or tuple of ints. One int alone may stand for all of them."""
     return all(is_int(item) for item in value) if isinstance(value, list | tuple) else is_int(value)
@@ -95,6 +102,7 @@ KINDS: dict[str, tuple[Test, str]] = {
     "bool": (lambda value: isinstance(value, bool | np.bool_), "bool"),
     "float": (is_float, "float"),
     "Number": (is_number, "Number"),
+    "Real": (is_real, "Number"),
     "str": (lambda value: isinstance(value, str), "str"),
     "dtype": (lambda value: isinstance(value, dtype) or value in (float, int, bool, complex), "torch.dtype"),
     "Array | Number": (lambda value: isinstance(value, TensorImpl) or is_number(value), "Tensor or Number"),
@@ -122,7 +130,7 @@ def kind_of(annotation: str) -> tuple[Test, str] | None:
 
 # %%
 #| into: csrc/utils/python_arg_parser.py
-_NUMBERS = frozenset(f"{name}{rest}" for name in ("int", "float", "Number") for rest in ("", " | None"))
+_NUMBERS = frozenset(f"{name}{rest}" for name in ("int", "float", "Number", "Real") for rest in ("", " | None"))
 _DECIDED = (int, float, bool, complex, str, type(None), dtype)
 
 

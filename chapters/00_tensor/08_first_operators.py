@@ -1192,7 +1192,7 @@ from __future__ import annotations
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
 from readtorch.c10.core import scalar_type
 
 

@@ -46,7 +46,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast
+from readtorch.aten.tensor_iterator import cast, check_real
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.scalar_type import to_numpy_dtype
 from readtorch.c10.core.scalar_type import largest, to_string
@@ -57,6 +57,8 @@ from readtorch.c10.core.scalar_type import largest, to_string
 #| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::clamp_out
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
+    for bound in (min, max):
+        check_real(bound, self.dtype)
     wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
     values = self.astype(wanted, copy=False)
     if min is not None:
@@ -209,10 +211,14 @@ composite("is_nonzero", variants="function method")(lambda at, self: bool(self))
 #| imports
 from __future__ import annotations
 
+
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.tensor_iterator import check_real
+from readtorch.aten.tensor_iterator import common_dtype
 
 
 # %%
@@ -226,10 +232,20 @@ def _check(name: str, self: Array, *others: Array) -> None:
         shape = infer_size(shape, other.shape)
 
 
+def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
+    """The arrays in the type they are computed in, which must hold the number."""
+    kind = common_dtype(*arrays)
+    check_real(value, kind)
+    return [array if array.dtype == kind else array.astype(kind) for array in arrays]
+
+
 @register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
-def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 · tensor2."""
     _check("addcmul", self, tensor1, tensor2)
+    self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"addcmul_cpu_out\" not implemented for 'Bool'")
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * product.dtype.type(value))
 
@@ -243,13 +259,14 @@ derivative(
 
 
 @register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
-def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 / tensor2."""
     _check("addcdiv", self, tensor1, tensor2)
     if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
         )
+    self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     quotient = tensor1 / tensor2
     return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
 
@@ -272,10 +289,11 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 
 
 @register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
-def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
+def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
     _check("lerp", self, end)
+    check_real(weight, self.dtype)
     weight = self.dtype.type(weight)
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 

@@ -682,6 +682,7 @@ import math
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.tensor_iterator import check_real
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -745,7 +746,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Array, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
@@ -775,7 +776,7 @@ def dist(at: Any, self: Array, other: Array, p: float = 2) -> Any:
 
 
 @composite("renorm", variants="function method", inplace=True, out=True)
-def renorm(at: Any, self: Array, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(at: Any, self: Array, p: Real, dim: int, maxnorm: Real) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")

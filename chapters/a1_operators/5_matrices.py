@@ -203,12 +203,15 @@ def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any
 # %%
 #| into: aten/native/linear_algebra.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#addmm
-def _scaled(array: Array, factor: float) -> Array:
-    return array if factor == 1 else array * array.dtype.type(factor)
+def _scaled(array: Array, factor: Number) -> Array:
+    if factor == 1:
+        return array
+    check_real(factor, array.dtype)
+    return array * array.dtype.type(factor)
 
 
 @register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
-def addmm(self: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+def addmm(self: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """β · self + α · mat1 mat2."""
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(

@@ -297,8 +297,10 @@ def corrcoef(at: Any, self: Array) -> Any:
 
 
 @composite("trapezoid", variants="function")
-def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
+def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim: int = -1) -> Any:
     """The integral along `dim` by the trapezoidal rule."""
+    if isinstance(dx, bool | complex):
+        raise RuntimeError("trapezoid: Currently, we only support dx as a real number.")
     place = maybe_wrap_dim(dim, y.ndim)
     size = y.shape[place]
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, cpu, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import Array, Real
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.aten.native.normalization import in_working_precision
@@ -67,7 +67,7 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
 #| into: aten/native/activation.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#leaky_relu
 @register("threshold", inplace=True)
-def threshold(self: Array, threshold: float, value: float) -> Array:
+def threshold(self: Array, threshold: Real, value: Real) -> Array:
     return np.where(self <= threshold, self.dtype.type(value), self)
 
 
@@ -75,7 +75,7 @@ derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > th
 
 
 @register("leaky_relu", module="nn", inplace=True)
-def leaky_relu(self: Array, negative_slope: float = 0.01) -> Array:
+def leaky_relu(self: Array, negative_slope: Real = 0.01) -> Array:
     return _pointwise("leaky_relu_cpu", self, lambda x: np.where(x > 0, x, x * x.dtype.type(negative_slope)))
 
 
@@ -124,7 +124,7 @@ derivative("hardswish", self=_hardswish_gradient)
 
 
 @register("hardshrink", variants="function method")
-def hardshrink(self: Array, lambd: float = 0.5) -> Array:
+def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
 
 
@@ -132,7 +132,7 @@ derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lamb
 
 
 @register("softshrink", module="nn")
-def softshrink(self: Array, lambd: float = 0.5) -> Array:
+def softshrink(self: Array, lambd: Real = 0.5) -> Array:
     if not 0 <= lambd < float("inf"):
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
@@ -226,7 +226,7 @@ def rrelu(
 # %%
 #| into: aten/native/activation.py
 @register("elu", module="nn", inplace=True)
-def elu(self: Array, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Array:
+def elu(self: Array, alpha: Real = 1, scale: Real = 1, input_scale: Real = 1) -> Array:
     def function(x: Array) -> Array:
         negative = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
         return np.where(x > 0, x * scale, negative).astype(x.dtype, copy=False)
@@ -251,7 +251,7 @@ def selu(at: Any, self: Array) -> Any:
 
 
 @composite("celu", inplace=True)
-def celu(at: Any, self: Array, alpha: float = 1.0) -> Any:
+def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return at.elu(self, alpha, 1.0, 1.0 / alpha)

@@ -91,7 +91,6 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool", "bmm baddbmm cross", None, "{name}"),
     ("bool", "_trunc_divide", None, "div_trunc_cpu"),
     ("bool", "_clamp_tensor", None, "clamp_cpu"),
-    ("bool", "addcmul", None, "addcmul_cpu_out"),
     ("bool", "_searchsorted", None, "searchsorted_out_cpu"),
     ("bool", "cov corrcoef", RuntimeError, "cov(): bool dtype is not supported for input"),
     ("bool", "trapezoid", RuntimeError, "trapezoid: received a bool input for `y`, but bool is not supported"),

@@ -89,7 +89,25 @@ def cast(operand: Any, wanted: np.dtype) -> Any:
         operand &= (1 << bits) - 1
         if wanted.kind == "i" and operand >> (bits - 1):
             operand -= 1 << bits
+    if operand.__class__ is complex:
+        check_real(operand, wanted)
     return np.asarray(operand, dtype=wanted)
+
+
+def check_real(number: Any, wanted: np.dtype) -> None:
+    """RuntimeError for a complex number beside elements that are not."""
+    if isinstance(number, complex) and wanted.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {wanted.name} without overflow")
+
+
+def common_dtype(*arrays: Any) -> np.dtype:
+    """The dtype an operation on these raw arrays is computed in."""
+    first = arrays[0].dtype
+    if all(array.dtype == first for array in arrays[1:]):
+        return first
+    from readtorch.aten.native.type_properties import result_type
+
+    return to_numpy_dtype(result_type(arrays))
 
 
 def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:

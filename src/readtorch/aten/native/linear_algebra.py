@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.tensor_iterator import check_real
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -122,7 +123,7 @@ derivative("_vector_norm", self=_norm_backward)
 
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
-    at: Any, x: Array, ord: float = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
+    at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
@@ -152,7 +153,7 @@ def dist(at: Any, self: Array, other: Array, p: float = 2) -> Any:
 
 
 @composite("renorm", variants="function method", inplace=True, out=True)
-def renorm(at: Any, self: Array, p: float, dim: int, maxnorm: float) -> Any:
+def renorm(at: Any, self: Array, p: Real, dim: int, maxnorm: Real) -> Any:
     """Each slice along `dim` scaled down to a p-norm of at most `maxnorm`."""
     if self.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
@@ -301,12 +302,15 @@ def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any
     return at.mm(at.conj(at.t(mat1)), grad)
 
 
-def _scaled(array: Array, factor: float) -> Array:
-    return array if factor == 1 else array * array.dtype.type(factor)
+def _scaled(array: Array, factor: Number) -> Array:
+    if factor == 1:
+        return array
+    check_real(factor, array.dtype)
+    return array * array.dtype.type(factor)
 
 
 @register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
-def addmm(self: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+def addmm(self: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """β · self + α · mat1 mat2."""
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(
@@ -435,8 +439,10 @@ def corrcoef(at: Any, self: Array) -> Any:
 
 
 @composite("trapezoid", variants="function")
-def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
+def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim: int = -1) -> Any:
     """The integral along `dim` by the trapezoidal rule."""
+    if isinstance(dx, bool | complex):
+        raise RuntimeError("trapezoid: Currently, we only support dx as a real number.")
     place = maybe_wrap_dim(dim, y.ndim)
     size = y.shape[place]
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.tensor_iterator import check_real, common_dtype
 
 
 def _check(name: str, self: Array, *others: Array) -> None:
@@ -16,10 +18,20 @@ def _check(name: str, self: Array, *others: Array) -> None:
         shape = infer_size(shape, other.shape)
 
 
+def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
+    """The arrays in the type they are computed in, which must hold the number."""
+    kind = common_dtype(*arrays)
+    check_real(value, kind)
+    return [array if array.dtype == kind else array.astype(kind) for array in arrays]
+
+
 @register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
-def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 · tensor2."""
     _check("addcmul", self, tensor1, tensor2)
+    self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
+    if self.dtype.kind == "b":
+        raise NotImplementedError("\"addcmul_cpu_out\" not implemented for 'Bool'")
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * product.dtype.type(value))
 
@@ -33,13 +45,14 @@ derivative(
 
 
 @register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
-def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Array:
+def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 / tensor2."""
     _check("addcdiv", self, tensor1, tensor2)
     if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
         )
+    self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     quotient = tensor1 / tensor2
     return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
 
@@ -59,10 +72,11 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 
 
 @register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
-def _lerp_scalar(self: Array, end: Array, weight: float) -> Array:
+def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
     _check("lerp", self, end)
+    check_real(weight, self.dtype)
     weight = self.dtype.type(weight)
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 

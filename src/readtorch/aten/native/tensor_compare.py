@@ -9,13 +9,15 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast
+from readtorch.aten.tensor_iterator import cast, check_real
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.scalar_type import largest, to_numpy_dtype, to_string
 
 
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
+    for bound in (min, max):
+        check_real(bound, self.dtype)
     wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
     values = self.astype(wanted, copy=False)
     if min is not None:

@@ -14,6 +14,9 @@ Array = Any
 Number = Any
 """A Python number of any kind."""
 
+Real = Any
+"""A Python number that is not complex. (A `float` refuses a complex number as the wrong kind, a `Real` as one that does not fit.)"""
+
 Dims = Any
 """One dimension or several."""
 
