@@ -348,6 +348,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss_nll import MEAN, SUM
+from readtorch.c10.core.scalar_type import to_string
 
 
 # %%
@@ -501,9 +502,19 @@ def ctc_loss(
     reduction: int = MEAN,
     zero_infinity: bool = False,
 ) -> Any:
+    name = to_string(log_probs.dtype)
+    if name not in ("Float", "Double", "Half", "BFloat16"):
+        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{name}'")
+    if 0 in tuple(log_probs.shape):
+        raise RuntimeError("log_probs tensor must not be empty")
     batched = len(log_probs.shape) == 3
     x = log_probs if batched else at.unsqueeze(log_probs, 1)
-    inputs, outputs = (_as_list(lengths) for lengths in (input_lengths, target_lengths))
+    if len(x.shape) != 3:
+        raise RuntimeError(f"Expected 3-dimensional tensor, but got {len(x.shape)}-dimensional tensor for log_probs")
+    inputs, outputs = (
+        _as_list(what, lengths)
+        for what, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths))
+    )
     if not batched and len(targets.shape) == 1:
         targets = at.unsqueeze(targets, 0)
     if not 0 <= blank < x.shape[2]:
@@ -512,6 +523,7 @@ def ctc_loss(
         raise RuntimeError(f"input_lengths and target_lengths must be of size batch_size ({x.shape[1]})")
     if max(inputs) > x.shape[0]:
         raise RuntimeError(f"Expected input_lengths to have value at most {x.shape[0]}, but got value {max(inputs)}")
+    _check_targets(targets, outputs)
     loss = at._ctc_loss(x, targets, inputs, outputs, blank, zero_infinity)[0]
     if zero_infinity:
         loss = at._finite(loss)
@@ -522,9 +534,27 @@ def ctc_loss(
     return loss if batched else at.squeeze(loss, 0)
 
 
-def _as_list(lengths: Any) -> list[int]:
-    values = lengths.tolist() if hasattr(lengths, "tolist") else lengths
-    return [int(v) for v in (values if isinstance(values, list | tuple) else [values])]
+def _check_targets(targets: Any, lengths: list[int]) -> None:
+    """RuntimeError unless the labels are as many as the lengths say."""
+    rank, shape = len(targets.shape), list(targets.shape)
+    if rank not in (1, 2):
+        raise RuntimeError(f"Expected 1 to 2 dimensions, but got {rank}-dimensional tensor for targets")
+    wanted, found = (sum(lengths), shape[0]) if rank == 1 else (len(lengths), shape[0])
+    if wanted != found:
+        raise RuntimeError(f"Expected targets to have size {wanted} at dimension 0, but got {found}")
+    if rank == 2 and shape[1] < max(lengths, default=0):
+        raise RuntimeError(f"Expected targets to have at least size {max(lengths)} at dimension 1, but got {shape[1]}")
+
+
+def _as_list(what: str, lengths: Any) -> list[int]:
+    if hasattr(lengths, "dtype"):
+        if to_string(lengths.dtype) not in ("Long", "Int", "Short", "Char", "Byte"):
+            raise RuntimeError(f"{what} must be integral")
+        values = lengths.tolist()
+        return list(values) if isinstance(values, list) else [values]
+    if not isinstance(lengths, list | tuple):
+        raise TypeError(f"ctc_loss(): argument '{what}' must be tuple of ints, not {type(lengths).__name__}")
+    return [int(value) for value in lengths]
 
 
 # %%

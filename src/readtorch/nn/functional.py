@@ -939,7 +939,7 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     """`target · (log target - input)` of log-probabilities; `batchmean` divides the sum by the batch, as the mathematics does."""
-    if not target.is_floating_point():
+    if isinstance(target, Tensor) and not target.is_floating_point():
         kind = "Complex" if target.is_complex() else "Integral"
         raise RuntimeError(f"kl_div: {kind} inputs not supported.")
     if size_average is not None or reduce is not None:
@@ -984,11 +984,11 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """`(log var + (input - target)² / var) / 2`, the variance kept above `eps` and that out of the gradient."""
     given: Any = var
-    if not isinstance(var, Tensor):
+    if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")
         given = var * torch.ones_like(input)
-    elif (var < 0).any():
+    elif torch.any(var < 0):
         raise ValueError("var has negative entry/entries")
     if given.size() != input.size():
         if input.size()[:-1] == given.size():

@@ -11,7 +11,9 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.aten.tensor_iterator import common_dtype
+from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, promote_types, to_string
 
 
 def _reduced(loss: Array, reduction: int) -> Array:
@@ -28,6 +30,19 @@ def _share(grad: Any, x: Any, reduction: int) -> Any:
     return grad / max(math.prod(x.shape), 1) if reduction == MEAN else grad
 
 
+def _together(x: Array, target: Array) -> tuple[Array, Array]:
+    """Both in the type that they are computed in."""
+    kind = common_dtype(x, target)
+    return x.astype(kind, copy=False), target.astype(kind, copy=False)
+
+
+def _check_stored(computed: Any, stored: Any) -> None:
+    """RuntimeError if what is computed in one type is to be kept in another that is none of its like."""
+    a, b = (kind if isinstance(kind, scalar_type.dtype) else from_numpy_dtype(kind) for kind in (computed, stored))
+    if not can_cast(a, b):
+        raise RuntimeError(f"result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
+
+
 def _floating(op: str, x: Array, target: Array | None = None) -> None:
     kinds = [array.dtype.kind for array in (x, target) if array is not None]
     if "c" in kinds or not any(kind in "fV" for kind in kinds):
@@ -42,6 +57,7 @@ def reduce(at: Any, loss: Any, reduction: int) -> Any:
 @register("mse_loss", module="nn", autocast="float32")
 def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
     _floating("mse_cpu", self, target)
+    self, target = _together(self, target)
     difference = self - target
     return _reduced(np.multiply(difference, difference), reduction)
 
@@ -65,6 +81,7 @@ def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
 @register("_smooth_l1_loss", variants="", node="SmoothL1Loss")
 def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> Array:
     _floating("smooth_l1_cpu", self, target)
+    self, target = _together(self, target)
     x = np.abs(self - target)
     return _reduced(np.where(x < beta, 0.5 * x * x / beta, x - 0.5 * beta).astype(x.dtype, copy=False), reduction)
 
@@ -93,13 +110,13 @@ def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, b
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    if self.dtype.kind in "iub" and target.dtype.kind in "fc":
-        kinds = to_string(target.dtype), to_string(self.dtype)
-        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    _check_stored(common_dtype(self, target), self.dtype)
     _floating("huber_cpu", self, target)
+    stored = self.dtype
+    self, target = _together(self, target)
     x = np.abs(self - target)
     loss = np.where(x <= delta, 0.5 * x * x, delta * (x - 0.5 * delta))
-    return _reduced(loss.astype(x.dtype, copy=False), reduction)
+    return _reduced(loss.astype(stored, copy=False), reduction)
 
 
 def _huber_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
@@ -115,9 +132,9 @@ derivative(
 
 @register("binary_cross_entropy", module="nn")
 def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None, reduction: int = MEAN) -> Array:
-    _floating("binary_cross_entropy", self)
     if target.dtype != self.dtype:
         raise RuntimeError(f"Found dtype {to_string(target.dtype)} but expected {to_string(self.dtype)}")
+    _floating("binary_cross_entropy", self)
     if self.size and not (self.min() >= 0 and self.max() <= 1):
         raise RuntimeError("all elements of input should be between 0 and 1")
     if target.size and not (target.min() >= 0 and target.max() <= 1):
@@ -150,18 +167,20 @@ def binary_cross_entropy_with_logits(
     reduction: int = MEAN,
 ) -> Array:
     _check_logits(self, target, weight, pos_weight)
+    stored = target.dtype
+    self, target = _together(self, target)
     log_sigmoid = np.minimum(self, 0) - np.log1p(np.exp(-np.abs(self)))
     if pos_weight is None:
         loss = (1 - target) * self - log_sigmoid
     else:
         loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    return _reduced(loss.astype(stored, copy=False), reduction)
 
 
 def _check_logits(self: Array, target: Array, weight: Array | None, pos_weight: Array | None) -> None:
-    if self.dtype.kind in "fV" and target.dtype.kind not in "fV":  # an input of integers is refused for that
-        kinds = to_string(self.dtype), to_string(target.dtype)
-        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    if self.dtype.kind in "fV":  # an input of integers is refused for that
+        _check_stored(common_dtype(self, target), target.dtype)
     for other, refused in ((weight, "c"), (pos_weight, "bc")):
         if other is None:
             continue
@@ -214,6 +233,13 @@ def poisson_nll_loss(
 @composite("soft_margin_loss", module="nn")
 def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
     """`log(1 + exp(-target · input))`."""
+    kinds = [tensor.dtype if isinstance(tensor.dtype, np.dtype) else tensor.dtype.numpy for tensor in (self, target)]
+    if kinds[0] != kinds[1]:
+        _check_stored(promote_types(*(from_numpy_dtype(kind) for kind in kinds)), self.dtype)
+        target = at._to_copy_like(target, self)
+    shape = infer_size(tuple(self.shape), tuple(target.shape))
+    if shape != tuple(self.shape):
+        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}")
     return reduce(at, at.log1p(at.exp(-target * self)), reduction)
 
 

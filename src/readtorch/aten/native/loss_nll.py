@@ -139,14 +139,15 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     axis = 0 if len(self.shape) == 1 else 1
-    if tuple(self.shape) == tuple(target.shape):
+    distribution = tuple(self.shape) == tuple(target.shape)
+    if label_smoothing > 1 or (distribution and not label_smoothing >= 0):
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if distribution:
         return _against_distribution(at, self, target, weight, reduction, ignore_index, label_smoothing, axis)
     log = at._log_softmax(self, axis)
     loss = at.nll_loss_nd(log, target, weight, reduction, ignore_index)
-    if label_smoothing == 0:
+    if not label_smoothing > 0:  # beside class numbers upstream takes a negative one for none
         return loss
     return _smoothed(at, log, loss, target, weight, reduction, ignore_index, label_smoothing, axis)
 
