@@ -709,6 +709,12 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     return found if rank else ()
 
 
+def dim_for_keepdim(op: str, keepdim: Any) -> None:
+    """TypeError for a `keepdim` without the dimension that it speaks of: the function without dimensions has no such argument."""
+    if keepdim is not None:
+        raise TypeError(f'{op}() missing 1 required positional arguments: "dim"')
+
+
 def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
     if not args:
@@ -785,8 +791,8 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims
-from readtorch.aten.wrap_dim_utils import reduced_dims
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
+from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
 

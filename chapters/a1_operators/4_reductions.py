@@ -110,6 +110,8 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
 def _var_arguments(dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> tuple[Any, float]:
     """`var(False)` meant `unbiased=False` before it meant a dimension."""
     if dim.__class__ is bool:
+        if unbiased is not None or keepdim or correction is not None:
+            raise TypeError("argument 'dim' must be tuple of ints, not bool")
         return None, _correction(dim, correction)
     return dim, _correction(unbiased, correction)
 
@@ -166,7 +168,7 @@ def var(
     at: Any,
     self: Array,
     dim: Dims | bool | None = None,
-    unbiased: bool | None = None,
+    unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
     correction: float | None = None,
@@ -194,7 +196,7 @@ def std(
     at: Any,
     self: Array,
     dim: Dims | bool | None = None,
-    unbiased: bool | None = None,
+    unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
     correction: float | None = None,
@@ -209,7 +211,7 @@ def var_mean(
     at: Any,
     self: Array,
     dim: Dims | bool | None = None,
-    unbiased: bool | None = None,
+    unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
     correction: float | None = None,
@@ -225,7 +227,7 @@ def std_mean(
     at: Any,
     self: Array,
     dim: Dims | bool | None = None,
-    unbiased: bool | None = None,
+    unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
     correction: float | None = None,
@@ -246,15 +248,17 @@ def std_mean(
 #| upstream: aten/src/ATen/native/ReduceOps.cpp#at::native::prod
 #| upstream: torch/csrc/autograd/FunctionsManual.cpp#torch::autograd::generated::details::prod_backward
 @register("prod", key="CPU CUDA", variants="function method", out=True, autocast="float32")
-def prod(self: Array, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Array:
+def prod(self: Array, dim: int = UNSAID, keepdim: bool = UNSAID, *, dtype: dtype | None = None) -> Array:
     """The product of all elements, or over one dimension."""
+    if dim is None:
+        dim_for_keepdim("prod", keepdim)
     kind = (
         to_numpy_dtype(dtype) if dtype is not None else np.dtype(np.int64) if self.dtype.kind in "biu" else self.dtype
     )
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
     if axis is not None and not self.ndim:
         return self.astype(kind)
-    return _multiply(self, axis=axis, keepdims=keepdim, dtype=kind)
+    return _multiply(self, axis=axis, keepdims=bool(keepdim), dtype=kind)
 
 
 def _others(at: Any, x: Any, dim: int) -> Any:
@@ -576,22 +580,29 @@ def _extreme(name: str) -> Any:
     pairwise = {"max": "maximum", "min": "minimum"}[name]
 
     def extreme(
-        at: Any, self: Array, dim: Array | int | None = None, keepdim: bool = False, *, other: Array | None = None
+        at: Any, self: Array, dim: Array | int = UNSAID, keepdim: bool = UNSAID, *, other: Array | None = None
     ) -> Any:
         """Three functions of one name: over everything, along a dimension with the positions, or of two tensors."""
-        if hasattr(dim, "shape"):
+        if hasattr(dim, "shape") and keepdim is None:
             dim, other = None, dim
         if other is not None:
             return getattr(at, pairwise)(self, other)
         if dim is None:
+            dim_for_keepdim(name, keepdim)
             return getattr(at, f"_{name}_all")(self)
-        return getattr(at, f"_{name}_dim")(self, dim, keepdim)
+        return getattr(at, f"_{name}_dim")(self, as_dim(dim), bool(keepdim))
 
     return extreme
 
 
 for _name in ("max", "min"):
     composite(_name, variants="function method", out=True)(_extreme(_name))
+
+
+def _dims_or_none_at_all(dim: Any, rank: int) -> tuple[int, ...]:
+    """What `all` and `any` take an empty list for: no dimension is reduced, each element answers for itself."""
+    return () if isinstance(dim, tuple | list) and not dim else reduced_dims(dim, rank)
+
 
 # %% [markdown]
 # ## All, any, counts
@@ -603,14 +614,16 @@ for _name in ("max", "min"):
 @register("all", key="CPU CUDA", variants="function method", out=True)
 def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
-    result = np.all(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
+    axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
+    result = np.all(self, axis=axes, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
 @register("any", key="CPU CUDA", variants="function method", out=True)
 def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is one element true?"""
-    result = np.any(self, axis=reduced_dims(dim, self.ndim) if dim is not None else None, keepdims=keepdim)
+    axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
+    result = np.any(self, axis=axes, keepdims=keepdim)
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 

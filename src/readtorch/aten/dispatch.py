@@ -32,12 +32,15 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("complex", "erf erfc erfinv lgamma round i0", None, "{name}_vml_cpu"),
     ("complex", "logit cummax cummin aminmax mode atan2 copysign xlogy lt le gt ge", None, "{name}_cpu"),
     ("complex", "digamma unique", None, "{name}"),
+    ("complex", "unique_consecutive", None, "unique"),
     ("complex", "isposinf isneginf", RuntimeError, "{name} does not support complex inputs."),
     ("complex", "deg2rad rad2deg", RuntimeError, "{name} is not supported for complex tensors."),
     ("complex", "relu clamp clamp_min clamp_max hardtanh relu6", NotImplementedError, _CLAMP),
     ("complex", "amax", None, "max_values_cpu"),
     ("complex", "amin", None, "min_values_cpu"),
-    ("complex", "max min", None, "{name}_all"),
+    ("complex", "_max_all _min_all", None, "{name}"),
+    ("complex", "_max_dim", RuntimeError, "max(): does not support complex input"),
+    ("complex", "_min_dim", RuntimeError, "min(): does not support complex input"),
     ("complex", "sort argsort msort", RuntimeError, "Sort does not support complex dtypes on CPU"),
     ("complex", "topk", RuntimeError, "topk does not support complex dtypes on CPU"),
     ("bool", "topk", RuntimeError, "topk does not support bool dtypes on CPU"),
@@ -50,7 +53,6 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool", "bmm baddbmm cross", None, "{name}"),
     ("bool", "_trunc_divide", None, "div_trunc_cpu"),
     ("bool", "_clamp_tensor", None, "clamp_cpu"),
-    ("bool", "_searchsorted", None, "searchsorted_out_cpu"),
     ("bool", "cov corrcoef", RuntimeError, "cov(): bool dtype is not supported for input"),
     ("bool", "trapezoid", RuntimeError, "trapezoid: received a bool input for `y`, but bool is not supported"),
     ("bool", "bitwise_left_shift", None, "lshift_cpu"),
@@ -129,7 +131,7 @@ def _refusal(name: str, rows: list[tuple[str, type[Exception] | None, str]]) -> 
         for groups, error, text in rows:
             if any(_GROUPS[group](kind) for group in groups.split()):
                 shown = scalar_type.to_string(kind)
-                text = text.format(name=name, dtype=shown)
+                text = text.format(name=name.lstrip("_"), dtype=shown)
                 if error is None:
                     return NotImplementedError(f"\"{text}\" not implemented for '{shown}'")
                 return error(text)

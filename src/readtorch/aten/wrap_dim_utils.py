@@ -24,6 +24,12 @@ def reduced_dims(dim: Any, rank: int) -> tuple[int, ...]:
     return found if rank else ()
 
 
+def dim_for_keepdim(op: str, keepdim: Any) -> None:
+    """TypeError for a `keepdim` without the dimension that it speaks of: the function without dimensions has no such argument."""
+    if keepdim is not None:
+        raise TypeError(f'{op}() missing 1 required positional arguments: "dim"')
+
+
 def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
     if not args:

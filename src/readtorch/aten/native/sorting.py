@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.native.reduce_ops import value_selecting_backward
+from readtorch.aten.wrap_dim_utils import dim_for_keepdim
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 _INT64 = np.dtype(np.int64)
@@ -32,7 +33,7 @@ def _order(self: Array, place: int, descending: bool) -> Array:
     differentiable_outputs=(0,),
     out=True,
 )
-def sort(self: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(self: Array, dim: int = -1, descending: bool = False, stable: bool | None = False) -> Any:
     """Elements in order along `dim`, and where each came from."""
     place = maybe_wrap_dim(dim, self.ndim)
     if not self.ndim:
@@ -101,6 +102,8 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim`, counted from 1, and its position."""
     place = maybe_wrap_dim(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
+    if not size:
+        raise IndexError(f"kthvalue(): Expected reduction dim {place} to have non-zero size.")
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {place}")
     return _kth(self, k - 1, place, keepdim) if self.ndim else [self.copy(), np.zeros((), np.int64)]
@@ -140,10 +143,11 @@ for _name in ("kthvalue", "_median_dim"):
 
 
 @composite("median", variants="function method", out=True)
-def median(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -> Any:
     """The middle element in order, the lower one of two; along `dim` with its position."""
     if dim is not None:
-        return at._median_dim(self, dim, keepdim)
+        return at._median_dim(self, dim, bool(keepdim))
+    dim_for_keepdim("median", keepdim)
     flat = at.reshape(self, (-1,))
     return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_of_all(flat)
 
@@ -165,11 +169,13 @@ derivative("_median_of_all", self=lambda at, grad, self, result: at._shared_by_e
 
 
 @composite("nanmedian", variants="function method", out=True, named="nanmedian", outputs="values indices")
-def nanmedian(at: Any, self: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -> Any:
     """`median` of what is a number; nan where nothing is."""
+    if dim is None:
+        dim_for_keepdim("nanmedian", keepdim)
     flat = at.reshape(self, (-1,)) if dim is None else self
     if flat.shape and not flat.shape[0 if dim is None else dim]:
-        return at.median(self, dim, keepdim)
+        return at.median(self) if dim is None else at.median(self, dim, bool(keepdim))
     place = 0 if dim is None else dim
     missing = at.isnan(flat)
     # with infinity for nan the numbers come first in order, and the lower middle of n of them is at (n - 1) // 2
@@ -183,16 +189,29 @@ def nanmedian(at: Any, self: Array, dim: int | None = None, keepdim: bool = Fals
     return (found, index) if keepdim else (at.squeeze(found, place), at.squeeze(index, place))
 
 
-@composite("quantile", variants="function method")
-def quantile(
-    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Any:
-    """The elements below which a share `q` of all lies, interpolated between neighbours."""
+def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
+    """The tensor with the dimension that quantiles are taken along. RuntimeError if there is nothing to take them of."""
     if 0 in tuple(self.shape):
         raise RuntimeError("quantile() input tensor must be non-empty")
     if getattr(q, "ndim", 0) > 1:
         raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, but got {q.ndim} dimensions")
-    x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
+    place = 0 if dim is None else maybe_wrap_dim(dim, self.ndim)
+    return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
+
+
+@composite("quantile", variants="function method")
+def quantile(
+    at: Any,
+    self: Array,
+    q: Array | Number,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Any:
+    """The elements below which a share `q` of all lies, interpolated between neighbours."""
+    x, place = _laid_out(at, self, q, dim)
+    keepdim = keepdim and bool(self.ndim)
     ordered = at.sort(x, place)[0]
     count = x.shape[place]
     results = []
@@ -217,12 +236,17 @@ def quantile(
 
 @composite("nanquantile", variants="function method")
 def nanquantile(
-    at: Any, self: Array, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    at: Any,
+    self: Array,
+    q: Array | Number,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
 ) -> Any:
     """`quantile` of what is a number; nan where nothing is."""
-    if 0 in tuple(self.shape):
-        raise RuntimeError("quantile() input tensor must be non-empty")
-    x, place = (at.reshape(self, (-1,)), 0) if dim is None else (self, maybe_wrap_dim(dim, self.ndim))
+    x, place = _laid_out(at, self, q, dim)
+    keepdim = keepdim and bool(self.ndim)
     numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
     ordered = at.sort(x, place)[0]
     single = not hasattr(q, "ndim") or not q.ndim
@@ -260,12 +284,17 @@ def nanquantile(
 )
 def _mode(self: Array, dim: int, keepdim: bool) -> Any:
     place = maybe_wrap_dim(dim, self.ndim)
+    if not self.ndim:
+        return [self.copy(), np.zeros((), np.int64)]
+    if not self.shape[place]:
+        raise IndexError(f"mode(): Expected reduction dim {place} to have non-zero size.")
     rows = np.moveaxis(self, place, -1)
     index = np.empty(rows.shape[:-1], np.int64)
     for where in np.ndindex(index.shape):
         row = rows[where]
-        values, counts = np.unique(row, return_counts=True)
-        index[where] = np.flatnonzero(row == values[counts.argmax()])[-1]
+        values, counts = np.unique(row, return_counts=True, equal_nan=False)
+        hits = np.flatnonzero(row == values[counts.argmax()])
+        index[where] = hits[-1] if hits.size else 0  # nan equals nothing: it comes up only where there is nothing else
     order = np.expand_dims(index, place)
     values = np.take_along_axis(self, order, place)
     return [values, order] if keepdim else [values.squeeze(place), index]
@@ -277,7 +306,12 @@ derivative(
         at, grad, dim, indices, self_shape, keepdim
     ),
 )
-composite("mode", variants="function method")(lambda at, self, dim=-1, keepdim=False: at._mode(self, dim, keepdim))
+
+
+@composite("mode", variants="function method")
+def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent element along `dim`, the smallest of several, and the last place where it stands."""
+    return at._mode(self, dim, keepdim)
 
 
 def _register_running(name: str, better: Any) -> None:

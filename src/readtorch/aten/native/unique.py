@@ -9,8 +9,9 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -126,6 +127,10 @@ def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array
 @register("_searchsorted", key="CPU CUDA", variants="")
 def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     side: Any = "right" if right else "left"
+    kind = common_dtype(sorted_sequence, self)
+    if kind.kind in "bc":
+        name = to_string(from_numpy_dtype(kind))
+        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{name}'")
     if sorted_sequence.ndim == 1:
         return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
     result = np.empty(self.shape, np.int64)

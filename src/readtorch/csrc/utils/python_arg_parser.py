@@ -95,14 +95,17 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
     plan: list[tuple[int, str, set[type], Test]] = []
     for position, (name, annotation) in enumerate(zip(schema.names, schema.annotations, strict=True)):
         kind = kind_of(annotation)
-        if position >= skip and kind is not None and not name.startswith(("dim", "axis")):
+        if position >= skip and kind is not None and _is_checked(name, annotation, schema):
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
     if not plan:
         return None, 1 << 30
+    dim_place = schema.names.index("dim") - skip if entry.name in _DIM_FOR_KEEPDIM else -1
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Any:
         count = len(args)
+        if count <= dim_place and "keepdim" in kwargs and "dim" not in kwargs:
+            raise TypeError(f'{entry.name}() missing 1 required positional arguments: "dim"')
         for position, name, good, test in plan:
             if position < count:
                 value = args[position]
@@ -123,6 +126,17 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
         return args, kwargs
 
     return check, plan[0][0]
+
+
+#: what is reduced as a whole has no `keepdim`; other reductions have one signature for both
+_DIM_FOR_KEEPDIM = frozenset(["sum", "mean"])
+
+
+def _is_checked(name: str, annotation: str, schema: Schema) -> bool:
+    """Whoever counts dimensions asks what they are, but cannot tell a None that was given from one that was not."""
+    if not name.startswith(("dim", "axis")):
+        return True
+    return schema.defaults.get(name, 0) is None and not annotation.endswith("None")
 
 
 def require(op: str, kind: str, **values: Any) -> None:

@@ -20,6 +20,9 @@ Real = Any
 Dims = Any
 """One dimension or several."""
 
+UNSAID: Any = None
+"""The default of an option that may be left out and may not be None."""
+
 TENSOR, OPTIONAL_TENSOR, TENSOR_LIST, OPTION = "tensor", "tensor?", "tensor[]", "option"
 _KINDS = {
     "Array": TENSOR,
