@@ -80,7 +80,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
-from readtorch.csrc.utils.python_arg_parser import complain, option_check, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import complain, option_check, require, wrong_kind
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%

@@ -82,9 +82,9 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise
+from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
-from readtorch.aten.tensor_iterator import Pointwise
+from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core.scalar_type import dtype
 
 # %%
@@ -381,7 +381,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 @composite("conj", variants="function method")
 def conj(at: Any, self: Array | Number) -> Any:
-    """The complex conjugate; a real tensor itself."""
+    """The complex conjugate; a real tensor itself. (Formulas ask for that of numbers too; the function that Python sees does not.)"""
     return at._conj_physical(self) if is_complex(self) else self
 
 

@@ -171,7 +171,9 @@ def _normal_item(item: Any) -> Any:
         if kind == "u":
             return wrap(item._array.astype(bool))
         return item
-    if isinstance(item, Sequence | np.ndarray) and not isinstance(item, str):
+    if isinstance(item, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(item, Sequence | np.ndarray):
         array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
         if not array.size and array.dtype.kind == "f":
             array = array.astype(np.int64)
@@ -871,6 +873,17 @@ def compared(entry: Any) -> Any:
     return compare
 
 
+def inverted(entry: Any) -> Any:
+    """`~`, which says in its own words what it is for."""
+
+    def invert(self: Any) -> Any:
+        if self._array.dtype.kind not in "iub":
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        return entry.call(self)
+
+    return invert
+
+
 def bind_operator(entry: Any) -> None:
     """Put the operators that call this entry on the class."""
     for name, operator in BINARY.items():
@@ -881,7 +894,7 @@ def bind_operator(entry: Any) -> None:
             _bind(name, reflected(entry))
     for name, operator in UNARY.items():
         if operator == entry.name:
-            _bind(name, entry.call)
+            _bind(name, inverted(entry) if name == "__invert__" else entry.call)
     if entry.name == "matmul":
         _bind(
             "__matmul__",
@@ -891,7 +904,7 @@ def bind_operator(entry: Any) -> None:
 
 
 def _bind(name: str, function: Any) -> None:
-    if function.__name__ in ("call", "<lambda>", "reflect", "compare"):
+    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert"):
         function.__name__ = name
         function.__qualname__ = f"TensorBase.{name}"
     setattr(TensorImpl, name, function)

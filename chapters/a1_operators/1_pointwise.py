@@ -309,15 +309,17 @@ binary(
 binary("nextafter", np.nextafter, numbers="")
 
 
-def _values(self: Array, values: Array) -> Array: ...
+@register("heaviside", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def heaviside(self: Array, values: Array) -> Array:
+    """0 below zero, 1 above it, and at zero what stands in `values`."""
+    if "c" in (self.dtype.kind, values.dtype.kind):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if self.dtype != values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    shapes("heaviside", (self, values))
+    return np.where(self == 0, values, self > 0).astype(values.dtype, copy=False)
 
 
-binary(
-    "heaviside",
-    lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False),
-    signature=_values,
-    numbers="",
-)
 binary("gcd", np.gcd, numbers="")
 binary("lcm", np.lcm, numbers="")
 

@@ -39,6 +39,8 @@ from readtorch.aten.native import tensor_compare as tensor_compare
 #| imports
 from __future__ import annotations
 
+
+import builtins
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, check_real
 from readtorch.c10.core.device_guard import number_beside
-from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.scalar_type import largest, to_string
 
 
@@ -114,8 +116,16 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
                 raise TypeError("clamp(): 'min' and 'max' must both be tensors or both be numbers")
             bounds: list[Any] = [min, max]
             return at._clamp_scalar(self, *(bound.item() if hasattr(bound, "dtype") else bound for bound in bounds))
+        if self.ndim and not any(getattr(bound, "ndim", 0) for bound in (min, max)):
+            kinds = [_category(x.dtype) for x in (self, min, max) if x is not None]
+            if kinds[0] >= builtins.max(kinds[1:]):  # a 0-d bound has no say in the dtype
+                min, max = (None if bound is None else at._to_copy_like(bound, self) for bound in (min, max))
         return at._clamp_tensor(self, _as_like(self, min), _as_like(self, max))
     return at._clamp_scalar(self, min, max)
+
+
+def _category(kind: Any) -> int:
+    return (from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind)._category
 
 
 def _as_like(like: Any, value: Any) -> Any:
@@ -132,12 +142,18 @@ def _as_like(like: Any, value: Any) -> Any:
 composite("clip", variants="function method", inplace=True, out=True)(
     lambda at, self, min=None, max=None: at.clamp(self, min, max)
 )
-composite("clamp_min", variants="function method", inplace=True, out=True)(
-    lambda at, self, min: at.clamp(self, min, None)
-)
-composite("clamp_max", variants="function method", inplace=True, out=True)(
-    lambda at, self, max: at.clamp(self, None, max)
-)
+
+
+@composite("clamp_min", variants="function method", inplace=True, out=True)
+def clamp_min(at: Any, self: Array, min: Array | Number) -> Any:
+    """No element below `min`."""
+    return at.clamp(self, min, None)
+
+
+@composite("clamp_max", variants="function method", inplace=True, out=True)
+def clamp_max(at: Any, self: Array, max: Array | Number) -> Any:
+    """No element above `max`."""
+    return at.clamp(self, None, max)
 
 
 @register("nan_to_num", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -186,8 +202,21 @@ def equal(at: Any, self: Array, other: Array) -> bool:
 
 
 @composite("isin", variants="function")
-def isin(at: Any, elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(
+    at: Any,
+    elements: Array | Number,
+    test_elements: Array | Number,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Any:
     """Which elements occur among the others."""
+    tensors = [operand for operand in (elements, test_elements) if hasattr(operand, "dtype")]
+    if not tensors:
+        raise TypeError("isin(): argument 'elements' must be Tensor, unless 'test_elements' is")
+    if isinstance(elements, bool) or isinstance(test_elements, bool):
+        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    elements, test_elements = (_as_like(tensors[0], operand) for operand in (elements, test_elements))
     for operand in (elements, test_elements):
         kind = to_string(operand.dtype)
         if kind == "Bool" or kind.startswith("Complex"):

@@ -241,9 +241,14 @@ composite("diagflat", variants="function method")(lambda at, self, offset=0: at.
 @composite("ldexp", variants="function method", inplace=True, out=True)
 def ldexp(at: Any, self: Array, other: Array) -> Any:
     """X · 2ʸ."""
+    kinds = [scalar_type.to_string(x.dtype) for x in (self, other)]
     scale = at.pow(2.0, other)
-    floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
-    return at.mul(self, at._to_copy(scale, self.dtype) if floating else scale)
+    if kinds[0] in ("Half", "BFloat16", "Float", "Double"):
+        if kinds[1] == "Bool":
+            raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+        if kinds[1] in ("Long", "Int", "Short", "Char", "Byte"):
+            scale = at._to_copy(scale, self.dtype)
+    return at.mul(self, scale)
 
 
 @composite("float_power", variants="function method", inplace=True, out=True)

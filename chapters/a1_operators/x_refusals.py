@@ -87,7 +87,6 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool", "topk", RuntimeError, "topk does not support bool dtypes on CPU"),
     ("complex", "nansum", RuntimeError, "nansum on CPU does not support complex inputs"),
     ("complex", "maximum minimum fmax fmin", RuntimeError, "{name} not implemented for complex tensors."),
-    ("complex", "heaviside", RuntimeError, "heaviside is not yet implemented for complex tensors."),
     ("bool", "pow dot trace", None, "{name}"),
     ("bool", "mm addmm", None, "addmm_impl_cpu_"),
     ("bool", "mv addmv", None, "addmv_impl_cpu"),

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, pointwise
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
-from readtorch.aten.tensor_iterator import Pointwise
+from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype
 
@@ -348,15 +348,17 @@ binary(
 binary("nextafter", np.nextafter, numbers="")
 
 
-def _values(self: Array, values: Array) -> Array: ...
+@register("heaviside", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def heaviside(self: Array, values: Array) -> Array:
+    """0 below zero, 1 above it, and at zero what stands in `values`."""
+    if "c" in (self.dtype.kind, values.dtype.kind):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if self.dtype != values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    shapes("heaviside", (self, values))
+    return np.where(self == 0, values, self > 0).astype(values.dtype, copy=False)
 
 
-binary(
-    "heaviside",
-    lambda a, b: np.where(a == 0, b, a > 0).astype(b.dtype, copy=False),
-    signature=_values,
-    numbers="",
-)
 binary("gcd", np.gcd, numbers="")
 binary("lcm", np.lcm, numbers="")
 
@@ -431,9 +433,14 @@ for _name, _ufunc in (
 @composite("ldexp", variants="function method", inplace=True, out=True)
 def ldexp(at: Any, self: Array, other: Array) -> Any:
     """X · 2ʸ."""
+    kinds = [scalar_type.to_string(x.dtype) for x in (self, other)]
     scale = at.pow(2.0, other)
-    floating = str(self.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
-    return at.mul(self, at._to_copy(scale, self.dtype) if floating else scale)
+    if kinds[0] in ("Half", "BFloat16", "Float", "Double"):
+        if kinds[1] == "Bool":
+            raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+        if kinds[1] in ("Long", "Int", "Short", "Char", "Byte"):
+            scale = at._to_copy(scale, self.dtype)
+    return at.mul(self, scale)
 
 
 @composite("float_power", variants="function method", inplace=True, out=True)

@@ -56,7 +56,7 @@ derivative("_conj_physical", self=lambda at, grad: at.conj(grad))
 
 @composite("conj", variants="function method")
 def conj(at: Any, self: Array | Number) -> Any:
-    """The complex conjugate; a real tensor itself."""
+    """The complex conjugate; a real tensor itself. (Formulas ask for that of numbers too; the function that Python sees does not.)"""
     return at._conj_physical(self) if is_complex(self) else self
 
 

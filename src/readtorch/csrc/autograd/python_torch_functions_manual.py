@@ -442,6 +442,13 @@ def detach(input: Array) -> Any:
     return input.detach()
 
 
+def conj(input: Array) -> Any:
+    """The complex conjugate."""
+    if not isinstance(input, TensorImpl):
+        raise TypeError(f"conj(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return dispatcher.autograd.conj(input)
+
+
 def from_file(
     filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -457,7 +464,7 @@ further: list[Callable[[], None]] = []
 
 FUNCTIONS = (
     zeros, ones, empty, full, empty_strided, full_like, arange, linspace, logspace, eye, scalar_tensor, frombuffer, from_dlpack, tensor, as_tensor,
-    from_numpy, result_type, promote_types, can_cast, range_, detach, from_file,
+    from_numpy, result_type, promote_types, can_cast, range_, detach, conj, from_file,
 )  # fmt: skip
 
 

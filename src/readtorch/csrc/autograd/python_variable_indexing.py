@@ -112,7 +112,9 @@ def _normal_item(item: Any) -> Any:
         if kind == "u":
             return wrap(item._array.astype(bool))
         return item
-    if isinstance(item, Sequence | np.ndarray) and not isinstance(item, str):
+    if isinstance(item, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(item, Sequence | np.ndarray):
         array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
         if not array.size and array.dtype.kind == "f":
             array = array.astype(np.int64)

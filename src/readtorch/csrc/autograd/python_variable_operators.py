@@ -58,6 +58,17 @@ def compared(entry: Any) -> Any:
     return compare
 
 
+def inverted(entry: Any) -> Any:
+    """`~`, which says in its own words what it is for."""
+
+    def invert(self: Any) -> Any:
+        if self._array.dtype.kind not in "iub":
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        return entry.call(self)
+
+    return invert
+
+
 def bind_operator(entry: Any) -> None:
     """Put the operators that call this entry on the class."""
     for name, operator in BINARY.items():
@@ -68,7 +79,7 @@ def bind_operator(entry: Any) -> None:
             _bind(name, reflected(entry))
     for name, operator in UNARY.items():
         if operator == entry.name:
-            _bind(name, entry.call)
+            _bind(name, inverted(entry) if name == "__invert__" else entry.call)
     if entry.name == "matmul":
         _bind(
             "__matmul__",
@@ -78,7 +89,7 @@ def bind_operator(entry: Any) -> None:
 
 
 def _bind(name: str, function: Any) -> None:
-    if function.__name__ in ("call", "<lambda>", "reflect", "compare"):
+    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert"):
         function.__name__ = name
         function.__qualname__ = f"TensorBase.{name}"
     setattr(TensorImpl, name, function)

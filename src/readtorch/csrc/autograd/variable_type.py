@@ -31,7 +31,7 @@ from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
-from readtorch.csrc.utils.python_arg_parser import complain, option_check, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import complain, option_check, require, wrong_kind
 
 ndarray = np.ndarray
 now = time.perf_counter_ns
@@ -854,10 +854,19 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
         raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
     first, second = operands
     if isinstance(alpha, TensorImpl):
+        require(entry.name, "Number", alpha=alpha)
         alpha = alpha.item()
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if alpha.__class__ is bool and not (_is_truth(first) and _is_truth(second)):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
+        return call(first, second, out=out)  # refuses truth values, which a factor would make numbers of
     return call(first, second if alpha == 1 else second * alpha, out=out)
+
+
+def _is_truth(value: Any) -> bool:
+    return value._array.dtype.kind == "b" if isinstance(value, TensorImpl) else isinstance(value, bool)
 
 
 def _is_floating(value: Any) -> bool:

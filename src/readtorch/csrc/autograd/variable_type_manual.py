@@ -9,8 +9,9 @@ from numpy import copyto, ndarray
 from readtorch.aten import record_function
 from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.autograd_state import state
-from readtorch.c10.core.dispatch_key import MetaArray
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+from readtorch.csrc.utils.tensor_new import tensor
 
 
 def init() -> None:
@@ -37,6 +38,8 @@ def init() -> None:
                 return self  # no memory, nothing to copy
             if theirs.__class__ is MetaArray:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        if isinstance(src, float | complex | int):
+            src = tensor(src, device=device_of(self._array))
         return general(self, src, non_blocking)
 
     TensorImpl.copy_ = copy_  # type: ignore[attr-defined]
