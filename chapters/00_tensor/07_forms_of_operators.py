@@ -625,6 +625,8 @@ def inplace(entry: OperatorEntry) -> Call:
             check_memory(entry, array, values[1:])
         except RuntimeError:
             complain(entry, args, kwargs)
+            if not mutating:
+                _wrong_arguments_first(lambda: _write(entry, method, copy_of(array), values, positions, False))
             raise
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(copy_of(array), input._edge)
@@ -648,6 +650,17 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return call
+
+
+def _wrong_arguments_first(attempt: Callable[[], Any]) -> None:
+    """Of a call with two faults, the one about a dimension or a kind is named: run the operator on a copy and see."""
+    try:
+        attempt()
+    except IndexError as error:
+        if str(error).startswith(("Dimension", "index_add_(): Index is")):
+            raise
+    except Exception:  # the fault of the memory stands
+        return
 
 
 def refuse_inference(tensor: Any) -> None:
@@ -834,6 +847,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             check_memory(entry, input._array, args)
         except RuntimeError:
             complain(entry, (input, *args), kwargs)
+            _wrong_arguments_first(lambda: function(at, tensor_impl.wrap(copy_of(input._array)), *args, **kwargs))
             raise
         if state.grad_mode and (
             input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)

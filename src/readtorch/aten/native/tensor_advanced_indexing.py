@@ -86,6 +86,8 @@ derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(gr
 @register("index_put", key="CPU CUDA", variants="function method", inplace=True)
 def index_put(self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
     """A copy with `values` written, or added, at the positions."""
+    if not indices:
+        raise RuntimeError("index_put(): expected at least one index")
     key = _key(self, indices)
     result = self.copy(order="K")
     if values.dtype != self.dtype:
@@ -133,6 +135,8 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
     if not self.ndim and index.size != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)")
     if not size and index.size:
+        if self.ndim == 1:
+            raise IndexError("index out of range in self")
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
     if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
         raise IndexError("index out of range in self")
@@ -175,7 +179,7 @@ def index_of_repeats(repeats: Array) -> Array:
     return np.repeat(np.arange(repeats.size), repeats)
 
 
-def _check_index_add(self: Array, place: int, index: Array, source: Array) -> None:
+def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha: Number) -> None:
     if index.ndim > 1:
         name, shape = to_string(from_numpy_dtype(index.dtype)), list(index.shape)
         raise IndexError(
@@ -184,6 +188,8 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array) -> No
     if index.dtype.kind != "i":
         name = to_string(from_numpy_dtype(index.dtype))
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {name}")
+    if self.ndim and not source.ndim:
+        raise IndexError(f"Dimension specified as {place} but tensor has no dimensions")
     rest = [shape[:place] + shape[place + 1 :] for shape in (self.shape, source.shape)]
     if self.ndim != source.ndim or rest[0] != rest[1]:
         raise RuntimeError(
@@ -195,8 +201,12 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array) -> No
         raise RuntimeError(
             f"index_add_(): Number of indices ({index.size}) should be equal to source.size(dim): ({length}), for dim: {place}"
         )
-    if index.size and not 0 <= index.min() <= index.max() < (self.shape[place] if self.ndim else 1):
-        raise IndexError("index out of range in self")
+    size = self.shape[place] if self.ndim else 1
+    if index.size and self.size and not 0 <= index.min() <= index.max() < size:
+        if self.ndim < 2 or alpha != 1:
+            raise IndexError("index out of range in self")
+        wrong = int(index.min()) if index.min() < 0 else int(index.max())
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {place} with size {size}")
 
 
 @register("index_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -208,7 +218,9 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: floa
             "index_add_(): self and source expected to have the same dtype, but got (self) "
             f"{to_string(from_numpy_dtype(self.dtype))} and (source) {to_string(from_numpy_dtype(source.dtype))}"
         )
-    _check_index_add(self, maybe_wrap_dim(dim, self.ndim), index, source)
+    _check_index_add(self, maybe_wrap_dim(dim, self.ndim), index, source, alpha)
+    if not self.size:
+        return result
     values = source if alpha == 1 else source * self.dtype.type(alpha)
     if self.ndim:
         scatter_rows(
@@ -262,6 +274,8 @@ def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> N
             f"index_copy_(): Number of indices ({index.size}) should be equal to source.size(dim) ({source.shape[place]})"
         )
     size = self.shape[place] if self.ndim else 1
+    if index.size and not size:
+        raise RuntimeError(f"index_copy_(): dimension {place} has no elements to be written to")
     for number in index.reshape(-1):
         if not 0 <= number < size:
             raise IndexError(f"index_copy_(): index {number} is out of bounds for dimension {place} with size {size}")
@@ -283,8 +297,18 @@ def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Ar
         )
     if isinstance(value, complex) and self.dtype.kind != "c":
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    if index.dtype != np.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    place = maybe_wrap_dim(dim, self.ndim)
+    size = self.shape[place] if self.ndim else 1
+    if index.size and not size:
+        raise RuntimeError(f"index_fill_(): dimension {place} has no elements to be filled")
+    if index.size and not -size <= index.min() <= index.max() < size:
+        wrong = int(index.min()) if index.min() < -size else int(index.max())
+        raise IndexError(f"index {wrong} is out of bounds for dimension {place} with size {size}")
     result = self.copy(order="K")
-    np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0)[index] = getattr(value, "_array", value)
+    lines = np.moveaxis(result, place, 0) if self.ndim else result.reshape(1)
+    lines[index] = getattr(value, "_array", value)
     return result
 
 
@@ -302,13 +326,16 @@ def _grid(index: Array, dim: int) -> tuple:
 
 def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array | None = None) -> int:
     place = maybe_wrap_dim(dim, self.ndim)
-    if index.dtype != np.int64 and index.dtype != np.int32:
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if index.size == 0:
         return place
+    if index.dtype != np.int64 and index.dtype != np.int32:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if (self.ndim or 1) != (index.ndim or 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     if source is not None and (source.ndim or 1) != (index.ndim or 1):
+        for axis, size in enumerate(index.shape if source.ndim else ()):
+            if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:
+                break
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     for axis in range(index.ndim):
         limit = (
@@ -439,8 +466,10 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "mean" and self.dtype.kind == "b":
         raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
-    key, values = _grid(index, place), src[tuple(slice(size) for size in index.shape)]
     result = self.copy(order="K")
+    if not index.size:
+        return result
+    key, values = _grid(index, place), src[tuple(slice(size) for size in index.shape)]
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}[reduce]
         if self.dtype.kind == "b":
