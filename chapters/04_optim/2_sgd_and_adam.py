@@ -47,7 +47,7 @@ live()
 #| imports
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 from readtorch import Tensor, is_grad_enabled
@@ -161,19 +161,21 @@ def sgd(
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
     number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
-    options: dict[str, Any] = {}
-    done: Container[int] = ()
+    done: frozenset[int] = frozenset()
     if number is not None and not is_grad_enabled():
-        options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
+        options: dict[str, Any] = {
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "lr": number,
+            "dampening": dampening,
+        }
         options |= {"nesterov": nesterov, "maximize": maximize}
         done = fused_sgd.sgd_on_device(params, d_p_list, momentum_buffer_list, **options)
+        done |= fused_sgd.sgd(params, d_p_list, momentum_buffer_list, **options)
     for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
         if i in done:
             continue
         buffer = momentum_buffer_list[i] if momentum != 0 else None
-        plain = options and (momentum == 0 or buffer is not None)
-        if plain and fused_sgd.sgd(param, d_p, buffer, **options):
-            continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
             if buffer is None:
@@ -217,7 +219,7 @@ def _(torch):
 #| imports
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import readtorch as torch
@@ -377,18 +379,16 @@ def adam(
         step += 1
     if is_grad_enabled():
         numbers = None
-    done: Container[int] = ()
+    done: frozenset[int] = frozenset()
     if numbers is not None:
         most_of = max_exp_avg_sqs if amsgrad else None
-        done = fused_adam.adam_on_device(params, grads, exp_avgs, exp_avg_sqs, most_of, state_steps, **numbers)
+        lists = (params, grads, exp_avgs, exp_avg_sqs, most_of)
+        done = fused_adam.adam_on_device(*lists, state_steps, **numbers)
+        done |= fused_adam.adam(*lists, [0.0 if i in done else t.item() for i, t in enumerate(state_steps)], **numbers)
     for i, param in enumerate(params):
         if i in done:
             continue
         step = state_steps[i]
-        if numbers is not None:
-            most = max_exp_avg_sqs[i] if amsgrad else None
-            if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
-                continue
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         grad = _ascent(param, grads[i], maximize, 0.0 if decoupled_weight_decay else weight_decay)

@@ -53,12 +53,14 @@ from readtorch.aten.native import fused_sgd as fused_sgd
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from readtorch.aten.native import cpu_blas
 from readtorch.aten.native.cpu_blas import axpby
+from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
 
 # %%
@@ -75,17 +77,6 @@ def scratch(kind: np.dtype, count: int) -> list[np.ndarray]:
     while len(pool) < count:
         pool.append(np.empty(BLOCK, kind))
     return pool[:count]
-
-
-def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """The same pieces of each array, in order of memory."""
-    flat = [array.reshape(-1) for array in arrays]
-    size = flat[0].size
-    if size <= BLOCK:
-        yield tuple(flat)
-        return
-    for start in range(0, size, BLOCK):
-        yield tuple(array[start : start + BLOCK] for array in flat)
 
 
 # %% [markdown]
@@ -115,6 +106,49 @@ def bump(*tensors: Any) -> None:
     """Say that these tensors were written to."""
     for tensor in tensors:
         version_counter(tensor).value += 1
+
+
+# %% [markdown]
+# The blocks of *all* parameters make one list, and that list is a loop that threads can [share](../a1_operators/0_threads.py). Loops over one parameter at a time would not do: a third of ResNet-18's parameters have two or three blocks, and whoever gets the last one is waited for. The largest come
+# first, so that no thread begins a large one when the others are done. With little to do in all, nobody is woken.
+#
+# A parameter that stands in a list twice is stepped twice, in turn. Its second turn is left to the loop of operators.
+
+
+# %%
+#| into: aten/native/fused_sgd.py
+class Row(NamedTuple):
+    """A parameter in plain memory: its gradient and what is written, flat, and where they begin."""
+
+    number: int
+    arrays: list[np.ndarray]
+    addresses: list[int]
+
+
+def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row, int, int], None]) -> frozenset[int]:
+    """Call `update(row, start, stop)` for blocks of the rows `(gradient, *written)` in plain memory: which rows those were."""
+    blocks: list[tuple[Row, int, int]] = []
+    written: list[Any] = []
+    seen = set()
+    for number, tensors in enumerate(rows):
+        arrays = None if tensors is None or id(tensors[1]) in seen else plain_arrays(*tensors)
+        if tensors is None or arrays is None:
+            continue
+        seen.add(id(tensors[1]))
+        written += tensors[1:]
+        size = arrays[0].size
+        row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+    blocks.sort(key=lambda block: block[1] - block[2])
+
+    def some(start: int, stop: int) -> None:
+        for block in blocks[start:stop]:
+            update(*block)
+
+    little = sum(stop - start for _, start, stop in blocks) <= BLOCK
+    parallel_for(0, len(blocks), max(len(blocks), 1) if little else 1, some)
+    bump(*written)
+    return frozenset(row.number for row, _, _ in blocks)
 
 
 # %% [markdown]
@@ -208,16 +242,19 @@ print(f"{(one != two).mean():.1%} of the results differ, by at most {np.abs(one 
 # %% [markdown]
 # ## SGD
 #
-# `buffer` is None without momentum; in the first step with momentum it does not exist yet, and that step is left to the loop. Momentum is one pass and the update another.
+# In the first step with momentum a buffer does not exist yet, and that step is left to the loop. Momentum is one pass and the update another.
+#
+# Plain momentum, what most scripts run, is two calls of BLAS and nothing else, so it goes by addresses and makes no array for a block. That is more than tidiness. A block's 1.5 MB have pushed the interpreter out of the second cache, and every line of Python
+# between two blocks comes from farther away than usual: slicing three arrays and asking each for its address made the whole step half as long again.
 
 
 # %%
 #| into: aten/native/fused_sgd.py
 #| upstream: aten/src/ATen/native/FusedSGD.cpp#at::native::_fused_sgd_kernel_cpu_
 def sgd(
-    param: Any,
-    grad: Any,
-    buffer: Any,
+    params: Sequence[Any],
+    grads: Sequence[Any],
+    buffers: Sequence[Any],
     *,
     weight_decay: float,
     momentum: float,
@@ -225,28 +262,34 @@ def sgd(
     dampening: float,
     nesterov: bool,
     maximize: bool,
-) -> bool:
-    """One step in place, if the memory allows it: whether it was done."""
-    written = (param,) if buffer is None else (param, buffer)
-    arrays = plain_arrays(grad, *written)
-    if arrays is None:
-        return False
-    one, two = scratch(arrays[1].dtype, 2)
-    for piece in blocks(*arrays):
-        g, p = piece[0], piece[1]
-        s, t = one[: p.size], two[: p.size]
+) -> frozenset[int]:
+    """One step of the parameters in plain memory, in place: which those were."""
+    plain = momentum != 0 and weight_decay == 0 and not (nesterov or maximize) and lr != 0 and dampening != 1
+
+    def update(row: Row, start: int, stop: int) -> None:
+        kind = row.arrays[1].dtype
+        run = cpu_blas.kernel(kind.char) if plain else None
+        if run is not None:
+            g_at, p_at, b_at = (address + start * kind.itemsize for address in row.addresses)
+            run(stop - start, 1 - dampening, g_at, 1, momentum, b_at, 1)
+            run(stop - start, -lr, b_at, 1, 1.0, p_at, 1)
+            return
+        g, p, *buffer = (array[start:stop] for array in row.arrays)
+        s, t = (array[: stop - start] for array in scratch(kind, 2))
         if maximize:
             g = np.negative(g, out=s)
         if weight_decay != 0:
             np.multiply(p, weight_decay, out=t)
             g = np.add(g, t, out=s)
-        if buffer is not None:
-            b = piece[2]
+        for b in buffer:
             axpby(1 - dampening, g, momentum, b, t)
             g = np.add(g, np.multiply(b, momentum, out=t), out=s) if nesterov else b
         axpby(-lr, g, 1.0, p, t)
-    bump(*written)
-    return True
+
+    if momentum == 0:
+        return step_in_blocks(zip(grads, params, strict=True), update)
+    rows = zip(grads, params, buffers, strict=True)
+    return step_in_blocks((row if row[2] is not None else None for row in rows), update)
 
 
 # %% [markdown]
@@ -267,24 +310,25 @@ def sgd(
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.native.cpu_blas import axpby
-from readtorch.aten.native.fused_sgd import blocks, bump, plain_arrays, scratch
+from readtorch.aten.native.fused_sgd import Row, scratch, step_in_blocks
 
 
 # %%
 #| into: aten/native/fused_adam.py
 #| upstream: aten/src/ATen/native/FusedAdam.cpp#at::native::_fused_adam_kernel_cpu_
 def adam(
-    param: Any,
-    grad: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    max_exp_avg_sq: Any,
-    step: float,
+    params: Sequence[Any],
+    grads: Sequence[Any],
+    exp_avgs: Sequence[Any],
+    exp_avg_sqs: Sequence[Any],
+    max_exp_avg_sqs: Sequence[Any] | None,
+    steps: Sequence[float],
     *,
     lr: float,
     beta1: float,
@@ -293,18 +337,14 @@ def adam(
     eps: float,
     maximize: bool,
     decoupled: bool,
-) -> bool:
-    """One step in place, if the memory allows it: whether it was done. `max_exp_avg_sq` is None without AMSGrad."""
-    written = (param, exp_avg, exp_avg_sq) if max_exp_avg_sq is None else (param, exp_avg, exp_avg_sq, max_exp_avg_sq)
-    arrays = plain_arrays(grad, *written)
-    if arrays is None:
-        return False
-    root = math.sqrt(1 - beta2**step)
-    size, floor = -lr * root / (1 - beta1**step), eps * root
-    pool = scratch(arrays[1].dtype, 3)
-    for piece in blocks(*arrays):
-        g, p, m, v = piece[:4]
-        s, t, u = (array[: p.size] for array in pool)
+) -> frozenset[int]:
+    """One step of the parameters in plain memory, in place: which those were. `max_exp_avg_sqs` is None without AMSGrad."""
+
+    def update(row: Row, start: int, stop: int) -> None:
+        step = steps[row.number]
+        root = math.sqrt(1 - beta2**step)
+        g, p, m, v, *most = (array[start:stop] for array in row.arrays)
+        s, t, u = (array[: stop - start] for array in scratch(p.dtype, 3))
         if maximize:
             g = np.negative(g, out=s)
         if weight_decay != 0 and decoupled:
@@ -313,13 +353,15 @@ def adam(
             g = np.add(g, np.multiply(p, weight_decay, out=t), out=s)
         axpby(1 - beta1, g, beta1, m, t)
         axpby(1 - beta2, np.multiply(g, g, out=t), beta2, v, u)
-        second = v if max_exp_avg_sq is None else np.maximum(piece[4], v, out=piece[4])
-        np.sqrt(second, out=t)
-        np.add(t, floor, out=t)
+        for largest in most:
+            v = np.maximum(largest, v, out=largest)
+        np.sqrt(v, out=t)
+        np.add(t, eps * root, out=t)
         np.divide(m, t, out=t)
-        axpby(size, t, 1.0, p, t)
-    bump(*written)
-    return True
+        axpby(-lr * root / (1 - beta1**step), t, 1.0, p, u)
+
+    moments = [exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs])]
+    return step_in_blocks(zip(grads, params, *moments, strict=True), update)
 
 
 # %% [markdown]

@@ -127,7 +127,7 @@ from readtorch.c10.core.tensor_impl import wrap
 #| imports
 from collections.abc import Sequence
 
-from readtorch.aten.native.fused_sgd import arrays_of, device_groups, on_device
+from readtorch.aten.native.fused_sgd import arrays_of, bump, device_groups, on_device
 
 
 # %%

@@ -90,6 +90,12 @@ def set_default_dtype(d: _Any, /) -> None:
     _C._set_default_dtype(d)
 
 
+_NAMES.update(
+    dict.fromkeys(
+        ("get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"), "aten.parallel"
+    )
+)
+
 _MODULES.append("linalg")
 
 _MODULES += ["functional", "return_types"]
@@ -207,11 +213,6 @@ _REPLACED = {
 }
 _ANSWERED.update(dict.fromkeys((*_REPLACED, "set_vital"), _deprecated))
 
-_NAMES.update(
-    dict.fromkeys(
-        ("get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"), "aten.parallel"
-    )
-)
 _MODULES += ["accelerator", "amp", "as_torch", "backends", "cuda"]
 _NAMES.update(
     {

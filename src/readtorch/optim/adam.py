@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import readtorch as torch
@@ -157,18 +157,16 @@ def adam(
         step += 1
     if is_grad_enabled():
         numbers = None
-    done: Container[int] = ()
+    done: frozenset[int] = frozenset()
     if numbers is not None:
         most_of = max_exp_avg_sqs if amsgrad else None
-        done = fused_adam.adam_on_device(params, grads, exp_avgs, exp_avg_sqs, most_of, state_steps, **numbers)
+        lists = (params, grads, exp_avgs, exp_avg_sqs, most_of)
+        done = fused_adam.adam_on_device(*lists, state_steps, **numbers)
+        done |= fused_adam.adam(*lists, [0.0 if i in done else t.item() for i, t in enumerate(state_steps)], **numbers)
     for i, param in enumerate(params):
         if i in done:
             continue
         step = state_steps[i]
-        if numbers is not None:
-            most = max_exp_avg_sqs[i] if amsgrad else None
-            if fused_adam.adam(param, grads[i], exp_avgs[i], exp_avg_sqs[i], most, step.item(), **numbers):
-                continue
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         grad = _ascent(param, grads[i], maximize, 0.0 if decoupled_weight_decay else weight_decay)

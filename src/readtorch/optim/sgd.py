@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 from readtorch import Tensor, is_grad_enabled
@@ -111,19 +111,21 @@ def sgd(
 ) -> None:
     """One step on each of `params`; a missing momentum buffer is made and put into `momentum_buffer_list`."""
     number = lr if not isinstance(lr, Tensor) else None if lr.requires_grad else lr.item()
-    options: dict[str, Any] = {}
-    done: Container[int] = ()
+    done: frozenset[int] = frozenset()
     if number is not None and not is_grad_enabled():
-        options = {"weight_decay": weight_decay, "momentum": momentum, "lr": number, "dampening": dampening}
+        options: dict[str, Any] = {
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "lr": number,
+            "dampening": dampening,
+        }
         options |= {"nesterov": nesterov, "maximize": maximize}
         done = fused_sgd.sgd_on_device(params, d_p_list, momentum_buffer_list, **options)
+        done |= fused_sgd.sgd(params, d_p_list, momentum_buffer_list, **options)
     for i, (param, d_p) in enumerate(zip(params, d_p_list, strict=True)):
         if i in done:
             continue
         buffer = momentum_buffer_list[i] if momentum != 0 else None
-        plain = options and (momentum == 0 or buffer is not None)
-        if plain and fused_sgd.sgd(param, d_p, buffer, **options):
-            continue
         d_p = _ascent(param, d_p, maximize, weight_decay)
         if momentum != 0:
             if buffer is None:

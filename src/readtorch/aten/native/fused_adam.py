@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.native.cpu_blas import axpby
-from readtorch.aten.native.fused_sgd import arrays_of, blocks, bump, device_groups, on_device, plain_arrays, scratch
+from readtorch.aten.native.fused_sgd import Row, arrays_of, bump, device_groups, on_device, scratch, step_in_blocks
 
 
 def adam(
-    param: Any,
-    grad: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    max_exp_avg_sq: Any,
-    step: float,
+    params: Sequence[Any],
+    grads: Sequence[Any],
+    exp_avgs: Sequence[Any],
+    exp_avg_sqs: Sequence[Any],
+    max_exp_avg_sqs: Sequence[Any] | None,
+    steps: Sequence[float],
     *,
     lr: float,
     beta1: float,
@@ -28,18 +28,14 @@ def adam(
     eps: float,
     maximize: bool,
     decoupled: bool,
-) -> bool:
-    """One step in place, if the memory allows it: whether it was done. `max_exp_avg_sq` is None without AMSGrad."""
-    written = (param, exp_avg, exp_avg_sq) if max_exp_avg_sq is None else (param, exp_avg, exp_avg_sq, max_exp_avg_sq)
-    arrays = plain_arrays(grad, *written)
-    if arrays is None:
-        return False
-    root = math.sqrt(1 - beta2**step)
-    size, floor = -lr * root / (1 - beta1**step), eps * root
-    pool = scratch(arrays[1].dtype, 3)
-    for piece in blocks(*arrays):
-        g, p, m, v = piece[:4]
-        s, t, u = (array[: p.size] for array in pool)
+) -> frozenset[int]:
+    """One step of the parameters in plain memory, in place: which those were. `max_exp_avg_sqs` is None without AMSGrad."""
+
+    def update(row: Row, start: int, stop: int) -> None:
+        step = steps[row.number]
+        root = math.sqrt(1 - beta2**step)
+        g, p, m, v, *most = (array[start:stop] for array in row.arrays)
+        s, t, u = (array[: stop - start] for array in scratch(p.dtype, 3))
         if maximize:
             g = np.negative(g, out=s)
         if weight_decay != 0 and decoupled:
@@ -48,13 +44,15 @@ def adam(
             g = np.add(g, np.multiply(p, weight_decay, out=t), out=s)
         axpby(1 - beta1, g, beta1, m, t)
         axpby(1 - beta2, np.multiply(g, g, out=t), beta2, v, u)
-        second = v if max_exp_avg_sq is None else np.maximum(piece[4], v, out=piece[4])
-        np.sqrt(second, out=t)
-        np.add(t, floor, out=t)
+        for largest in most:
+            v = np.maximum(largest, v, out=largest)
+        np.sqrt(v, out=t)
+        np.add(t, eps * root, out=t)
         np.divide(m, t, out=t)
-        axpby(size, t, 1.0, p, t)
-    bump(*written)
-    return True
+        axpby(-lr * root / (1 - beta1**step), t, 1.0, p, u)
+
+    moments = [exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs])]
+    return step_in_blocks(zip(grads, params, *moments, strict=True), update)
 
 
 def adam_on_device(

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from readtorch.aten.native import cpu_blas
 from readtorch.aten.native.cpu_blas import axpby
+from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter, wrap
 
 BLOCK = 131072
@@ -24,17 +26,6 @@ def scratch(kind: np.dtype, count: int) -> list[np.ndarray]:
     while len(pool) < count:
         pool.append(np.empty(BLOCK, kind))
     return pool[:count]
-
-
-def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """The same pieces of each array, in order of memory."""
-    flat = [array.reshape(-1) for array in arrays]
-    size = flat[0].size
-    if size <= BLOCK:
-        yield tuple(flat)
-        return
-    for start in range(0, size, BLOCK):
-        yield tuple(array[start : start + BLOCK] for array in flat)
 
 
 def plain_arrays(grad: Any, *written: Any) -> list[np.ndarray] | None:
@@ -60,10 +51,44 @@ def bump(*tensors: Any) -> None:
         version_counter(tensor).value += 1
 
 
+class Row(NamedTuple):
+    """A parameter in plain memory: its gradient and what is written, flat, and where they begin."""
+
+    number: int
+    arrays: list[np.ndarray]
+    addresses: list[int]
+
+
+def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row, int, int], None]) -> frozenset[int]:
+    """Call `update(row, start, stop)` for blocks of the rows `(gradient, *written)` in plain memory: which rows those were."""
+    blocks: list[tuple[Row, int, int]] = []
+    written: list[Any] = []
+    seen = set()
+    for number, tensors in enumerate(rows):
+        arrays = None if tensors is None or id(tensors[1]) in seen else plain_arrays(*tensors)
+        if tensors is None or arrays is None:
+            continue
+        seen.add(id(tensors[1]))
+        written += tensors[1:]
+        size = arrays[0].size
+        row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+    blocks.sort(key=lambda block: block[1] - block[2])
+
+    def some(start: int, stop: int) -> None:
+        for block in blocks[start:stop]:
+            update(*block)
+
+    little = sum(stop - start for _, start, stop in blocks) <= BLOCK
+    parallel_for(0, len(blocks), max(len(blocks), 1) if little else 1, some)
+    bump(*written)
+    return frozenset(row.number for row, _, _ in blocks)
+
+
 def sgd(
-    param: Any,
-    grad: Any,
-    buffer: Any,
+    params: Sequence[Any],
+    grads: Sequence[Any],
+    buffers: Sequence[Any],
     *,
     weight_decay: float,
     momentum: float,
@@ -71,28 +96,34 @@ def sgd(
     dampening: float,
     nesterov: bool,
     maximize: bool,
-) -> bool:
-    """One step in place, if the memory allows it: whether it was done."""
-    written = (param,) if buffer is None else (param, buffer)
-    arrays = plain_arrays(grad, *written)
-    if arrays is None:
-        return False
-    one, two = scratch(arrays[1].dtype, 2)
-    for piece in blocks(*arrays):
-        g, p = piece[0], piece[1]
-        s, t = one[: p.size], two[: p.size]
+) -> frozenset[int]:
+    """One step of the parameters in plain memory, in place: which those were."""
+    plain = momentum != 0 and weight_decay == 0 and not (nesterov or maximize) and lr != 0 and dampening != 1
+
+    def update(row: Row, start: int, stop: int) -> None:
+        kind = row.arrays[1].dtype
+        run = cpu_blas.kernel(kind.char) if plain else None
+        if run is not None:
+            g_at, p_at, b_at = (address + start * kind.itemsize for address in row.addresses)
+            run(stop - start, 1 - dampening, g_at, 1, momentum, b_at, 1)
+            run(stop - start, -lr, b_at, 1, 1.0, p_at, 1)
+            return
+        g, p, *buffer = (array[start:stop] for array in row.arrays)
+        s, t = (array[: stop - start] for array in scratch(kind, 2))
         if maximize:
             g = np.negative(g, out=s)
         if weight_decay != 0:
             np.multiply(p, weight_decay, out=t)
             g = np.add(g, t, out=s)
-        if buffer is not None:
-            b = piece[2]
+        for b in buffer:
             axpby(1 - dampening, g, momentum, b, t)
             g = np.add(g, np.multiply(b, momentum, out=t), out=s) if nesterov else b
         axpby(-lr, g, 1.0, p, t)
-    bump(*written)
-    return True
+
+    if momentum == 0:
+        return step_in_blocks(zip(grads, params, strict=True), update)
+    rows = zip(grads, params, buffers, strict=True)
+    return step_in_blocks((row if row[2] is not None else None for row in rows), update)
 
 
 def on_device(first: Any) -> bool:

@@ -1,0 +1,125 @@
+"""Loops shared among threads: every piece once, errors and settings of the caller, nesting, and child processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import readtorch as torch
+from readtorch.aten import parallel
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    if torch.get_num_threads() != 3:
+        pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
+    yield
+    torch.set_num_threads(before)
+
+
+def names_of_workers(pieces: int = 30) -> set[str]:
+    """Who takes part in a loop whose pieces last long enough for all."""
+    names = set()
+
+    def piece(start: int, stop: int) -> None:
+        names.add(threading.current_thread().name)
+        time.sleep(0.01)
+
+    parallel.parallel_for(0, pieces, 1, piece)
+    return names
+
+
+@pytest.mark.parametrize(("begin", "end", "grain"), [(0, 0, 4), (0, 1, 4), (3, 50, 4), (0, 48, 4), (0, 7, 1)])
+def test_every_index_is_met_once(three_threads: None, begin: int, end: int, grain: int) -> None:
+    met: list[int] = []
+    parallel.parallel_for(begin, end, grain, lambda start, stop: met.extend(range(start, stop)))
+    assert sorted(met) == list(range(begin, end))
+
+
+def test_helpers_take_part_and_one_thread_means_the_caller_alone(three_threads: None) -> None:
+    assert len(names_of_workers()) == 3
+    torch.set_num_threads(1)
+    assert names_of_workers(5) == {threading.current_thread().name}
+
+
+def test_an_error_in_a_helper_is_raised_in_the_caller_when_all_have_ended(three_threads: None) -> None:
+    ended = []
+
+    def piece(start: int, stop: int) -> None:
+        time.sleep(0.01)
+        ended.append(start)
+        if threading.current_thread().name.startswith("readtorch-parallel"):
+            raise ValueError("from a helper")
+
+    with pytest.raises(ValueError, match="from a helper"):
+        parallel.parallel_for(0, 20, 1, piece)
+    assert sorted(ended) == list(range(20))
+    assert len(names_of_workers()) == 3
+
+
+def test_error_settings_of_the_caller_hold_in_helpers(three_threads: None, recwarn: pytest.WarningsRecorder) -> None:
+    def piece(start: int, stop: int) -> None:
+        time.sleep(0.005)
+        np.divide(np.ones(1000), np.zeros(1000))
+
+    with np.errstate(divide="ignore"):
+        parallel.parallel_for(0, 10, 1, piece)
+    assert not recwarn.list
+
+
+def test_a_loop_inside_a_loop_runs_where_it_is_met(three_threads: None) -> None:
+    inner: list[bool] = []
+
+    def piece(start: int, stop: int) -> None:
+        here = threading.current_thread()
+        parallel.parallel_for(0, 4, 1, lambda a, b: inner.append(threading.current_thread() is here))
+
+    parallel.parallel_for(0, 12, 1, piece)
+    assert inner == [True] * 48
+
+
+def test_blas_has_one_thread_in_a_loop_and_gets_its_number_back(three_threads: None) -> None:
+    blas = parallel._openblas()
+    assert blas is not None
+    seen = set()
+    parallel.parallel_for(0, 6, 1, lambda start, stop: seen.add((blas[1](), torch.get_num_threads())))
+    assert seen == {(1, 3)}
+    assert blas[1]() == 3
+    parallel.parallel_for(0, 6, 1, lambda start, stop: torch.set_num_threads(2))
+    assert blas[1]() == torch.get_num_threads() == 2
+
+
+def _count_in_child(answers: multiprocessing.SimpleQueue) -> None:
+    answers.put(len(names_of_workers()))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_child_gets_helpers_of_its_own(three_threads: None) -> None:
+    assert len(names_of_workers()) == 3
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=_count_in_child, args=(answers,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert answers.get() == 3
+
+
+def test_arrays_of_a_finished_loop_are_let_go(three_threads: None) -> None:
+    import gc
+    import weakref
+
+    array = np.ones(1000)
+    gone = weakref.ref(array)
+    parallel.parallel_for(0, 3, 1, lambda start, stop, array=array: time.sleep(0.005))  # type: ignore[misc]
+    del array
+    names_of_workers()
+    gc.collect()
+    assert gone() is None
