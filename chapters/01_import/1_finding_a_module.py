@@ -189,7 +189,7 @@ print(python("import ring; print(ring.ring_inner.copy())"))
 # tensor` is a use, so is a base class, a decorator, a default argument, an annotation without `from __future__ import annotations`.
 #
 # PyTorch is full of such cycles: almost every file below `torch/` begins with `import torch`, while `torch/__init__.py` is still running. What each of them may use depends on how far it has come. The order of that file is therefore part
-# of the program, and much of it carries a comment that says so ("needs to be before the submodule imports to avoid circular dependencies"). One line in the wrong place is enough:
+# of the program, and several of its statements carry a comment that says what they must precede. One line in the wrong place is enough:
 #
 # > **“Latest main branch seems to introduce circular import error”** (pytorch/pytorch#164658). `torch/random.py` had gained a default argument, `device=torch.device("cpu")`. Defaults are evaluated when the `def` runs, so this one *called* into `torch._C` in
 # > the middle of the import; the call needed `torch.fx`, which imports `torch.utils`, which imports the data loader, which imports `torch.distributed`, and that used what `torch` did not have yet.
@@ -220,13 +220,47 @@ def _(torch):
 
 
 # %% [markdown]
-# `torch` is thus a module under construction for seconds, and another thread that imports it meanwhile waits for it. What remains of an import that *failed* is less well known: the module that raised is taken out of `sys.modules`, those that were
-# finished before stay. A second attempt in the same process does not repeat the first, and its error may be another one; in a notebook, believe the first.
+# `torch` is thus a module under construction for seconds, and another thread that imports it meanwhile waits for it.
+#
+# ## What remains of an import that failed?
+#
+# The module that raised is taken out of `sys.modules`. Those that were finished before stay, with everything that they have done. So a second attempt in the same process does not repeat the first. Here is a package that registers
+# something, as every package of operators does, and then fails for want of a library:
+
+# %%
+broken = folder / "half_way"
+broken.mkdir()
+(broken / "registry.py").write_text(
+    "seen = set()\n\ndef register(name):\n    if name in seen:\n"
+    "        raise RuntimeError(f'{name} is registered already')\n    seen.add(name)\n"
+)
+(broken / "__init__.py").write_text(
+    "from half_way import registry\nregistry.register('add')\nimport a_library_that_nobody_has\n"
+)
+sys.path.insert(0, str(folder))
+for attempt in ("first", "again"):
+    try:
+        import half_way
+    except Exception as error:
+        print(f"{attempt}: {type(error).__name__}: {error}")
+print("stays:", [name for name in sys.modules if name.startswith("half_way")])
+sys.path.remove(str(folder))
+
+# %% [markdown]
+# The second error is about something else, and it is the one that a notebook shows after the cell has been run again. With PyTorch it takes many forms, since C++ has more to remember than one set: libraries stay mapped, operators stay registered, docstrings stay set. Believe the first; for a second attempt, start a new process.
 #
 # ## Where do the three seconds go?
 #
-# CPython will tell (`python -X importtime -c "import torch"`): one line a module, when it is done, with its own time and that of everything it was the first to import. It answers the question, once one has learned to read a tree from bottom to
-# top. It does not say who asked, what failed and was caught, and what was *not* imported.
+# CPython will tell: `-X importtime` prints one line a module, when it is done, with its own time, the time with everything it was the first to import, and the name, indented by depth. Without the times:
+
+# %%
+done = subprocess.run(
+    [sys.executable, "-X", "importtime", "-c", "import json"], capture_output=True, text=True, check=True
+)
+print(*[line.rpartition("|")[2].removeprefix(" ") for line in done.stderr.splitlines()[-5:]], sep="\n")
+
+# %% [markdown]
+# A tree from bottom to top: the importer stands *below* what it imported, one step to the left. It answers the question, once one has learned to read it. It does not say who asked, what failed and was caught, and what was *not* imported.
 #
 # The book has a recorder that does, `readtorch trace import NAME`. It starts a fresh process, puts itself in place of the one function of the import system through which every first import goes (`_find_and_load`), and writes down two lines for each: begun,
 # done. Whatever the package does, even if it crashes the interpreter, is told up to there.
@@ -260,17 +294,17 @@ with tempfile.TemporaryDirectory() as place:
 print(failed.outcome, "·", failed.error, "·", [m.name for m in failed.modules if m.error])
 
 # %% [markdown]
-# ### What upstream does more
-# Nothing on this floor: finders and loaders are Python's. What is particular about PyTorch here is its size. More than 700 of its modules are read as compiled `.pyc` files; on a file system where `__pycache__` cannot be written they are compiled anew in
-# every process, which takes many times as long and stands in no one line of a profile: everything is slow alike.
-
+# ## Why is it slow on that machine only?
+#
+# What is read are not the sources. Beside them, in `__pycache__`, lies what the compiler made of each. More than 700 of PyTorch's modules are Python, and where that folder cannot be written (a read-only image, a file system of another user, `PYTHONDONTWRITEBYTECODE` in a container's settings) all of them are compiled anew in
+# every process. No one line of a profile shows it, everything is slow alike. Here for readtorch's own floors:
 
 # %%
-#| claim: importing the package does not read the sources where compiled files are there: the loader names the cached file
-def _(torch):
-    import importlib.util
-    from pathlib import Path
+with tempfile.TemporaryDirectory() as empty:
+    cold = {"PYTHONPYCACHEPREFIX": empty, "PYTHONDONTWRITEBYTECODE": "1"}
+    warm, compiled = (record_import("readtorch", touch=["zeros"], environment=each) for each in ({}, cold))
+print("the same modules:", warm.names() == compiled.names(), "· over twice the time:", compiled.total > 2 * warm.total)
 
-    spec = importlib.util.find_spec(f"{torch.__name__}.functional")
-    assert Path(spec.cached).name.startswith("functional.") and spec.cached.endswith(".pyc")
-    assert Path(spec.cached).parent.name == "__pycache__"
+# %% [markdown]
+# ### What upstream does more
+# Nothing on this floor: finders and loaders are Python's. One thing is left to the packager: wheels hold no compiled files, `pip` makes them while it installs, unless it is told not to (`--no-compile`, which builders of small images like).

@@ -52,7 +52,7 @@ CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 place = Path(tempfile.mkdtemp())
 
 
-def build(name: str, source: str, *needs: str, folder: str = "") -> str:
+def build(name: str, source: str, *needs: str, folder: str = "", version: str = "") -> str:
     """Compile `source` into a shared library below `place`; "" where there is no C compiler."""
     if CC is None or not sys.platform.startswith("linux"):
         print("not built: this needs Linux and a C compiler, and looked for cc, gcc and clang")
@@ -61,10 +61,12 @@ def build(name: str, source: str, *needs: str, folder: str = "") -> str:
     where.mkdir(exist_ok=True)
     (where / f"{name}.c").write_text(source)
     links = [option for need in needs for option in (f"-L{(place / need).parent}", f"-l:{Path(need).name}")]
-    target = where / f"{name}.so"
-    subprocess.run(
-        [CC, "-shared", "-fPIC", f"-Wl,-soname,{name}.so", "-o", target, where / f"{name}.c", *links], check=True
-    )
+    target = where / f"{name}.so{version}"
+    options = ["-shared", "-fPIC", f"-Wl,-soname,{target.name}", "-Wl,-rpath,$ORIGIN"]
+    if version:
+        (where / f"{name}.map").write_text(f"{target.name} {{ global: *; }};")
+        options.append(f"-Wl,--version-script={where / name}.map")
+    subprocess.run([CC, *options, "-o", target, where / f"{name}.c", *links], check=True)
     return str(target)
 
 
@@ -140,6 +142,27 @@ print(*[Path(path).name.split("-")[0] for path in mapped if "numpy" in path and 
 # %% [markdown]
 # That file is also the best witness when something is wrong. It lists what the process *has*, not what it should have: two lines with the same library in two folders are the answer to most questions of this kind. (Above, the one library that readtorch
 # stands on: NumPy's BLAS.)
+#
+# ## May it be another version?
+#
+# NVIDIA's libraries carry a version in their *name*: what is needed is `libcudart.so.9.0`, and `libcudart.so.9.2` is another library. In August 2018 a distribution replaced one by the other, and every PyTorch that had been installed from it stopped at its first line (“**ImportError: libcudart.so.9.0: cannot open shared object file**”,
+# pytorch/pytorch#10910). The first advice that one finds is to make a link of the missing name. Here are the installation as it was, after the update, and with the link:
+
+# %%
+older = build("libruntime", "int count(void) { return 42; }", folder="toolkit", version=".9.0")
+build("libruntime", "int count(void) { return 42; }", folder="toolkit", version=".9.2")
+program = "int count(void); int twice(void) { return 2 * count(); }"
+needs_9_0 = build("libprogram", program, "toolkit/libruntime.so.9.0", folder="toolkit")
+if needs_9_0:
+    print("as it was: ", attempt((needs_9_0, ctypes.RTLD_LOCAL)))
+    Path(older).unlink()
+    print("the update:", attempt((needs_9_0, ctypes.RTLD_LOCAL)))
+    Path(older).symlink_to("libruntime.so.9.2")
+    print("the link:  ", attempt((needs_9_0, ctypes.RTLD_LOCAL)).replace("toolkit/", ""))
+
+# %% [markdown]
+# The link is found, and refused. Beside the name of the file, each *symbol* carries the version that it was linked with (`count@@libruntime.so.9.0`; `readelf -V` lists them), and a library may offer several. It is a second check, of those who build libraries with a version script, as NVIDIA does for its runtime; where there is none, the link works, until a function
+# has changed its arguments. The remedy is the one PyTorch's wheels have had since 2022: to name, in their metadata, the exact versions of NVIDIA's wheels that they were linked against.
 #
 # ## What is `RTLD_GLOBAL` for?
 #
