@@ -132,6 +132,50 @@ def get_worker_info() -> WorkerInfo | None:
     return _worker_info
 
 
+# %% [markdown]
+# Other loaders run their workers as threads of one process, which would all draw from one generator. Such a loader gives each worker an `rng` and says so in `worker_method`; a transform that asks `torch.thread_safe_generator()` gets its thread's generator there, and None, the default one, everywhere else.
+
+
+# %%
+#| into: random.py
+#| upstream: torch/random.py#thread_safe_generator
+def thread_safe_generator() -> Generator | None:
+    """The generator of the worker thread this runs in; None in the main process and in worker processes."""
+    from readtorch.utils.data import get_worker_info
+
+    worker = get_worker_info()
+    if worker is None or worker.worker_method != "thread" or worker.rng is None:
+        return None
+    generator: Generator = worker.rng.torch_generator
+    return generator
+
+
+# %%
+#| into: __init__.py
+_NAMES.update({"thread_safe_generator": "random"})
+
+
+# %%
+#| claim: thread_safe_generator is None in the main process, and in a worker thread the generator that its loader gave it
+def _(torch):
+    import types
+
+    from_loader = torch.Generator()
+    worker_module = torch.utils.data._utils.worker
+    assert torch.thread_safe_generator() is torch.random.thread_safe_generator() is None
+    rng = types.SimpleNamespace(torch_generator=from_loader)
+    try:
+        for method, expected in (("thread", from_loader), ("multiprocessing", None)):
+            worker_module._worker_info = torch.utils.data._utils.worker.WorkerInfo(
+                id=0, num_workers=1, seed=0, dataset=None, rng=rng, worker_method=method
+            )
+            assert torch.thread_safe_generator() is expected
+    finally:
+        worker_module._worker_info = None
+
+
+# %%
+#| into: utils/data/_utils/worker.py
 @dataclass(frozen=True, slots=True)
 class _IterableDatasetStopIteration:
     """Sent in place of a batch: this worker's stream has ended."""

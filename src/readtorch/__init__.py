@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/, chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/, chapters/05_data/, chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
@@ -308,5 +308,7 @@ _NAMES.update({"load": "serialization", "save": "serialization"})
 _MODULES.append("func")
 
 _MODULES.append("optim")
+
+_NAMES.update({"thread_safe_generator": "random"})
 
 _MODULES.append("distributed")

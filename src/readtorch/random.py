@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/8_random.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -57,3 +57,14 @@ def fork_rng(
         yield
     finally:
         set_rng_state(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of the worker thread this runs in; None in the main process and in worker processes."""
+    from readtorch.utils.data import get_worker_info
+
+    worker = get_worker_info()
+    if worker is None or worker.worker_method != "thread" or worker.rng is None:
+        return None
+    generator: Generator = worker.rng.torch_generator
+    return generator
