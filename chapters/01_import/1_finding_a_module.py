@@ -57,7 +57,7 @@ def python(code: str, cwd: Path = folder) -> str:
 python("import torch").split("(")[0]
 
 # %% [markdown]
-# Nothing is wrong with the installation. The first entry of `sys.path` is the folder of the script (or the current one, with `-c` and in a notebook), and the search ends with the first file found. The script imports *itself*.
+# Nothing is wrong with the installation. The first entry of `sys.path` is the folder of the script (or the current one, with `-c` and in a notebook), and the search ends with the first file found. The script imports *itself*. (Python 3.13 has learned to suspect it, and adds the name of the file: “consider renaming”.)
 #
 # Which file it is can be asked without running it. This is the question to begin with whenever an import is odd:
 

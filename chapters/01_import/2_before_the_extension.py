@@ -247,7 +247,7 @@ def _(torch):
 # | `TORCH_CUSTOM_TERMINATE` | in `initModule` | a handler that prints a C++ stack when the process is about to abort |
 # | `TORCH_CUDA_SANITIZER` | after the sub-packages | reports unsynchronised accesses of CUDA streams |
 # | `TORCH_DEVICE_BACKEND_AUTOLOAD` | at the end | `0`: plug-ins for other devices are not loaded |
-# | `TORCH_LOGS` | at the end | what is logged |
+# | `TORCH_LOGS` | at the end | what is logged; *set and empty*, it stops the import of 2.13.0 |
 # | `PYTORCH_NVML_BASED_CUDA_CHECK` | by `cuda.is_available` | ask the driver's manager instead of the driver, so that a later fork can use CUDA |
 # | `CUDA_VISIBLE_DEVICES` | by the CUDA driver, at its first call | which devices there are; not read by the import at all |
 #
@@ -262,6 +262,33 @@ def _(torch):
     assert not torch.cuda.is_initialized()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     assert torch.cuda.device_count() == 0 and not torch.cuda.is_initialized()
+
+
+# %% [markdown]
+# And the row of `TORCH_LOGS` is worth a check of one's own start scripts: `TORCH_LOGS= python train.py`, meant to switch the logs off, ends in an `AttributeError` about a dictionary, at a line that nobody has written. To switch it off, unset it.
+
+
+# %%
+#| claim: with TORCH_LOGS set to the empty string the import of 2.13.0 fails in an AttributeError, with a name in it or unset it does not
+#| differs: readtorch does not read the variable
+def _(torch):
+    import os
+    import subprocess
+    import sys
+
+    unset = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
+    done = [
+        subprocess.run(
+            [sys.executable, "-c", f"import {torch.__name__}"],
+            env={**unset, **logs},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for logs in ({}, {"TORCH_LOGS": "recompiles"}, {"TORCH_LOGS": ""})
+    ]
+    assert [each.returncode for each in done] == [0, 0, 1]
+    assert "AttributeError: 'dict' object has no attribute 'get_log_level_pairs'" in done[2].stderr
 
 
 # %% [markdown]

@@ -234,7 +234,7 @@ module.initModule() == ours, [name for name in ours if name not in facts.calls("
 # ## The second half
 #
 # Some things cannot be done yet. `torch.FloatTensor` answers `isinstance(x, torch.FloatTensor)` for objects of the class `Tensor`, and that class is written in Python, *on top of* `TensorBase`. `torch.float32` has to be put into the module `torch`, which is being imported right now and has nothing in it. So there is
-# a second function, `THPModule_initExtension`, known in Python as `_C._initExtension`, and `torch/__init__.py` calls it 1,746 lines later, when `torch._tensor` and `torch.storage` have run.
+# a second function, `THPModule_initExtension`, known in Python as `_C._initExtension`, and `torch/__init__.py` calls it 1,744 lines later, when `torch._tensor` and `torch.storage` have run.
 
 # %%
 ground: dict = {}
@@ -285,7 +285,7 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 # The first lines of `initModule` are not in the list: C++ warnings are collected and given to Python's `warnings` behind the guard that they stand in; logging of C++ begins (`TORCH_CPP_LOG_LEVEL`). CUDA builds initialise `torch::cuda` before number 40, and a few classes more behind 46; the classes are made in every build, so that
-# `torch.cuda.Stream` can be *named* where there is no CUDA. And the 1,000 docstrings come last of all, from four Python modules that are imported for their effect (`torch/_torch_docs.py` and three others), each a call of `_C._add_docstr`, which refuses a function that has one already.
+# `torch.cuda.Stream` can be *named* where there is no CUDA. And nearly a thousand docstrings come from four Python modules that `torch/__init__.py` imports for their effect behind the sub-packages (`torch/_torch_docs.py`, `_tensor_docs.py` and two small ones), each a call of `_C._add_docstr`, which refuses a function that has one already.
 
 # %%
 #| fact: torch/csrc/Module.cpp#THPModule_addDocStr

@@ -45,14 +45,52 @@ live()
 # | 1126–1920 | `is_tensor`, `typename`, `set_default_dtype`, `use_deterministic_algorithms`; `e`, `pi`, `nan`, `inf`, `newaxis` | Python, here |
 # | 1931–2130 | `Tensor`, storages | Python, on top of C++ classes |
 # | 2159–2170 | `amp`, `random`, `serialization` and the names taken from them: `manual_seed`, `save`, `load` | Python |
-# | 2191 | dtypes, layouts, memory formats, `FloatTensor` … | C++, `_initExtension` |
+# | 2189 | dtypes, layouts, memory formats, `FloatTensor` … | C++, `_initExtension` |
 # | 2209–2226 | everything in `_C._VariableFunctions`: `zeros`, `sin`, `cat`, a thousand more | C++, generated |
-# | 2248 | `from torch.functional import *`: `einsum`, `norm`, `split`, `stft` … | Python |
-# | 2270–2340 | the sub-packages | Python |
+# | 2255 | `from torch.functional import *`: `einsum`, `norm`, `split`, `stft` … | Python |
+# | 2291–2341 | the sub-packages | Python |
+# | 2347 | docstrings for what C++ made | Python, for their effect |
+# | 2384 | a call of OpenMP after each fork | below |
+# | 2401–3053 | `masked`, `torch.compile`, shape functions, `__getattr__` | Python |
+# | 3076–3087 | plug-ins, logs, kernels in Python | last |
 
 # %%
 #| fact: torch/__init__.py#SymInt<typename<set_default_dtype<_manager_path<PRIVATE_OPS<_assert<get_device_module<_import_device_backends
 #| fact: torch/functional.py#einsum
+
+
+# %%
+#| claim: the statements of torch/__init__.py stand in the order of this chapter's tables, and in 2.13.0 on their lines
+#| differs: readtorch's file is another one; the order is kept by a function in it
+def _(torch):
+    from pathlib import Path
+
+    told = {
+        292: "def _get_cuda_dep_paths",
+        448: "class SymInt",
+        1126: "def typename",
+        1931: "from torch._tensor import Tensor",
+        2159: "from torch import amp",
+        2189: "_C._initExtension(",
+        2209: "PRIVATE_OPS",
+        2255: "from torch.functional import *",
+        2291: "from torch.autograd import (",
+        2335: "from torch import ao",
+        2347: "from torch import _size_docs",
+        2384: "register_after_fork(",
+        2940: "    def __getattr__",
+        3076: "if _is_device_backend_autoload_enabled(",
+        3079: "from torch import _logging",
+        3087: "import torch._native",
+    }
+    text = Path(torch.__file__).read_text(encoding="utf-8").splitlines()
+    found = [next(i for i, line in enumerate(text, 1) if line.startswith(start)) for start in told.values()]
+    assert found == sorted(found)
+    star = [i for i, line in enumerate(text, 1) if line.startswith("    from torch._C import *")]
+    assert found[0] < star[-1] < found[1]
+    if torch.__version__.startswith("2.13.0"):
+        assert found == list(told) and star[-1] == 445
+
 
 # %% [markdown]
 # The order decides where two sources have the same name. `_VariableFunctions` has a `split` and a `norm` as well; `torch.functional` comes later, and its functions, written in Python, cover them. Whoever looks for `torch.einsum` in `native_functions.yaml` finds one there, and reads the wrong function first.
@@ -84,6 +122,75 @@ def _(torch):
 
     for function in (torch._C._nn.gelu, torch.sin):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+# %% [markdown]
+# What the entry in `sys.modules` does is best seen without it. `shop._C` plays the extension: a file, and no package, that makes a module of its own inside. A second process reads what the first has pickled:
+
+# %%
+INSIDE = "import sys, types\n_nn = types.ModuleType('shop._C._nn')\nexec('def gelu(x): ...', vars(_nn))\n"
+WRITES = "import pickle, shop._C; pickle.dump(shop._C._nn.gelu, open('gelu.pkl', 'wb'))"
+READS = "import pickle; print(pickle.load(open('gelu.pkl', 'rb')).__module__)"
+
+
+def shop(text: str) -> Path:
+    """A folder with a package `shop` whose `_C` is this text."""
+    place = Path(tempfile.mkdtemp())
+    (place / "shop").mkdir()
+    (place / "shop" / "__init__.py").touch()
+    (place / "shop" / "_C.py").write_text(text)
+    return place
+
+
+def last_line(code: str, cwd: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr or "written\n").strip().splitlines()[-1]
+
+
+by_hand = shop(f"{INSIDE}sys.modules[_nn.__name__] = _nn\n")
+print("not entered:", last_line(WRITES, shop(INSIDE)).partition(": ")[2].partition(">: ")[2])
+print("by hand:    ", last_line(WRITES, by_hand), "·", last_line(READS, by_hand))
+
+# %% [markdown]
+# The first line was “**Functions in torch._C._nn and torch._C._onnx are not pickleable**” (pytorch/pytorch#38137). The second shows a detail of `import a.b.c` that is easily missed. The reading process had none of the three modules. Python imports the parent first, and then *looks into `sys.modules` again*, since the parent may have put the child there.
+#
+# A program that has an import system of its own must do the same. `torch.package` has one, with a table for each archive, so that two versions of a model's code can be loaded side by side; its copy of the algorithm looked into its own table only (“**torch.package unpickling transforms: ModuleNotFoundError: No module named 'torch._C._linalg'; 'torch._C' is not a package**”, #74389):
+
+
+# %%
+def import_into(modules: dict[str, types.ModuleType], name: str) -> types.ModuleType:
+    """Import `name` into a table of one's own, parents first: each parent must be a package."""
+    above = name.rpartition(".")[0]
+    if above and not hasattr(import_into(modules, above), "__path__"):
+        raise ModuleNotFoundError(f"No module named {name!r}; {above!r} is not a package")
+    return modules.setdefault(name, importlib.import_module(name))
+
+
+sys.path.insert(0, str(by_hand))
+try:
+    import_into({}, "shop._C._nn")
+except ModuleNotFoundError as error:
+    print("a table of one's own:", error)
+print("sys.modules:         ", importlib.import_module("shop._C._nn").__name__)
+sys.path.remove(str(by_hand))
+
+
+# %%
+#| claim: functions of modules inside _C can be read back from a torch.package archive, where they are looked for in the extension itself
+#| source: pytorch/pytorch#74389
+#| differs: readtorch has no torch.package
+def _(torch):
+    import functools
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        archive = str(Path(folder, "transform.pt"))
+        with torch.package.PackageExporter(archive) as exporter:
+            exporter.extern(["torch.**"])
+            exporter.save_pickle("transform", "norm.pkl", functools.partial(torch.linalg.vector_norm, dim=1))
+        norm = torch.package.PackageImporter(archive).load_pickle("transform", "norm.pkl")
+    assert norm.func is torch.linalg.vector_norm and norm(torch.ones(2, 4)).tolist() == [2.0, 2.0]
 
 
 # %% [markdown]
@@ -139,11 +246,12 @@ def _(torch):
 # Some thirty of them in one statement, alphabetically; what stands outside that statement is the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
 # everything, nothing uses them. And `onnx`, `_dynamo`, `_inductor`, `_export` are not imported at all.
 #
-# Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that [two modules in a ring](../01_import/1_finding_a_module.py) have shown: what is used while a file is imported must exist by then. Upstream states what depends on what in comments (five times "needs to be before … to avoid circular dependencies"), and moves the remaining uses into functions. Here is the rule, broken and mended.
+# Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that [two modules in a ring](../01_import/1_finding_a_module.py) have shown: what is used while a file is imported must exist by then. Upstream says in comments what must precede what (five of them speak of circular dependencies), and moves the remaining uses into functions. A recent example: `torch.thread_safe_generator` asks which worker of a data loader it runs in. `torch.random` is imported long before `torch.utils.data` can be, so the import stands in the function's body. Here is the rule, broken and mended.
 
 # %%
 #| fact: torch/__init__.py#__getattr__
 #| fact: torch/_compile.py#_disable_dynamo
+#| fact: torch/random.py#thread_safe_generator
 
 # %%
 BROKEN = {
@@ -304,7 +412,6 @@ in_child(cuda.use)
 
 # %%
 #| fact: torch/cuda/__init__.py#_is_in_bad_fork<is_available<_lazy_call<_lazy_init
-#| fact: torch/multiprocessing/_atfork.py#register_after_fork
 
 
 # %%
@@ -339,16 +446,75 @@ except AssertionError as error:
 str(where)
 
 # %% [markdown]
-# Another line of this stretch looks like a riddle: `register_after_fork(torch.get_num_threads)`. A question whose answer is thrown away, in every child process. It has an effect: Intel's OpenMP sets the *affinity* of a process at its first call, and a worker of a data loader that had chosen its own processor lost it at the first operator that used OpenMP (pytorch/pytorch#28389). Now the
-# first call happens right after the fork, before anybody chooses anything.
-#
+# Another line of this stretch looks like a riddle: `register_after_fork(torch.get_num_threads)`. A question whose answer is thrown away, in every child process. It has an effect: Intel's OpenMP sets the *affinity* of a process at its first call, and a worker of a data loader that had chosen its own processor lost it at the first operator that used OpenMP (“**The affinity of a worker process is reset after
+# torch.randperm is called**”, pytorch/pytorch#28389). Now the first call happens right after the fork, before anybody chooses anything. A stand-in for the runtime, and a worker that chooses one processor before it computes:
+
+
+# %%
+class Runtime:
+    """A thread pool that pins each process, at its first call there, to the processors it found when it was loaded."""
+
+    def __init__(self) -> None:
+        self.processors = os.sched_getaffinity(0)
+        self.started_in = 0
+
+    def compute(self) -> None:
+        if self.started_in != os.getpid():
+            self.started_in = os.getpid()
+            os.sched_setaffinity(0, self.processors)
+
+
+def worker(runtime: Runtime, after_fork: bool) -> str:
+    if after_fork:
+        runtime.compute()
+    chosen = {min(os.sched_getaffinity(0))}
+    os.sched_setaffinity(0, chosen)
+    runtime.compute()
+    return f"first call {'after the fork' if after_fork else 'in the worker':14} → has its own processor: {os.sched_getaffinity(0) == chosen}"
+
+
+if hasattr(os, "sched_setaffinity"):
+    for after_fork in (False, True):
+        in_child(lambda: worker(Runtime(), after_fork))  # noqa: B023  (called at once)
+    print(
+        "processors to choose from:", "several" if len(os.sched_getaffinity(0)) > 1 else "one, so nothing can be lost"
+    )
+
+
+# %%
+#| claim: in a forked child the affinity that it has chosen is left alone by the first operators
+#| source: pytorch/pytorch#28389
+#| fact: torch/multiprocessing/_atfork.py#register_after_fork
+def _(torch):
+    import os
+    import subprocess
+    import sys
+
+    if hasattr(os, "sched_setaffinity"):
+        code = (
+            f"import os, {torch.__name__} as torch\n"
+            "torch.ones(100_000).sum()\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    chosen = {min(os.sched_getaffinity(0))}\n"
+            "    os.sched_setaffinity(0, chosen)\n"
+            "    torch.randperm(1)\n"
+            "    torch.ones(100_000).sum()\n"
+            "    os._exit(os.sched_getaffinity(0) != chosen)\n"
+            "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        )
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "0"
+
+
+# %% [markdown]
 # ## Plug-ins
 #
 # A device that upstream does not know (an accelerator of another vendor) is a package of its own. Since 2.5 it need not be imported by hand: the last thing but two that `torch/__init__.py` does is to load every *entry point* of the group `torch.backends`, and to call it. An entry point is a line in the metadata of an installed package.
 
 
 # %%
-#| claim: an installed package with an entry point in the group torch.backends is called at the end of the import, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0
+#| claim: an installed package with an entry point in the group torch.backends is called at the end of the import, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0; TORCH_LOGS may name a log that it registers
 #| upstream: torch/__init__.py#_import_device_backends
 #| upstream: torch/__init__.py#_is_device_backend_autoload_enabled
 #| source: pytorch/pytorch#122468
@@ -363,6 +529,7 @@ def _(torch):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a_device.py").write_text(
             "import torch\n\ndef begin():\n    print('loaded with', hasattr(torch, 'export'))\n"
+            "    torch._logging._internal.register_log('chip', 'a_device')\n"
         )
         metadata = Path(folder, "a_device-1.0.dist-info")
         metadata.mkdir()
@@ -372,20 +539,68 @@ def _(torch):
         outputs = [
             subprocess.run(
                 [sys.executable, "-c", f"import {torch.__name__}"],
-                env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": switch},
+                env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": switch, **logs},
                 capture_output=True,
                 text=True,
-                check=True,
-            ).stdout.strip()
-            for switch in ("1", "0")
+                check=False,
+            )
+            for switch, logs in (("1", {"TORCH_LOGS": "+chip"}), ("0", {}), ("0", {"TORCH_LOGS": "+chip"}))
         ]
-    assert outputs == ["loaded with True", ""]
+    loaded, left, unknown = outputs
+    assert loaded.returncode == 0 and loaded.stdout.strip() == "loaded with True"
+    assert left.returncode == 0 and left.stdout == ""
+    assert unknown.returncode == 1 and "chip" in unknown.stderr
 
 
 # %% [markdown]
-# A plug-in begins with `import torch`, so `import a_device` in a program gives a cycle with a turn of its own: `a_device` → `torch` → entry point → `a_device`, half made, without the function that the entry point names. Plug-ins have to be written for that (torch-spyre/torch-spyre#2925 is one that was not). It has to be the last thing,
-# since a plug-in may use all of `torch`; and it is followed by `torch._logging`, because a plug-in may register the names of its logs, which `TORCH_LOGS` is then checked against.
+# It has to be nearly the last thing, since a plug-in may use all of `torch`; and it is followed by `torch._logging`, because a plug-in may register the names of its logs, which `TORCH_LOGS` is then checked against.
 #
+# A plug-in begins with `import torch`. A program that imports *it* first therefore closes a cycle with a turn of its own: `a_device` → `torch` → entry point → `a_device`, half made, without the function that the entry point names. Plug-ins have to be written for that. “**torch_spyre `__init__` not re-entrant under torch device-backend autoload → circular import**” (torch-spyre/torch-spyre#2925) is about one that
+# was not. In small, with a host of three lines:
+
+# %%
+HOST = "from importlib.metadata import entry_points\n\nfor plugin in entry_points(group='host.backends'):\n    plugin.load()()\n"
+AS_IT_WAS = "import host\n\ndef begin():\n    print('begun')\n"
+MENDED = "def begin():\n    print('begun')\n\nimport host\n"
+for label, text in (("import at the head:", AS_IT_WAS), ("function first:    ", MENDED)):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "host.py").write_text(HOST)
+        Path(folder, "a_device.py").write_text(text)
+        metadata = Path(folder, "a_device-1.0.dist-info")
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: a_device\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text("[host.backends]\na_device = a_device:begin\n")
+        for code in ("import host", "import a_device"):
+            print(label, f"{code:16}", last_line(code, Path(folder)).partition(" (most")[0])
+
+
+# %%
+#| claim: a plug-in that imports torch at its head is loaded by `import torch`, and fails when the program imports it first
+#| source: torch-spyre/torch-spyre#2925
+#| differs: readtorch loads no plug-ins: they are written against PyTorch's C++
+def _(torch):
+    import os
+    import subprocess
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a_device.py").write_text("import torch\n\ndef begin():\n    print('begun')\n")
+        metadata = Path(folder, "a_device-1.0.dist-info")
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: a_device\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text("[torch.backends]\na_device = a_device:begin\n")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
+        first, other = (
+            subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+            for code in (f"import {torch.__name__}", "import a_device")
+        )
+    assert first.returncode == 0 and first.stdout.strip() == "begun"
+    assert other.returncode == 1 and "module 'a_device' has no attribute 'begin'" in other.stderr
+
+
+# %% [markdown]
 # ### What upstream does more
 # `torch.compile` (430 lines of this file), `torch.ops` and `torch.classes`, objects that are put into `sys.modules` and answer every attribute from the dispatcher; `lobpcg`; four functions that were removed from `torch` and now say where they went (`torch.solve`, `torch.symeig` …). And `torch._native`, the very last line: kernels written in Python that take the place
 # of others.
@@ -406,5 +621,4 @@ def _(torch):
 
 
 # %%
-#| fact: torch/random.py#thread_safe_generator
 #| fact: torch/__init__.py#compile

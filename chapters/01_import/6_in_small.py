@@ -64,10 +64,10 @@ print(
 # | `TensorBase` is taken out again | 1094 | `_names`: deleted from what was taken |
 # | utilities in Python | 1126–1920 | this part |
 # | `from torch._tensor import Tensor` | 1931 | `_names` |
-# | `_C._initExtension(…)` | 2191 | `_names`, with the same name |
+# | `_C._initExtension(…)` | 2189 | `_names`, with the same name |
 # | `_VariableFunctions` | 2209–2226 | `_names` |
-# | `from torch.functional import *` | 2248 | the table `_NAMES`, which is asked before |
-# | the sub-packages | 2270–2340 | the table `_MODULES` |
+# | `from torch.functional import *` | 2255 | the table `_NAMES`, which is asked before |
+# | the sub-packages | 2291–2341 | the table `_MODULES` |
 # | `__getattr__` | 2940 | the same, with more to do |
 #
 # Watch it in a fresh process, where `torch.zeros` is the first thing that anybody asks for. The files have been read before, so that what remains is the order.

@@ -17,7 +17,7 @@
 # %% [markdown]
 # # What goes wrong on the first line
 #
-# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, a dozen of them by number and title. Those that were reproduced on the way are linked, the others are reproduced here.
+# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, fourteen of them by number and title. Each has been reproduced, here or on the way (then there is a link): with PyTorch itself where it still behaves like that, otherwise with a stand-in of a few lines that fails for the same reason.
 
 # %%
 import importlib
@@ -40,21 +40,28 @@ live()
 # **“AttributeError: partially initialized module 'torch' has no attribute 'cuda' (most likely due to a circular import)”** (ZhendongWang6/Uformer#61, and a hundred like it). A script called `torch.py`. The search ends with the first file found, the script imports itself, and `sys.modules` hands it out half made. [The run and the claim.](../01_import/1_finding_a_module.py)
 #
 # **“random module conflict”** (pytorch/pytorch#19943). The reverse: not a script that hides PyTorch, but PyTorch that hides the standard library. Started *inside* the folder `torch/` (or with it in `PYTHONPATH`, as some editors arrange for a package that is open), Python finds `torch/random.py` where `tempfile` means `random`. There are more such files: `types.py`,
-# `signal/`, `profiler/`; with `types.py` the interpreter does not even start properly. readtorch stands where PyTorch stands, and has the same trap.
+# `signal/`, `multiprocessing/`, `__future__.py`; the interpreter starts, and the first import that needs one of them fails, in a file of the standard library. readtorch stands where PyTorch stands, and has the same trap.
 
 
 # %%
-#| claim: with the package's own folder first on the path, the standard library's random is the package's random.py
+#| claim: started in the package's own folder, Python cannot import tempfile: random, types and others are the package's files
 #| source: pytorch/pytorch#19943
 def _(torch):
     import importlib.machinery
+    import os
+    import subprocess
     import sys
     from pathlib import Path
 
     folder = Path(torch.__file__).parent
-    for name in ("random", "types"):
+    for name in ("random", "types", "__future__"):
         found = importlib.machinery.PathFinder.find_spec(name, [str(folder), *sys.path])
         assert Path(found.origin) == folder / f"{name}.py"
+    safe = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import tempfile"], cwd=folder, env=safe, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("ImportError: cannot import name")
 
 
 # %% [markdown]
@@ -71,12 +78,16 @@ with tempfile.TemporaryDirectory() as place:
 print(run.error.split("(")[0], "·", [(m.name, m.kind) for m in run.modules if m.name.endswith("_C")])
 
 # %% [markdown]
-# **“torch cuda-121 fails to load .so library”** (pytorch/pytorch#131284; its relatives are called *libcudart.so.…: cannot open shared object file*, #10910). NVIDIA's libraries lie in wheels of their own; the runpath that leads there assumes that all were installed into one `site-packages`. A build tool that gives each package a folder breaks the
+# **“torch cuda-121 fails to load .so library”** (pytorch/pytorch#131284). NVIDIA's libraries lie in wheels of their own; the runpath that leads there assumes that all were installed into one `site-packages`. A build tool that gives each package a folder breaks the
 # assumption, and the preload by path must know every library that is needed. [Built in small,](../01_import/2_before_the_extension.py) and mended by loading first.
+#
+# **“ImportError: libcudart.so.9.0: cannot open shared object file: No such file or directory”** (pytorch/pytorch#10910). The library was there, as `libcudart.so.9.2`, and a link under the old name does not help. [The installation, the update and the link.](../01_import/2_before_the_extension.py)
 #
 # **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. [The first library of a name wins.](../01_import/2_before_the_extension.py) Which one it was stands in `/proc/self/maps`; `ldd` does not know what another package has loaded.
 #
-# **“Functions in torch._C._nn and torch._C._onnx are not pickleable”** (pytorch/pytorch#38137). A module inside an extension cannot be found by a finder, and `pickle` goes by names. [Such modules are put into `sys.modules` by hand.](../01_import/5_after_the_extension.py) The unpickling side still fails where `torch` was not imported before (#74389).
+# **“Functions in torch._C._nn and torch._C._onnx are not pickleable”** (pytorch/pytorch#38137). A module inside an extension cannot be found by a finder, and `pickle` goes by names. Since then such modules are put into `sys.modules` by hand. [With and without.](../01_import/5_after_the_extension.py)
+#
+# **“torch.package unpickling transforms: ModuleNotFoundError: No module named 'torch._C._linalg'; 'torch._C' is not a package”** (pytorch/pytorch#74389). An import system with a table of its own does not see what was put into `sys.modules`. [In twelve lines,](../01_import/5_after_the_extension.py) and a claim that 2.13 does it right.
 #
 # **“RuntimeError: function '_has_torch_function' already has a docstring”** (spyder-ide/spyder#15987). The Python half ran twice over a C++ half that had been through it. [Reproduced](../01_import/3_extension_module.py) by taking `torch` out of `sys.modules`.
 #
@@ -96,7 +107,7 @@ for text in (RANDOM, MENDED):
     print(run.outcome, run.error.split("(")[0])
 
 # %% [markdown]
-# **“Cannot re-initialize CUDA in forked subprocess”** (pytorch/pytorch#40403). The parent has used CUDA, often without knowing: a tensor in a dataset that `torch.load` put onto the GPU, a question. For the question there is “**Implement `torch.cuda.device_count` without poison**” (#83973): counting devices need not touch the driver, and does not any more where the management library answers. [The mechanism in small.](../01_import/5_after_the_extension.py)
+# **“Cannot re-initialize CUDA in forked subprocess”** (pytorch/pytorch#40403). The parent has used CUDA, often without knowing: a tensor in a dataset that `torch.load` put onto the GPU, a question. [The mechanism in small.](../01_import/5_after_the_extension.py) (For the question there is “Implement `torch.cuda.device_count` without poison”, #83973, which is only told here: counting devices need not touch the driver, and does not any more where the management library answers.)
 #
 # **“import of pandas makes import of torch much slower”** (pytorch/pytorch#71313). An optional dependency was imported to find out whether it is there, by every program, whether or not it used the one class that needed it. Looking for a module is cheap, importing it is not. Here is the difference, in a package that wants to know whether `asyncio` is there.
 
@@ -112,7 +123,9 @@ for label, text in ASKS.items():
     print(f"{label:12} {'asyncio' in run.names()!s:5} more than 20 modules: {len(run.names()) > 20}")
 
 # %% [markdown]
-# Two more have their place [behind the extension](../01_import/5_after_the_extension.py): “**The affinity of a worker process is reset after torch.randperm is called**” (pytorch/pytorch#28389), and “**torch_spyre `__init__` not re-entrant under torch device-backend autoload → circular import**” (torch-spyre/torch-spyre#2925).
+# **“The affinity of a worker process is reset after torch.randperm is called”** (pytorch/pytorch#28389). A runtime that pins the process at its first call; the first call now follows the fork. [A stand-in for the runtime, and a claim that the worker keeps its processor.](../01_import/5_after_the_extension.py)
+#
+# **“torch_spyre `__init__` not re-entrant under torch device-backend autoload → circular import”** (torch-spyre/torch-spyre#2925). The plug-in is imported by what it imports. [Reproduced with a plug-in of four lines,](../01_import/5_after_the_extension.py) in PyTorch and in small.
 #
 # ## Exercises
 #
