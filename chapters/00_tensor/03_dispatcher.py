@@ -778,13 +778,33 @@ def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
 
 
 def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
-    """The Meta column, for operators that fill none: run the CPU kernel on the one element and keep the shape."""
+    """The Meta column, for operators that fill none: run the CPU kernel on arrays of zeros and keep shape and dtype.
+
+    A pointwise operator is run on one element of each operand. The others see the whole shape, all strides 0.
+    """
     kernel = entry.kernels[DispatchKey.CPU]
+    if entry.pointwise is not None:
+        return partial(_pointwise_on_meta, kernel)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return _map_arrays(kernel(*(_map_arrays(arg, _plain) for arg in args), **kwargs), meta_like)
 
     return run
+
+
+def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
+    arrays = [operand for operand in operands if isinstance(operand, np.ndarray)]
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    except ValueError:
+        return kernel(*(_map_arrays(operand, _plain) for operand in operands))  # says which shapes
+    result = kernel(*(_map_arrays(operand, _one_element) for operand in operands))
+    return meta_like(np.broadcast_to(np.zeros((), result.dtype), shape))
+
+
+def _one_element(array: Any) -> np.ndarray:
+    """As many dimensions, which matter for the type of the result, of size 1."""
+    return np.zeros((1,) * array.ndim, array.dtype)
 
 
 def _plain(array: Any) -> Any:

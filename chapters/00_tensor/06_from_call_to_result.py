@@ -62,7 +62,7 @@ import numpy as np
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
-from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
     assert_no_overlap,
@@ -445,7 +445,7 @@ def assign(target: Any, raw: Any) -> None:
     """Overwrite an array, on its device."""
     if target.__class__ is ndarray:
         target[...] = raw
-    else:
+    elif target.__class__ is not MetaArray:
         with device_guard(target):
             target[...] = raw
 

@@ -712,6 +712,8 @@ def _write(
         raw_values, arrays, _ = unwrap(entry, positions, values)
         kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
         if mutating and array.__class__ is MetaArray:
+            if entry.name == "copy_" and not is_expandable_to(raw_values[1].shape, array.shape):
+                _call_kernel(entry, entry.kernels[DispatchKey.CPU], raw_values)  # says which shapes
             return array
         token = ignore_floating_errors()
         try:

@@ -522,6 +522,8 @@ def index(self: Any) -> int:
 
 def tolist(self: Any) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
+    if self._array.__class__ is MetaArray:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     array = on_host(self._array)
     return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 

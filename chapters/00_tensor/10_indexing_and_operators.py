@@ -63,7 +63,7 @@ from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray
-from readtorch.c10.core.dispatch_key import device_of
+from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.utils.tensor_new import array_from_data
 
@@ -71,8 +71,11 @@ from readtorch.csrc.utils.tensor_new import array_from_data
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
 #| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::applySlicing
-def apply_slicing(tensor: Any, items: tuple) -> tuple[Any, list[Any]]:
-    """Apply ints, slices, None and Ellipsis as views; return the view and the index tensors by dimension."""
+def apply_slicing(tensor: Any, items: tuple, *, past_masks: bool = False) -> tuple[Any, list[Any]]:
+    """Apply ints, slices, None and Ellipsis as views; return the view and the index tensors by dimension.
+
+    With `past_masks` a mask is checked and stands for the dimensions it covers: nobody asks where it is true.
+    """
     at = dispatcher.autograd
     rank = tensor._array.ndim
     taken = sum(_dimensions(item) for item in items)
@@ -98,23 +101,31 @@ def apply_slicing(tensor: Any, items: tuple) -> tuple[Any, list[Any]]:
             indices.append(wrap(np.array([0] if item else [], np.int64)))
             dim += 1
         else:
-            indices.extend([None] * (dim - len(indices)))
-            if item._array.dtype.kind == "b":
-                indices.extend(_positions(item._array, tensor._array.shape, dim))
-                dim += item._array.ndim
-            else:
-                indices.append(item)
-                dim += 1
+            is_mask = item._array.dtype.kind == "b"
+            if is_mask:
+                _check_mask(item._array, tensor._array.shape, dim)
+            if not (is_mask and past_masks):
+                indices.extend([None] * (dim - len(indices)))
+                indices.extend(_positions(item._array) if is_mask else [item])
+            dim += item._array.ndim if is_mask else 1
     return tensor, indices
 
 
-def _positions(mask: Any, shape: tuple[int, ...], dim: int) -> list[Any]:
-    """A mask as one index tensor per dimension it covers. IndexError if its shape does not match."""
+def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
+    """IndexError if the shape of a mask is not that of the dimensions it covers, from `dim` on."""
     for axis, size in enumerate(mask.shape):
         if size != shape[dim + axis]:
             raise IndexError(
                 f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor {list(shape)} at index {dim + axis}"
             )
+
+
+def _positions(mask: Any) -> list[Any]:
+    """A mask as one index tensor per dimension it covers."""
+    if mask.__class__ is MetaArray:
+        raise NotImplementedError(
+            "a mask on the meta device cannot be turned into positions (nonzero): how many there are depends on its elements"
+        )
     with device_guard(mask):
         return [wrap(positions) for positions in mask.nonzero()]
 
@@ -213,8 +224,10 @@ def getitem(self: Any, index: Any) -> Any:
 
 def beside(tensor: Any, other: Any) -> Any:
     """`other` on the device of `tensor`: indices, and numbers that are assigned, may come from the host."""
-    if other is None or other._array.__class__ is not np.ndarray or tensor._array.__class__ is MetaArray:
+    if other is None or other._array.__class__ is not np.ndarray:
         return other
+    if tensor._array.__class__ is MetaArray:
+        return wrap(meta_like(other._array))
     return dispatcher.autograd._to_device(other, device_of(tensor._array), cpu, True)
 
 
@@ -222,8 +235,10 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     """`self[index] = value`, by a copy into a view, or a scatter."""
     at = dispatcher.autograd
     items = normalize(index)
-    view, indices = apply_slicing(self, items)
     is_number = not isinstance(value, TensorImpl)
+    #: One value, wherever the mask is true: on the meta device it is not known where, and makes no difference.
+    past_masks = self._array.__class__ is MetaArray and (is_number or value._array.size == 1)
+    view, indices = apply_slicing(self, items, past_masks=past_masks)
     if is_number:
         value = wrap(
             np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)

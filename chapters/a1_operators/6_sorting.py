@@ -406,6 +406,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
@@ -420,6 +421,9 @@ def _unique(self: Array, dim: int | None) -> Any:
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     values, inverse, counts = np.unique(self, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
+
+
+refuse_on_meta("_unique")
 
 
 @composite("unique", variants="function method")
@@ -446,6 +450,9 @@ def _unique_consecutive(self: Array) -> Any:
     positions = np.flatnonzero(starts)
     counts = np.diff(np.append(positions, flat.size))
     return [flat[starts], (np.cumsum(starts) - 1).reshape(self.shape), counts]
+
+
+refuse_on_meta("_unique_consecutive")
 
 
 @composite("unique_consecutive", variants="function method")

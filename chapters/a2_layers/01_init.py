@@ -269,6 +269,8 @@ def trunc_normal_(
             stacklevel=2,
         )
     inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
+    if tensor.is_meta:
+        return tensor
     with no_grad():
         if inside > 0.3:
             _redraw_outside(tensor, mean, std, a, b, generator)

@@ -690,6 +690,20 @@ def _nonzero(self: Array) -> Array:
     return np.stack(self.nonzero(), axis=1).astype(np.int64)
 
 
+def refuse_on_meta(name: str) -> None:
+    """Give an operator whose result has as many elements as the input's elements say a kernel that says so on `meta`."""
+
+    @register(name, key="Meta")
+    def refuse(*args: Any) -> Any:
+        raise NotImplementedError(
+            f"{name.lstrip('_')} is not possible on the meta device: the shape of the result depends on the elements"
+        )
+
+
+refuse_on_meta("_nonzero")
+refuse_on_meta("masked_select")
+
+
 @composite("nonzero", variants="function method", out=True)
 def nonzero(at: Any, self: Array, *, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not zero: one row each, or one tensor per dimension."""

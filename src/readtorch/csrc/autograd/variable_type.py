@@ -12,7 +12,7 @@ import numpy as np
 from readtorch.aten import record_function
 from readtorch.aten.core.dispatch.dispatcher import lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
-from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
     assert_no_overlap,
@@ -356,7 +356,7 @@ def assign(target: Any, raw: Any) -> None:
     """Overwrite an array, on its device."""
     if target.__class__ is ndarray:
         target[...] = raw
-    else:
+    elif target.__class__ is not MetaArray:
         with device_guard(target):
             target[...] = raw
 
@@ -1247,6 +1247,8 @@ def _write(
         raw_values, arrays, _ = unwrap(entry, positions, values)
         kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
         if mutating and array.__class__ is MetaArray:
+            if entry.name == "copy_" and not is_expandable_to(raw_values[1].shape, array.shape):
+                _call_kernel(entry, entry.kernels[DispatchKey.CPU], raw_values)  # says which shapes
             return array
         token = ignore_floating_errors()
         try:
