@@ -187,6 +187,7 @@ from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
 from readtorch.csrc.autograd.python_variable_methods import parse_to
 from readtorch.nn.parameter import Buffer, Parameter, is_lazy
+from readtorch.utils import swap_tensors
 from readtorch.utils.hooks import BackwardHook, RemovableHandle
 
 # %% [markdown]

@@ -715,7 +715,7 @@ class Module(Module):
                 module._apply(fn)
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                self._parameters[name] = _converted(parameter, fn)
+                self._parameters[name] = _converted(parameter, fn, f"{self._get_name()}.{name}")
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -724,11 +724,19 @@ class Module(Module):
 
 # %%
 #| into: nn/modules/module.py
-def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor], where: str) -> Parameter:
     """`parameter` holding `fn` of itself and of its gradient: the same object wherever it can take the new content."""
     with no_grad():
         content = fn(parameter)
     gradient = parameter.grad
+    if __future__.get_swap_module_params_on_conversion():
+        _exchange(parameter, Parameter(content, parameter.requires_grad), where)
+        if gradient is not None:
+            with no_grad():
+                content = fn(gradient).requires_grad_(gradient.requires_grad)
+            _exchange(gradient, content, f"{where}.grad")
+            parameter.grad = gradient
+        return parameter
     if _takes_data_of(parameter, content):
         parameter.data = content
         result = parameter
@@ -744,13 +752,21 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
     return result
 
 
+def _exchange(tensor: Tensor, content: Tensor, where: str) -> None:
+    try:
+        swap_tensors(tensor, content)
+    except RuntimeError as error:
+        raise RuntimeError(f"_apply(): Couldn't swap {where}") from error
+
+
 def _takes_data_of(tensor: Tensor, content: Tensor) -> bool:
     """Whether `tensor.data = content` is possible, and wanted."""
     return tensor.is_meta == content.is_meta and not __future__.get_overwrite_module_params_on_conversion()
 
 
 # %% [markdown]
-# The two flags of `torch.__future__` announce, since 2019, how conversions may work one day.
+# Two flags of `torch.__future__` announce how conversions may work one day. This one, of 2019, selects the straightforward
+# way, with new Parameters; the other exchanges objects, and has a section in the next part.
 
 # %%
 #| into: __future__.py
@@ -1089,17 +1105,12 @@ Block(Scale(2))
 #
 # ## What upstream does more
 #
-# * `_apply` has a third way to replace a parameter, `torch.utils.swap_tensors`, which exchanges two tensor objects
-#   completely. It is used for tensor subclasses that wrap others, or always, if
-#   `torch.__future__.set_swap_module_params_on_conversion(True)`.
-# * `torch.__future__.set_overwrite_module_params_on_conversion(True)` selects the straightforward way, new Parameters;
-#   ours has this switch too.
+# * For a tensor subclass that wraps other tensors `_apply` exchanges the objects (next part) even without the flag: such a
+#   parameter has no single storage that `.data =` could hand over.
 # * In C++, `torch::nn::Module::to` does the same walk, children first, and for each tensor the same assignment, there
 #   called `set_data`.
 
 # %%
-#| fact: torch/utils/__init__.py#swap_tensors
-#| fact: torch/__future__.py#set_swap_module_params_on_conversion
 #| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::to_impl
 #| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::apply
 

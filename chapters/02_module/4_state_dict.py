@@ -585,18 +585,30 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             "which is a no-op. (Did you mean to pass `assign=True` to put the checkpoint's tensors in place?)",
             stacklevel=5,
         )
+    swap = __future__.get_swap_module_params_on_conversion()
     try:
-        if assign:
+        if swap:
+            _swap_in(tensor, given, assign)
+        elif assign:
             setattr(module, name, _in_place_of(tensor, given))
         elif not (lazy and is_lazy(given)):
             #: Into an alias without history: a leaf that requires a gradient may not be changed in place.
             tensor.detach().copy_(given)
     except Exception as error:
         return (
-            f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
+            f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
             f"dimensions in the checkpoint are {given.size()}, an exception occurred : {error.args}."
         )
     return None
+
+
+def _swap_in(tensor: Tensor, given: Tensor, assign: bool) -> None:
+    """Exchange `tensor` with what it makes of `given`."""
+    with no_grad():
+        new = tensor.module_load(given, assign=assign)
+    if new is tensor or new is given:
+        raise RuntimeError("module_load returned one of self or other: .detach() the result if it is one of the inputs")
+    swap_tensors(tensor, _in_place_of(tensor, new))
 
 
 def _in_place_of(tensor: Tensor, given: Tensor) -> Tensor:
@@ -654,6 +666,7 @@ def init() -> None:
                 version_counter(self).value += 1
                 return self
             if ours.__class__ is MetaArray and is_expandable_to(theirs.shape, ours.shape):
+                version_counter(self).value += 1
                 return self  # no memory, nothing to copy
             if theirs.__class__ is MetaArray:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
@@ -768,7 +781,8 @@ def _(torch):
 # Copying needs both models in memory, and a model on `meta` has no memory to copy into. With `assign=True` each tensor
 # of the checkpoint *takes the place* of the module's. dtype and device are then the checkpoint's; only `requires_grad`
 # is kept. What the in-place copy preserved is lost: an optimizer made before holds tensors that no longer belong to the
-# model, and a tied weight is assigned twice.
+# model, and a tied weight is assigned twice. (With the flag of [part 2b](2b_shared_swapped_meta.py#swap_tensors) the objects are exchanged instead, and
+# both survive.)
 
 
 # %%
@@ -1031,8 +1045,6 @@ class Module(Module):
 # %% [markdown]
 # ## What upstream does more
 #
-# * With `torch.__future__.set_swap_module_params_on_conversion(True)`, loading builds the new tensor with
-#   `Tensor.module_load` and swaps it with the old object: identity is kept *and* dtype and device may change.
 # * One thing ours does and 2.13 does not: with `assign=True` the flag is put into a *copy* of the metadata (first bug
 #   below).
 # * `Module` has no method `save`. In Python one writes `torch.save(model.state_dict(), file)`. In C++ there is a
@@ -1041,7 +1053,6 @@ class Module(Module):
 
 
 # %%
-#| fact: torch/_tensor.py#Tensor.module_load
 #| fact: torch/csrc/api/include/torch/nn/module.h#torch::nn::Module::save
 #| fact: torch/csrc/api/include/torch/serialize/output-archive.h#torch::serialize::OutputArchive
 #| fact: torch/nn/modules/batchnorm.py#_NormBase._load_from_state_dict

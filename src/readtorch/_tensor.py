@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/01_import/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/01_import/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -215,6 +215,10 @@ class Tensor(_C.TensorBase):
         from readtorch.csrc.cuda import module
 
         module.record_stream(self, stream)
+
+    def module_load(self, other: Any, assign: bool = False) -> Any:
+        """What `load_state_dict` is to exchange with `self`, having found `other`. Neither of the two objects themselves."""
+        return other.detach() if assign else self.copy_(other).detach()
 
 
 def _handle(hooks: dict, hook: Any) -> Any:

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/01_import/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/01_import/, chapters/02_module/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 """What more than one part of the package needs (twin of upstream's `torch/utils/`)."""
 
 import importlib as _importlib
@@ -15,5 +15,66 @@ def __getattr__(name: str) -> _Any:
 
 
 _MODULES += ["dlpack", "model_zoo"]
+
+
+def swap_tensors(t1: _Any, t2: _Any) -> None:
+    """Exchange two tensors: each object keeps its identity and gets the other's class, content, gradient and attributes.
+
+    RuntimeError if the classes have different slots, or if a weak reference or a view of one of them exists. A backward
+    through a graph that was built before raises when it reaches a tensor that was exchanged.
+    """
+    from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+    from readtorch.csrc.autograd.python_variable import swap_tensor_impl
+
+    slots = _slots(type(t1))
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        if any(reference is not getattr(tensor._edge, "_variable", None) for reference in _weakrefs(tensor)):
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    if slots != _slots(type(t2)):
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        views = tensor._vc.views if tensor._vc is not None else None
+        if any(view is not None and view._view[0] is tensor for view in (entry() for entry in views or ())):
+            raise RuntimeError(
+                f"Expected use_count of {name} to be 1 or 2 with an AccumulateGrad node, but a view of it exists; make "
+                "sure you are not holding references to the tensor in other places."
+            )
+    if t1 is t2:
+        return
+    for tensor in (t1, t2):
+        if tensor._edge.__class__ is AccumulateGrad:
+            tensor._edge.register_prehook(_refuse_after_swap)
+    values = {name: (getattr(t1, name, _MISSING), getattr(t2, name, _MISSING)) for name in slots}
+    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    for name, (of_t1, of_t2) in values.items():
+        for tensor, value in ((t1, of_t2), (t2, of_t1)):
+            if value is not _MISSING:
+                setattr(tensor, name, value)
+            elif hasattr(tensor, name):
+                delattr(tensor, name)
+    swap_tensor_impl(t1, t2)
+
+
+from weakref import getweakrefs as _weakrefs
+
+_MISSING: _Any = object()
+
+
+def _slots(cls: type) -> set[str]:
+    """The slots that subclasses of Tensor have added."""
+    from readtorch import Tensor
+
+    own = [vars(base).get("__slots__", ()) for base in cls.__mro__ if issubclass(base, Tensor) and base is not Tensor]
+    return {name for names in own for name in ((names,) if isinstance(names, str) else names)}
+
+
+def _refuse_after_swap(grad_outputs: _Any) -> None:
+    raise RuntimeError(
+        "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: the tensor got another content between "
+        "forward and backward. With torch.__future__.set_swap_module_params_on_conversion(True), change a module's device "
+        "or dtype, or load into it, before the forward or after the backward."
+    )
+
 
 _MODULES.append("data")

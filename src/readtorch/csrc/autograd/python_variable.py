@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/09_python_tensor.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -354,3 +354,15 @@ def number_of(self: Any, kind: type) -> Any:
             raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")
         value = value.real
     return kind(value)
+
+
+def swap_tensor_impl(a: Any, b: Any) -> None:
+    """Exchange all that two tensor objects hold: memory, history, gradient, version, hooks."""
+    for slot in ("_array", "_edge", "_grad", "_meta", "_vc", "_view"):
+        of_a, of_b = getattr(a, slot), getattr(b, slot)
+        setattr(a, slot, of_b)
+        setattr(b, slot, of_a)
+    for tensor in (a, b):
+        if tensor._edge.__class__ is AccumulateGrad:
+            #: The node accumulates into an object, and that object holds something else now.
+            tensor._edge = tensor._edge.successor(tensor)

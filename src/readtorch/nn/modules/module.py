@@ -15,6 +15,7 @@ from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
 from readtorch.csrc.autograd.python_variable_methods import parse_to
 from readtorch.nn.parameter import Buffer, Parameter, is_lazy
+from readtorch.utils import swap_tensors
 from readtorch.utils.hooks import BackwardHook, RemovableHandle
 
 _HOOK_TABLES = (
@@ -364,7 +365,7 @@ class Module:
                 module._apply(fn)
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                self._parameters[name] = _converted(parameter, fn)
+                self._parameters[name] = _converted(parameter, fn, f"{self._get_name()}.{name}")
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -895,11 +896,19 @@ def _step(module: Module, name: str) -> Module:
     return found
 
 
-def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor], where: str) -> Parameter:
     """`parameter` holding `fn` of itself and of its gradient: the same object wherever it can take the new content."""
     with no_grad():
         content = fn(parameter)
     gradient = parameter.grad
+    if __future__.get_swap_module_params_on_conversion():
+        _exchange(parameter, Parameter(content, parameter.requires_grad), where)
+        if gradient is not None:
+            with no_grad():
+                content = fn(gradient).requires_grad_(gradient.requires_grad)
+            _exchange(gradient, content, f"{where}.grad")
+            parameter.grad = gradient
+        return parameter
     if _takes_data_of(parameter, content):
         parameter.data = content
         result = parameter
@@ -913,6 +922,13 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
         else:
             result.grad = content.requires_grad_(gradient.requires_grad)
     return result
+
+
+def _exchange(tensor: Tensor, content: Tensor, where: str) -> None:
+    try:
+        swap_tensors(tensor, content)
+    except RuntimeError as error:
+        raise RuntimeError(f"_apply(): Couldn't swap {where}") from error
 
 
 def _takes_data_of(tensor: Tensor, content: Tensor) -> bool:
@@ -1292,18 +1308,30 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             "which is a no-op. (Did you mean to pass `assign=True` to put the checkpoint's tensors in place?)",
             stacklevel=5,
         )
+    swap = __future__.get_swap_module_params_on_conversion()
     try:
-        if assign:
+        if swap:
+            _swap_in(tensor, given, assign)
+        elif assign:
             setattr(module, name, _in_place_of(tensor, given))
         elif not (lazy and is_lazy(given)):
             #: Into an alias without history: a leaf that requires a gradient may not be changed in place.
             tensor.detach().copy_(given)
     except Exception as error:
         return (
-            f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
+            f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
             f"dimensions in the checkpoint are {given.size()}, an exception occurred : {error.args}."
         )
     return None
+
+
+def _swap_in(tensor: Tensor, given: Tensor, assign: bool) -> None:
+    """Exchange `tensor` with what it makes of `given`."""
+    with no_grad():
+        new = tensor.module_load(given, assign=assign)
+    if new is tensor or new is given:
+        raise RuntimeError("module_load returned one of self or other: .detach() the result if it is one of the inputs")
+    swap_tensors(tensor, _in_place_of(tensor, new))
 
 
 def _in_place_of(tensor: Tensor, given: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/04_engine.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -71,6 +71,13 @@ class AccumulateGrad(Node):
                 infer_size(tuple(old._array.shape), tuple(grad.shape))
             old._array += grad
             tensor_impl.version_counter(old).value += 1
+
+    def successor(self, leaf: Any) -> AccumulateGrad:
+        """A node that accumulates into `leaf` and runs the hooks that were registered on the tensor."""
+        node = type(self)(leaf)
+        node._tensor_pre_hooks = self._tensor_pre_hooks
+        node._post_accumulate_hooks = self._post_accumulate_hooks
+        return node
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
