@@ -50,6 +50,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch import Tensor
+from readtorch.multiprocessing import reductions
 
 # %% [markdown]
 # ## Keeping the container's type
@@ -144,8 +145,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
 #| into: utils/data/_utils/collate.py
 #| upstream: torch/utils/data/_utils/collate.py#collate_tensor_fn
 def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: CollateMap | None = None) -> Tensor:
-    """Tensors are stacked along a new first dimension."""
-    return torch.stack(list(batch), 0)
+    """Tensors are stacked along a new first dimension, in a worker in shared memory."""
+    batch = list(batch)
+    shared = reductions.stacked(batch)
+    return torch.stack(batch, 0) if shared is None else shared
 
 
 def collate_numpy_array_fn(batch: Sequence[np.ndarray], *, collate_fn_map: CollateMap | None = None) -> Any:

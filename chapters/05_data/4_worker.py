@@ -100,6 +100,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch._utils import ExceptionWrapper
+from readtorch.multiprocessing import reductions
 from readtorch.utils.data._utils.fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 
 # %% [markdown]
@@ -215,6 +216,8 @@ def _generate_state(base_seed: int, worker_id: int) -> np.ndarray:
 # %% [markdown]
 # ## The loop
 #
+# A batch is [packed](3b_crossing.py) here and not by the queue, whose thread would print an error about an object that cannot be pickled and leave the parent waiting. The answer that goes through the queue is small.
+#
 # `None` on the index queue means that no more is coming. A worker never leaves by itself before that, because what it has put on the result queue is still being read; but it looks every few seconds whether its parent
 # exists, or a killed training run would leave its workers behind.
 
@@ -242,10 +245,12 @@ def _worker_loop(
     init_fn: Callable[[int], None] | None,
     worker_id: int,
     num_workers: int,
+    shared_file: reductions.SharedFile | None = None,
 ) -> None:
     """Answer index lists with batches until told to stop or the parent is gone."""
     global _worker_info
     torch.set_num_threads(1)
+    sender = reductions.outgoing = reductions.Sender(shared_file, worker_id)
     seed = _seed_everything(base_seed, worker_id)
     _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset)
     where = f"in DataLoader worker process {worker_id}"
@@ -273,13 +278,16 @@ def _worker_loop(
             continue
         if done_event.is_set() or ended:
             continue
-        number, index = message
+        number, index, released = message
+        sender.released(released)
         answer: Any
         if failed_to_start is not None:
             answer, failed_to_start = failed_to_start, None
         else:
             try:
-                answer = fetcher.fetch(index)
+                batch = fetcher.fetch(index)
+                answer = reductions.pack(batch, sender)
+                del batch
             except StopIteration as stop:
                 if not iterable:
                     answer = ExceptionWrapper((type(stop), stop, stop.__traceback__), where)
@@ -288,6 +296,7 @@ def _worker_loop(
             except Exception:
                 answer = ExceptionWrapper(where=where)
         data_queue.put((number, answer))
+        del answer
     if done_event.is_set():
         data_queue.cancel_join_thread()
         data_queue.close()

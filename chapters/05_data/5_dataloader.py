@@ -53,6 +53,7 @@ from typing import Any, Generic, TypeVar
 
 import readtorch as torch
 from readtorch._utils import ExceptionWrapper
+from readtorch.multiprocessing.reductions import Message, Receiver, SharedFile
 from readtorch.utils.data._utils.collate import default_collate, default_convert
 from readtorch.utils.data._utils.pin_memory import pin_memory
 from readtorch.utils.data._utils.worker import (
@@ -414,11 +415,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._result_queue = context.Queue()
         self._done_event = context.Event()
         self._index_queues = []
+        self._receivers = []
         self._workers = []
         self._workers_status: list[bool] = []
         for number in range(self._num_workers):
             indices = context.Queue()
             indices.cancel_join_thread()
+            receiver = Receiver(SharedFile.if_possible())
             worker = context.Process(
                 target=_worker_loop,
                 args=(
@@ -434,11 +437,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     loader.worker_init_fn,
                     number,
                     self._num_workers,
+                    receiver.file,
                 ),
                 daemon=True,
             )
             worker.start()
             self._index_queues.append(indices)
+            self._receivers.append(receiver)
             self._workers.append(worker)
             self._workers_status.append(True)
         _live_iterators.add(self)
@@ -479,7 +484,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 break
         else:
             return
-        self._index_queues[number].put((self._send_idx, index))
+        self._index_queues[number].put((self._send_idx, index, self._receivers[number].released()))
         self._task_info[self._send_idx] = (number,)
         self._tasks_outstanding += 1
         self._send_idx += 1
@@ -494,10 +499,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 #| upstream: torch/utils/data/dataloader.py#_MultiProcessingDataLoaderIter._try_get_data
 class _MultiProcessingDataLoaderIter(_MultiProcessingDataLoaderIter):
     def _get_data(self) -> Any:
-        """The next answer. RuntimeError after `timeout`, or when a worker died."""
+        """Number and content of the next answer. RuntimeError after `timeout`, or when a worker died."""
         while True:
             try:
-                return self._result_queue.get(timeout=self._timeout or STATUS_CHECK_INTERVAL)
+                number, batch = self._result_queue.get(timeout=self._timeout or STATUS_CHECK_INTERVAL)
+                return number, self._receivers[batch.sender].unpack(batch) if isinstance(batch, Message) else batch
             except queue.Empty:
                 self._check_workers()
                 if self._timeout:
@@ -564,6 +570,9 @@ class _MultiProcessingDataLoaderIter(_MultiProcessingDataLoaderIter):
         for channel in (*self._index_queues, self._result_queue):
             channel.cancel_join_thread()
             channel.close()
+        for receiver in self._receivers:
+            if receiver.file is not None:
+                receiver.file.close()
         _live_iterators.discard(self)
 
     def __del__(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch._utils import ExceptionWrapper
+from readtorch.multiprocessing import reductions
 from readtorch.utils.data._utils.fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 
 STATUS_CHECK_INTERVAL = 5.0
@@ -85,10 +86,12 @@ def _worker_loop(
     init_fn: Callable[[int], None] | None,
     worker_id: int,
     num_workers: int,
+    shared_file: reductions.SharedFile | None = None,
 ) -> None:
     """Answer index lists with batches until told to stop or the parent is gone."""
     global _worker_info
     torch.set_num_threads(1)
+    sender = reductions.outgoing = reductions.Sender(shared_file, worker_id)
     seed = _seed_everything(base_seed, worker_id)
     _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset)
     where = f"in DataLoader worker process {worker_id}"
@@ -116,13 +119,16 @@ def _worker_loop(
             continue
         if done_event.is_set() or ended:
             continue
-        number, index = message
+        number, index, released = message
+        sender.released(released)
         answer: Any
         if failed_to_start is not None:
             answer, failed_to_start = failed_to_start, None
         else:
             try:
-                answer = fetcher.fetch(index)
+                batch = fetcher.fetch(index)
+                answer = reductions.pack(batch, sender)
+                del batch
             except StopIteration as stop:
                 if not iterable:
                     answer = ExceptionWrapper((type(stop), stop, stop.__traceback__), where)
@@ -131,6 +137,7 @@ def _worker_loop(
             except Exception:
                 answer = ExceptionWrapper(where=where)
         data_queue.put((number, answer))
+        del answer
     if done_event.is_set():
         data_queue.cancel_join_thread()
         data_queue.close()

@@ -1,0 +1,243 @@
+# Tangled from chapters/05_data/3b_crossing.py — edit there, or here and run `readtorch sync`.
+"""Objects on their way to another process: large buffers in shared memory, the rest pickled."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import reduction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readtorch import Tensor
+from readtorch.c10.core.scalar_type import to_numpy_dtype
+from readtorch.c10.core.storage_impl import data_address, owner_of
+from readtorch.c10.core.tensor_impl import wrap
+
+_SEGMENT = 1 << 28
+
+
+class SharedFile:
+    """Memory that the process which made it and one that it starts both map."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = os.memfd_create("readtorch") if descriptor is None else descriptor
+        self._mapped: dict[int, mmap.mmap] = {}
+
+    @classmethod
+    def if_possible(cls) -> SharedFile | None:
+        """A new one; None where the system has no such files or gives no more."""
+        try:
+            return cls()
+        except (AttributeError, OSError):
+            return None
+
+    def segment(self, start: int, stop: int) -> mmap.mmap:
+        """The bytes from `start` to `stop`."""
+        found = self._mapped.get(start)
+        if found is None:
+            found = self._mapped[start] = mmap.mmap(self.descriptor, stop - start, offset=start)
+        return found
+
+    def close(self) -> None:
+        """Let go of the descriptor. What is mapped stays as long as an array needs it."""
+        descriptor, self.descriptor = self.descriptor, -1
+        self._mapped.clear()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _inherited, (reduction.DupFd(self.descriptor),)
+
+
+def _inherited(descriptor: Any) -> SharedFile:
+    return SharedFile(descriptor.detach())
+
+
+_SMALLEST = 1 << 15
+"""Bytes. Less than this is copied through the pipe sooner than it is placed and found."""
+
+
+class Place(NamedTuple):
+    """Bytes in a shared file: the segment, the extent that is in use because of them, and where they begin and end."""
+
+    segment: tuple[int, int]
+    extent: int
+    start: int
+    stop: int
+
+
+class _Extent:
+    __slots__ = ("segment", "size", "start", "users")
+
+    def __init__(self, segment: tuple[int, int], start: int, size: int) -> None:
+        self.segment, self.start, self.size, self.users = segment, start, size, 0
+
+
+class Sender:
+    """The writing end of a shared file; `number` says whose, where there are several."""
+
+    def __init__(self, file: SharedFile | None, number: int = 0) -> None:
+        self._file = file
+        self.number = number
+        self._segment, self._next = (0, 0), 0
+        self._extents: dict[int, _Extent] = {}
+        self._free: list[_Extent] = []
+        #: id of a root array that is alive here -> its extent
+        self._roots: dict[int, _Extent] = {}
+
+    def empty(self, size: int) -> np.ndarray | None:
+        """`size` bytes of shared memory as an array, to be filled and sent; None if they are better sent otherwise."""
+        if self._file is None or size < _SMALLEST:
+            return None
+        try:
+            extent = self._take(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+            memory = self._file.segment(*extent.segment)
+        except OSError:
+            return None
+        root = np.frombuffer(memory, np.uint8, extent.size, extent.start - extent.segment[0])
+        extent.users = 1
+        self._roots[id(root)] = extent
+        weakref.finalize(root, self._root_is_gone, id(root)).atexit = False
+        return root[:size]
+
+    def _take(self, size: int) -> _Extent:
+        fitting = [extent for extent in self._free if size <= extent.size <= 2 * size]
+        if fitting:
+            best = min(fitting, key=lambda extent: extent.size)
+            self._free.remove(best)
+            return best
+        assert self._file is not None
+        if self._segment[1] - self._next < size:
+            start = self._segment[1]
+            stop = start + max(_SEGMENT, size)
+            os.ftruncate(self._file.descriptor, stop)
+            self._segment, self._next = (start, stop), start
+        extent = self._extents[self._next] = _Extent(self._segment, self._next, size)
+        self._next += size
+        return extent
+
+    def _root_is_gone(self, root: int) -> None:
+        self._let_go(self._roots.pop(root))
+
+    def _let_go(self, extent: _Extent) -> None:
+        extent.users -= 1
+        if not extent.users:
+            self._free.append(extent)
+
+    def released(self, extents: Iterable[int]) -> None:
+        """The receiver is done with these."""
+        for start in extents:
+            self._let_go(self._extents[start])
+
+    def place(self, buffer: pickle.PickleBuffer) -> Place | None:
+        """Where the receiver finds these bytes, copied if need be. None for bytes that are to be pickled."""
+        with buffer.raw() as raw:
+            if raw.nbytes < _SMALLEST:
+                return None
+            array = np.frombuffer(raw, np.uint8)
+            source = memoryview(buffer).obj
+            extent = self._roots.get(id(owner_of(source))) if isinstance(source, np.ndarray) else None
+            if extent is None:
+                memory = self.empty(array.size)
+                if memory is None:
+                    return None
+                memory[:] = array
+                array, extent = memory, self._roots[id(memory.base)]
+            assert self._file is not None
+            segment = np.frombuffer(self._file.segment(*extent.segment), np.uint8)
+            start = extent.segment[0] + data_address(array) - data_address(segment)
+            extent.users += 1
+            return Place(extent.segment, extent.start, start, start + array.size)
+
+
+class Message(NamedTuple):
+    """A pickled object, and the places of the buffers that were taken out of it. `sender` is the number of who packed it."""
+
+    sender: int
+    data: bytes
+    places: list[Place]
+
+
+class _Pickler(reduction.ForkingPickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is not Tensor or thing.requires_grad or thing.__dict__:
+            return NotImplemented
+        array = thing._array
+        if array.__class__ is not np.ndarray or not array.flags.carray:
+            return NotImplemented
+        memory: Any = array.reshape(-1).view(np.uint8)
+        return _tensor_on, (pickle.PickleBuffer(memory), thing.dtype, array.shape)
+
+
+def _tensor_on(memory: Any, kind: Any, shape: tuple[int, ...]) -> Tensor:
+    if isinstance(memory, np.ndarray):
+        return wrap(memory.view(to_numpy_dtype(kind)).reshape(shape))
+    return wrap(np.ndarray(shape, to_numpy_dtype(kind), memory))
+
+
+def pack(thing: Any, sender: Sender) -> Message:
+    """`thing` as a message. What pickle raises for things that cannot be pickled is raised here."""
+    places: list[Place] = []
+
+    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
+        place = sender.place(buffer)
+        if place is not None:
+            places.append(place)
+        return place is None
+
+    stream = io.BytesIO()
+    _Pickler(stream, 5, True, stays_inside).dump(thing)
+    return Message(sender.number, stream.getvalue(), places)
+
+
+class Receiver:
+    """The reading end of a shared file."""
+
+    def __init__(self, file: SharedFile | None) -> None:
+        self.file = file
+        self._released: list[int] = []
+
+    def unpack(self, message: Message) -> Any:
+        """What was packed."""
+        return pickle.loads(message.data, buffers=[self._array(place) for place in message.places])
+
+    def _array(self, place: Place) -> np.ndarray:
+        assert self.file is not None
+        memory = self.file.segment(*place.segment)
+        root = np.frombuffer(memory, np.uint8, place.stop - place.start, place.start - place.segment[0])
+        weakref.finalize(root, self._released.append, place.extent).atexit = False
+        return root
+
+    def released(self) -> list[int]:
+        """The extents that have been let go of since the last call, for the sender."""
+        count = len(self._released)
+        gone = self._released[:count]
+        del self._released[:count]
+        return gone
+
+
+outgoing: Sender | None = None
+"""In a worker process, the end by which its batches leave."""
+
+
+def stacked(samples: Sequence[Tensor]) -> Tensor | None:
+    """Samples of one kind stacked in the memory by which this worker sends; None elsewhere, or if `torch.stack` has to see them."""
+    if outgoing is None or any(type(sample) is not Tensor or sample.requires_grad for sample in samples):
+        return None
+    arrays = [sample._array for sample in samples]
+    first = arrays[0]
+    if any(a.__class__ is not np.ndarray or a.dtype != first.dtype or a.shape != first.shape for a in arrays):
+        return None
+    memory = outgoing.empty(first.nbytes * len(arrays))
+    if memory is None:
+        return None
+    return wrap(np.stack(arrays, out=memory.view(first.dtype).reshape(len(arrays), *first.shape)))
