@@ -297,8 +297,8 @@ def assert_no_internal_overlap(array: Any) -> None:
     """RuntimeError if a stride of 0 lets several elements of `array` share one place."""
     if has_internal_overlap(array):
         raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "clone() the tensor first."
+            "unsupported operation: more than one element of the written-to tensor lies at a single memory location. "
+            "Write to a clone() instead."
         )
 
 
@@ -379,7 +379,7 @@ def _(torch):
         try:
             write()
         except RuntimeError as error:
-            assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
+            assert "at a single memory location" in str(error)
         else:
             raise AssertionError("written")
     assert x.fill_(2).sum() == 12 and x.zero_().sum() == 0

@@ -171,11 +171,11 @@ class _Subtraction(Pointwise):
         ]
         if len(bools) == 2:
             raise RuntimeError(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+                "Subtraction, the `-` operator, with two bool tensors is not supported: their difference is `^`, or `logical_xor()`."
             )
         if bools:
             raise RuntimeError(
-                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+                "Subtraction, the `-` operator, with a bool tensor is not supported: a mask is inverted by `~`, or `logical_not()`."
             )
         return super().common(operands)
 
@@ -361,7 +361,7 @@ def _(torch):
 #| upstream: aten/src/ATen/native/native_functions.yaml#neg
 def _no_bool_negation(common: dtype) -> str | None:
     if common is scalar_type.bool:
-        return "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        return "Negation, the `-` operator, on a bool tensor is not supported: a mask is inverted by `~`, or `logical_not()`."
     return None
 
 
@@ -615,7 +615,7 @@ derivative("_fill_scalar_", self=lambda at, grad: at.zeros_like(grad))
 @register("_fill_tensor_", variants="", node="Fill")
 def _fill_tensor_(self: Array, value: Array) -> Array:
     if value.ndim:
-        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor; this one has {value.ndim} dimensions.")
     self[...] = value
     return self
 
@@ -865,7 +865,7 @@ def _(torch):
     try:
         hidden.sum().backward()
     except RuntimeError as error:
-        assert "more than one element of the written-to tensor refers to a single memory location" in str(error)
+        assert "at a single memory location" in str(error)
     else:
         raise AssertionError("one number was doubled three times")
 
@@ -945,7 +945,7 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
     if known == 0:
         if numel == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be any value and is ambiguous"
+                f"cannot reshape tensor of 0 elements into shape {list(shape)}: any size would do for the -1, so it is ambiguous"
             )
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
     if numel % known:
@@ -982,8 +982,8 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
         and result is not self
     ):
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead."
+            "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
+            "gap in memory). .reshape(...) copies where it must."
         )
     return result
 
@@ -1160,7 +1160,7 @@ def permute(self: Array, *dims: Any) -> Array:
     order = sizes(dims, "dims")
     if len(order) != self.ndim:
         raise RuntimeError(
-            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is not equal to len(dims) = {len(order)}"
+            f"permute(): the number of dimensions in the tensor input ({self.ndim}) and the length of dims ({len(order)}) differ"
         )
     wrapped = tuple(maybe_wrap_dim(dim, self.ndim) for dim in order)
     if len(set(wrapped)) != len(wrapped):

@@ -330,8 +330,8 @@ def reversed_dims(self: Any) -> Any:
     """The dimensions in reverse order; deprecated for other than matrices."""
     if self._array.ndim != 2:
         warnings.warn(
-            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a "
-            "future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))`.",
+            "The use of `x.T` on tensors of dimension other than 2 is deprecated, and a later release refuses it. "
+            "A batch of matrices is transposed by `x.mT`; all dimensions are reversed by `x.permute(*range(x.ndim - 1, -1, -1))`.",
             stacklevel=2,
         )
     return dispatcher.autograd.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))
@@ -793,7 +793,7 @@ def tensor(
     """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
     if isinstance(data, TensorImpl):
         warnings.warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            "To copy construct from a tensor x, write x.detach().clone() (and .requires_grad_(True) after it where wanted); torch.tensor(x) does the same less clearly.",
             stacklevel=2,
         )
         if device is None:

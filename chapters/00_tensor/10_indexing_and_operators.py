@@ -116,7 +116,7 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     for axis, size in enumerate(mask.shape):
         if size != shape[dim + axis]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor {list(shape)} at index {dim + axis}"
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match that of the tensor it indexes, {list(shape)} at index {dim + axis}"
             )
 
 
@@ -638,8 +638,8 @@ def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, stri
     needed = offset + 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) if all(shape) else 0
     if needed > elements.size:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {kind.itemsize} requiring a storage size of "
-            f"{needed * kind.itemsize} are out of bounds for storage of size {flat.size}"
+            f"setStorage: sizes {list(shape)} with strides {list(strides)} from offset {offset} (itemsize {kind.itemsize}) need "
+            f"{needed * kind.itemsize} bytes, and are out of bounds for storage of size {flat.size}"
         )
     steps = tuple(step * kind.itemsize for step in strides)
     numpy, guard = library_of(device_of(elements))
@@ -1115,8 +1115,8 @@ def run_backward(
         grads.append(grad if create_graph or grad is None else grad._array)
     if create_graph and accumulate_grad:
         warn_once(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can cause "
-            "a memory leak. autograd.grad() makes none. After backward(), set the .grad of each parameter to None to break the cycle.",
+            "backward() with create_graph=True leaves a reference cycle between each parameter and its gradient, hence "
+            "a memory leak, until .grad is set to None. autograd.grad() makes no such cycle.",
             stacklevel=4,
         )
     targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]

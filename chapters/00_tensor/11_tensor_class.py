@@ -131,7 +131,7 @@ class Tensor(Tensor):
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
         if self._edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
         node, number = _C._split_edge(self._edge)
         if node._tensor_pre_hooks is None:
             node._tensor_pre_hooks = {}
@@ -140,7 +140,7 @@ class Tensor(Tensor):
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
         if self._edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
         if self.grad_fn is not None:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         if self._edge._post_accumulate_hooks is None:
@@ -299,8 +299,8 @@ class Tensor(Tensor):
         """A leaf with its own memory. Tensors that shared a storage share the copy's. RuntimeError for a non-leaf."""
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+                "Only Tensors created explicitly by the user (graph leaves) can take part in the deepcopy protocol: detach() this one first. "
+                "Inside a module it is often the weight that torch.nn.utils.weight_norm computes, "
                 "see https://github.com/pytorch/pytorch/pull/103001"
             )
         if id(self) in memo:
@@ -436,7 +436,7 @@ class Tensor(Tensor):
         if isinstance(element, Tensor | int | float | complex):
             equal: Any = self == element
             return bool(equal.any().item())
-        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar elements, not a {type(element)}.")
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from readtorch import _tensor_str
@@ -1001,8 +1001,7 @@ def range_(
 ) -> Any:  # fmt: skip
     """Deprecated: `arange` with its end included, of the default dtype."""
     warnings.warn(
-        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
-        "Instead, use torch.arange, which produces values in [start, end).",
+        "torch.range is deprecated, since unlike Python's range it includes its end. torch.arange stops before it.",
         stacklevel=3,
     )
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))

@@ -257,8 +257,8 @@ class CheckpointFunction(Function):
         task = autograd_state.state.graph_task
         if task is not None and task.needed is not None:
             raise RuntimeError(
-                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
-                ".backward(). Set use_reentrant=False, or call .backward() without `inputs`."
+                "With use_reentrant=True, torch.utils.checkpoint is incompatible with .grad(), and with backward(inputs=...). "
+                "Pass use_reentrant=False, or let backward() run to all leaves."
             )
         inputs = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
@@ -370,7 +370,7 @@ class _Frame:
         for tensor, version in self.inputs:
             if tensor._version != version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of "
+                    "a variable needed for gradient computation has been modified by an inplace operation: an argument of "
                     f"checkpoint() is at version {tensor._version}; expected version {version} instead."
                 )
         found: list[Any] = []
@@ -390,9 +390,9 @@ class _Frame:
     def _compare(self, found: list[Any]) -> None:
         if len(found) != len(self.saved):
             raise CheckpointError(
-                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
-                f"Number of tensors saved during forward: {len(self.saved)}\n"
-                f"Number of tensors saved during recomputation: {len(found)}."
+                "torch.utils.checkpoint: A different number of tensors was saved the second time the function ran.\n"
+                f"In forward: {len(self.saved)}\n"
+                f"In recomputation: {len(found)}."
             )
         different = [
             f"tensor at position {number}:\nsaved metadata: {first}\nrecomputed metadata: {self.check(second)}\n"
@@ -401,8 +401,8 @@ class _Frame:
         ]
         if different:
             raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the "
-                "forward pass.\n" + "".join(different)
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata from those of "
+                "the first run:\n" + "".join(different)
             )
 
 

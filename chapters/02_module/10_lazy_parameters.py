@@ -64,9 +64,9 @@ class UninitializedTensorMixin:
     @property
     def _array(self) -> Any:
         raise ValueError(
-            "Attempted to use an uninitialized parameter. This error happens when you are using a `LazyModule` or "
-            f"explicitly manipulating `torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules call "
-            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+            "Attempted to use an uninitialized parameter. "
+            f"A `{type(self).__name__}` has no shape until its `LazyModule` has seen an input: call "
+            "`forward` with a dummy batch to initialize it before torch functions use such parameters"
         )
 
     @_array.setter
@@ -103,7 +103,9 @@ class UninitializedTensorMixin:
         return content
 
     def share_memory_(self) -> Any:
-        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer: call `forward` first")
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer, which has none before `forward`"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

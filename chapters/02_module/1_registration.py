@@ -380,8 +380,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         own = _detached(data).requires_grad_(requires_grad)
         if type(own) is not type(data):
             raise RuntimeError(
-                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
-                f"instance of the same type, but it returned a {type(own).__name__}"
+                f"Creating a Parameter from an instance of type {type(data).__name__} needs a detach() that returns an "
+                f"instance of this type, and it gave a {type(own).__name__}"
             )
         own._is_param = True
         return cast(Parameter, own)
@@ -989,9 +989,7 @@ def _assign_module(module: Module, name: str, value: Any) -> None:
 
 def _assign_buffer(module: Module, name: str, value: Any) -> None:
     if value is not None and not _is_tensor_like(value):
-        raise TypeError(
-            f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
-        )
+        raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (it holds a torch.Tensor or None)")
     if isinstance(value, Buffer):
         persistent = cast(Any, value).persistent
     else:

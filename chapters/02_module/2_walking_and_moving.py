@@ -893,7 +893,7 @@ class Module(Module):
             raise RuntimeError(".to() does not accept copy argument: a module is converted in place")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}; "
+                f"nn.Module.to only accepts floating point or complex dtypes, which {dtype} is not; "
                 "`type` casts integer and floating-point tensors alike"
             )
         if dtype is not None and dtype.is_complex:
@@ -911,8 +911,8 @@ class Module(Module):
                 if "Cannot copy out of meta tensor; no data!" not in str(error):
                     raise
                 raise NotImplementedError(
-                    f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module "
-                    "from meta to a different device."
+                    f"{error} Please use torch.nn.Module.to_empty() when moving a module whose tensors lie on meta: unlike torch.nn.Module.to(), "
+                    "it allocates without copying."
                 ) from None
 
         return self._apply(move)

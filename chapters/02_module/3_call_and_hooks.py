@@ -218,8 +218,8 @@ class _HookedCall:
         if around is not None:
             if not isinstance(self.result, Tensor | tuple):
                 warnings.warn(
-                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
-                    f"but received {type(self.result)}",
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of them; "
+                    f"this one is {type(self.result)}",
                     stacklevel=5,
                 )
             self.result = around.setup_output_hook(self.result)
@@ -253,7 +253,7 @@ class _HookedCall(_HookedCall):
                     continue
                 if not (isinstance(replaced, tuple) and len(replaced) == 2):
                     raise RuntimeError(
-                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
+                        f"a forward pre-hook must return None or a tuple of two, the new args and the new kwargs; it returned {replaced}."
                     )
                 self.args, self.kwargs = replaced
             else:
@@ -296,8 +296,8 @@ class _HookedCall(_HookedCall):
                 self.run_forward_hook(identity, hook)
             except Exception as error:
                 warnings.warn(
-                    "module forward hook with ``always_call=True`` raised an exception that was silenced as another error "
-                    f"was raised in forward: {error}",
+                    "a forward hook with ``always_call=True`` raised while another error was on its way out of forward, "
+                    f"and was silenced: {error}",
                     stacklevel=6,
                 )
 
@@ -735,7 +735,7 @@ class BackwardHook(BackwardHook):
     def _run_without_inputs(self, grad_outputs: tuple[Any, ...]) -> None:
         """No input requires a gradient, so no input node will be reached: the user's hooks run at the output."""
         warnings.warn(
-            "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+            "Full backward hook is firing with gradients of the outputs only, since no inputs "
             "require gradients: grad_input holds None only",
             stacklevel=5,
         )
@@ -744,8 +744,8 @@ class BackwardHook(BackwardHook):
             replaced = hook(self.module, grad_inputs, grad_outputs)
             if replaced is not None and not (isinstance(replaced, tuple) and all(grad is None for grad in replaced)):
                 raise RuntimeError(
-                    "Backward hook for Modules where no input requires gradient should always return None or None for all "
-                    f"gradients, got {replaced!r}"
+                    "No input of this module requires gradient, so its backward hook can replace none: return None, not "
+                    f"{replaced!r}"
                 )
 
 
@@ -1090,7 +1090,7 @@ def compile(
 ) -> _Any:
     """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
     if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+        raise RuntimeError("Either mode or options can be specified, not both: a mode stands for a set of options.")
     return (lambda model: model) if model is None else model
 
 

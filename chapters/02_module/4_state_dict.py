@@ -331,7 +331,7 @@ class Module(Module):
         """The hook of old: what it returns replaces the result, but only where `state_dict` was called."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "Cannot register the same function as the state dict post hook: it is there already, through "
                 "register_state_dict_post_hook"
             )
         return _file_hook(hook, self._state_dict_hooks)
@@ -565,24 +565,21 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
     """Put `given` into `tensor`, the member `name` of `module`, or in its place. Returns what stood in the way."""
     if not _is_tensor_like(given):
         return (
-            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
-            f"received {type(given)}"
+            f'While copying the parameter named "{key}", expected torch.Tensor (or one like it) in the checkpoint, '
+            f"not a {type(given)}"
         )
     lazy = is_lazy(tensor)
     if not lazy:
         shape, given_shape = tensor.shape, given.shape
         if given_shape != shape:
             if shape or tuple(given_shape) != (1,):
-                return (
-                    f"size mismatch for {key}: copying a param with shape {given_shape} from checkpoint, "
-                    f"the shape in current model is {shape}."
-                )
+                return f"size mismatch for {key}: copying a param with shape {given_shape} from checkpoint, where the model's has shape {shape}."
             #: Before 0.4 there were no 0-dimensional tensors; a scalar was saved with one element.
             given = given[0]
     if tensor.is_meta and not given.is_meta and not assign:
         warnings.warn(
-            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
-            "which is a no-op. (Did you mean to pass `assign=True` to put the checkpoint's tensors in place?)",
+            f"for {key}: the model's tensor lies on meta and holds no values, so copying into it is a no-op. "
+            "(`assign=True` would put the checkpoint's own tensor in its place.)",
             stacklevel=5,
         )
     swap = __future__.get_swap_module_params_on_conversion()
@@ -596,8 +593,8 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             tensor.detach().copy_(given)
     except Exception as error:
         return (
-            f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
-            f"dimensions in the checkpoint are {given.size()}, an exception occurred : {error.args}."
+            f'While {"swapping" if swap else "copying"} the parameter named "{key}" ({given.size()} in the checkpoint, '
+            f"{tensor.size()} in the model), an exception occurred: {error.args}."
         )
     return None
 

@@ -69,9 +69,9 @@ from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_ty
 DEFAULT_PROTOCOL = 2
 MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
 _UNSAFE = (
-    "Since PyTorch 2.6 the default of `weights_only` in `torch.load` is `True`. Re-running `torch.load` with "
-    "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if "
-    "you got the file from a trusted source."
+    "Since PyTorch 2.6 the default value of the `weights_only` argument in `torch.load` is `True`, no longer `False`. With "
+    "`weights_only` set to `False` it will likely read the file, and can be made by it to run arbitrary code: "
+    "do it only where you trusted the source."
 )
 
 
@@ -132,8 +132,8 @@ def _restore_on_accelerator(storage: Any, location: str) -> Any:
         return None
     if not torch.cuda.is_available():
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
-            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+            "Attempting to deserialize object on a CUDA device, but torch.cuda.is_available() is False. Where there is no "
+            "GPU, torch.load(..., map_location=torch.device('cpu')) brings its storages to the CPU."
         )
     return storage.to(device=torch.device(location))
 
@@ -316,7 +316,9 @@ class _Storages:
         """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
         address = storage.data_ptr()
         if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
-            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+            raise RuntimeError(
+                "Cannot save multiple tensors that view the same data as different types: save one, or clones"
+            )
         key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
         self.by_key[key] = storage
         kind = self._types[_dtype_to_storage_type()[dtype]]
@@ -344,7 +346,7 @@ def save(
     Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
     """
     if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
-        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+        raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     with _opened(f, "wb") as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"

@@ -172,7 +172,7 @@ def adagrad(
 ) -> None:
     """One step on each of `params`; sums and counters are updated in place."""
     if not all(isinstance(step, Tensor) for step in state_steps):
-        raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+        raise RuntimeError("API has changed: `state_steps` must be a list of tensors of one element each")
     for param, grad, total, step in zip(params, grads, state_sums, state_steps, strict=True):
         step += 1
         grad = _ascent(param, grad, maximize, weight_decay)

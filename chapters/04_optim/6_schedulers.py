@@ -101,8 +101,7 @@ def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
     if isinstance(param, list | tuple):
         if len(param) != count:
             raise ValueError(
-                f"{name} must have the same length as optimizer.param_groups. "
-                f"{name} has {len(param)} values, param_groups has {count}."
+                f"{name} must have the same length as optimizer.param_groups: {len(param)} values for {count} groups."
             )
         values = list(param)
     else:
@@ -130,10 +129,10 @@ class LRScheduler:
                 group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with "
-                    "last_epoch >= 0.\nThis typically happens when:\n"
-                    "1. the optimizer's state was not loaded from the checkpoint before the scheduler was made\n"
-                    "2. last_epoch >= 0 is used for a fresh training run (not recommended)"
+                    f"param 'initial_lr' is not specified in param_groups[{number}], which a scheduler that resumes "
+                    "(last_epoch >= 0) starts from. Either\n"
+                    "1. load the optimizer's state before the scheduler is made, or\n"
+                    "2. begin a fresh run with last_epoch=-1"
                 )
         self.base_lrs: list[Any] = _values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
@@ -210,8 +209,7 @@ class LRScheduler(LRScheduler):
         self._step_count += 1
         if epoch is not None:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-                "Please use `scheduler.step()` to step the scheduler.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -220,8 +218,8 @@ class LRScheduler(LRScheduler):
     def _warn_about_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
-                f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See {_ORDER}",
+                "Seems like `optimizer.step()` has been overridden since the scheduler was made, so the scheduler cannot tell "
+                f"whether `optimizer.step()` runs before `lr_scheduler.step()`, as it must. See {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -250,7 +248,7 @@ class LRScheduler(LRScheduler):
     def _warn_unless_stepping(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                "The rate that the scheduler last set is in `get_last_lr()`.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -437,7 +435,7 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1.0:
-            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+            raise ValueError("Starting multiplicative factor expected to be in (0, 1].")
         if not 0 <= end_factor <= 1.0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor = start_factor

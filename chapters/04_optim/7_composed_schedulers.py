@@ -51,14 +51,14 @@ def _check_schedulers(owner: LRScheduler, schedulers: Sequence[LRScheduler], opt
         optimizer = optimizer or scheduler.optimizer
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
-                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                f"specified when calling `step`, but got one at index {number} in the given schedulers sequence."
+                f"{name} does not support `ReduceLROnPlateau` scheduler, whose `step` wants the metric; "
+                f"the one at index {number} is of this kind."
             )
         if optimizer != scheduler.optimizer:
             raise ValueError(
-                f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                f"{type(scheduler).__name__} at index {number} has {scheduler.optimizer}, "
-                f"which is different from {type(optimizer).__name__}."
+                f"{name} expects all schedulers to belong to the same optimizer: the "
+                f"{type(scheduler).__name__} at index {number} has {scheduler.optimizer}, not "
+                f"the {type(optimizer).__name__} of the first."
             )
     return optimizer
 
@@ -92,9 +92,9 @@ class SequentialLR(_Composite):
         self.optimizer = _check_schedulers(self, schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
-                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones "
-                f"to be equal to {len(milestones)}"
+                "Sequential Schedulers expects number of schedulers to exceed that of the milestones between them by "
+                f"one, but got {len(schedulers)} schedulers "
+                f"and {len(milestones)} milestones"
             )
         self._schedulers = schedulers
         self._milestones = milestones
@@ -135,9 +135,7 @@ class ChainedScheduler(_Composite):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
-            raise ValueError(
-                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
-            )
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained: the list is empty.")
         self.optimizer = _check_schedulers(self, schedulers, optimizer)
         self._schedulers = schedulers
         self._last_lr = _values(self.optimizer, "lr")
@@ -234,8 +232,7 @@ class ReduceLROnPlateau(LRScheduler):
             epoch = self.last_epoch + 1
         else:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-                "Please use `scheduler.step()` to step the scheduler.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -258,9 +255,9 @@ class ReduceLROnPlateau(LRScheduler):
         if len(self.optimizer.param_groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    "The number of param groups in the optimizer "
-                    f"({len(self.optimizer.param_groups)}) differs from when `ReduceLROnPlateau` was initialized "
-                    f"({len(self.min_lrs)}), usually because a group was added. Modify the `min_lrs` field to match."
+                    "The number of param groups "
+                    f"({len(self.optimizer.param_groups)}) is not the one that `ReduceLROnPlateau` began with "
+                    f"({len(self.min_lrs)}). After adding a group, extend the `min_lrs` field too."
                 )
             self.min_lrs = [self.default_min_lr] * len(self.optimizer.param_groups)
         for group, floor in zip(self.optimizer.param_groups, self.min_lrs, strict=True):

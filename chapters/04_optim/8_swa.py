@@ -69,7 +69,7 @@ __all__ = [
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(f"Invalid decay value {decay} provided: it is a fraction, from 0 to 1.")
 
 
 def _averages_exactly(tensor: Tensor) -> bool:

@@ -60,7 +60,7 @@ def div(at: Any, self: Array | Number, other: Array | Number, *, rounding_mode: 
         return at.floor_divide(self, other)
     if rounding_mode == "trunc":
         return at._trunc_divide(self, other)
-    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+    raise RuntimeError(f"div expected rounding_mode to be None, 'trunc' or 'floor', not '{rounding_mode}'")
 
 
 for _alias in ("true_divide", "divide"):

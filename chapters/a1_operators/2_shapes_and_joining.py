@@ -166,7 +166,7 @@ def section_lengths(size: int, split_size: Any) -> list[int]:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:
             if size:
-                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
+                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, and it is {size}")
             return [0]
         count = builtins.max(-(-size // length), 1)
         return [length] * (count - 1) + [size - length * (count - 1)]
@@ -467,7 +467,7 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     )
     if needed > flat.size:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset // self.itemsize}, and itemsize {self.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {flat.size}"
+            f"setStorage: sizes {list(shape)} with strides {list(steps)} from offset {offset // self.itemsize} (itemsize {self.itemsize}) need {needed} bytes, and are out of bounds for storage of size {flat.size}"
         )
     whole = flat[offset : offset + (flat.size - offset) // self.itemsize * self.itemsize].view(self.dtype)
     return np.lib.stride_tricks.as_strided(whole, shape, tuple(step * self.itemsize for step in steps))
@@ -622,7 +622,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     for number, array in enumerate(tensors):
         if array.shape != first.shape:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and {list(array.shape)} at entry {number}"
+                f"stack expects each tensor to be equal size: entry 0 is {list(first.shape)}, entry {number} is {list(array.shape)}"
             )
     place = maybe_wrap_dim(dim, first.ndim + 1)
     dtype = (
@@ -687,7 +687,9 @@ def repeat(self: Array, *repeats: Any) -> Array:
     """The whole tensor, laid out so many times along each dimension."""
     counts = sizes(repeats, "repeats")
     if len(counts) < self.ndim:
-        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than that of the tensor: pass a 1 for each dimension to keep"
+        )
     if any(count < 0 for count in counts):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(counts)}")
     return np.tile(self, counts)

@@ -474,7 +474,7 @@ def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = Fal
         dim = as_dim(dim)
     if dim is None and 0 in self.shape:
         raise RuntimeError(
-            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+            "aminmax(): an empty dimension has neither minimum nor maximum, since the operation has no identity."
         )
     return at._aminmax(self, reduced_dims(dim, self.ndim), keepdim)
 
@@ -721,7 +721,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
     elif (ord < 0 or math.isinf(ord)) and any(not self.shape[axis] for axis in dims):
         raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor: no number stands for it"
         )
     elif math.isinf(ord):
         reduce: Any = (np.maximum if ord > 0 else np.minimum).reduce

@@ -56,7 +56,7 @@ def bmm(self: Array, mat2: Array) -> Array:
         raise RuntimeError("batch2 must be a 3D tensor")
     if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]."
+            f"Expected size for first two dimensions of batch2 tensor: [{self.shape[0]}, {self.shape[2]}], which fit the other batch; they are [{mat2.shape[0]}, {mat2.shape[1]}]."
         )
     return product(self, mat2)
 
@@ -177,7 +177,7 @@ def _batched(at: Any, self: Any, other: Any) -> Any:
     if m != k:
         count = math.prod(lead)
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {m}] but got: [{count}, {k}]."
+            f"Expected size for first two dimensions of batch2 tensor: [{count}, {m}], which fit the other batch; they are [{count}, {k}]."
         )
     first = at.reshape(at.expand(self, (*lead, n, m)), (math.prod(lead), n, m))
     second = at.reshape(at.expand(other, (*lead, k, p)), (math.prod(lead), k, p))
@@ -613,7 +613,7 @@ def _square(name: str, self: Array) -> None:
     _matrices(f"linalg.{name}", self)
     if self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
-            f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
+            f"linalg.{name}: A must be batches of square matrices; these have {self.shape[-2]} rows and {self.shape[-1]} columns"
         )
 
 
@@ -673,9 +673,7 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
     if A.dtype != B.dtype:
         names = [to_string(x.dtype) for x in (A, B)]
-        raise RuntimeError(
-            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {names[0]} and B of type {names[1]} instead"
-        )
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
     if not left:
         return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
@@ -737,7 +735,7 @@ def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
         lower = np.linalg.cholesky(A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
-            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the leading minor of order 1 is not positive-definite)."
+            "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
         ) from None
     return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
 
@@ -800,7 +798,7 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
-            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+            f"qr received unrecognized mode '{mode}': there are 'reduced' (the default), 'complete' and 'r'"
         )
     return at._linalg_qr(A, mode)
 

@@ -360,7 +360,7 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     rows, columns = input.shape[-2:]
     if rows < columns:
         raise RuntimeError(
-            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+            "torch.linalg.householder_product: input must have at least as many rows (shape[-2]) as columns (shape[-1])"
         )
     count = tau.shape[-1]
     eye = at._eye_rows(input)

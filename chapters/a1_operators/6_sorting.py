@@ -561,9 +561,7 @@ def searchsorted(
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
-        raise RuntimeError(
-            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
-        )
+        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites: right=True is side='right'")
     if not hasattr(self, "dtype"):
         self = at.sum(at.slice(sorted_sequence, -1, 0, 0, 1)) + self  # a 0-d tensor of the dtype of the sequence
     have, wanted = tuple(sorted_sequence.shape), tuple(self.shape)
@@ -573,8 +571,8 @@ def searchsorted(
         )
     if len(have) > 1 and have[:-1] != wanted[:-1]:
         raise RuntimeError(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
-            f"input value tensor must match, but we got boundaries tensor {list(have)} and input value tensor {list(wanted)}"
+            "torch.searchsorted(): boundaries tensor should be 1 dimension, or agree with the values in all dimensions but the last; "
+            f"the boundaries are {list(have)}, the values {list(wanted)}"
         )
     found = at._searchsorted(sorted_sequence, self, right or side == "right")
     return at._to_copy(found, scalar_type.int32) if out_int32 else found

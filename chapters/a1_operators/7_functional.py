@@ -54,7 +54,7 @@ def einsum(*args: Any) -> Tensor:
     """The sum of products that an equation spells: `einsum("bij,bjk->bik", a, b)`, or with lists of numbers in place of letters."""
     if len(args) < 2:
         raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+            "einsum(): must specify the equation string and at least one operand, or pairs of an operand and the list of its subscripts"
         )
     if isinstance(args[0], Tensor):
         return _einsum_from_lists(args)
@@ -122,10 +122,10 @@ def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...
         )
         indexing = "ij"
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", not {indexing}')
     for vector in vectors:
         if vector.ndim > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {vector}")
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the list, not {vector}")
     swap = indexing == "xy" and len(vectors) >= 2
     if swap:
         vectors[0], vectors[1] = vectors[1], vectors[0]
@@ -232,7 +232,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
+        raise RuntimeError(f"X1 and X2 must have the same number of columns, not {x1.shape[-1]} and {x2.shape[-1]}")
     if x1.dtype != x2.dtype:
         raise RuntimeError(
             f"expected scalar type {scalar_type.to_string(x1.dtype)} but found {scalar_type.to_string(x2.dtype)}"

@@ -212,7 +212,7 @@ def _split_along(name: str, axis: int, least: int) -> None:
         whole = not isinstance(sections, list | tuple) and not hasattr(sections, "dtype")
         if whole and (as_dim(sections, "sections") <= 0 or self.shape[dim] % sections):
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} is not divisible by the split_size {sections}!"
+                f"torch.{name} attempted to split along dimension {dim}, whose size {self.shape[dim]} is not divisible by the split_size {sections}"
             )
         return at.tensor_split(self, indices_or_sections, dim)
 

@@ -724,7 +724,7 @@ def _check_kernel_fits(size: Sequence[int], kernel: Sequence[int], geometry: Geo
         have, need = (" x ".join(map(str, sizes)) for sizes in (padded, reach))
         raise RuntimeError(
             f"Calculated padded input size per channel: ({have}). Kernel size: ({need}). "
-            "Kernel size can't be greater than actual input size"
+            "The kernel can't be greater than actual input size"
         )
 
 
@@ -768,7 +768,7 @@ def _batched(at: Any, input: Any, dims: int, op: str) -> tuple[Any, bool]:
     if rank not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {op}, "
-            f"but got input of size: {list(input.shape)}"
+            f"but got a tensor of {list(input.shape)}"
         )
     return (input, True) if rank == dims + 2 else (at.unsqueeze(input, 0), False)
 

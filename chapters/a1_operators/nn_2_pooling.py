@@ -333,7 +333,7 @@ def _check_window(op: str, window: Window) -> None:
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(
                 f"{op}: pad should be at most half of effective kernel size, "
-                f"but got pad={p}, kernel_size={k} and dilation={d}"
+                f"but got pad={p}, where kernel_size={k}, dilation={d}"
             )
 
 
@@ -344,7 +344,7 @@ def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
         raise RuntimeError(f"{op}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor for input, but got: {shape}")
     if 0 in shape[1 if batched else 0 :]:
         raise RuntimeError(
-            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size, no other dimension empty, "
             f"but got:{shape}"
         )
     out = window.output_size(shape[-dims:])
@@ -480,8 +480,7 @@ def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
         raise RuntimeError("elements in indices should be type int64")
     if x.shape != indices.shape:
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) "
-            f"but got indices tensor with shape: {list(indices.shape)}"
+            f"Expected shape of indices to be same as that of the input, {list(x.shape)}, not {list(indices.shape)}"
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < places:
         wrong = indices.max() if indices.max() >= places else indices.min()
@@ -809,9 +808,7 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}")
     if 0 in shape[-dims:]:
-        raise RuntimeError(
-            f"{op}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {shape}"
-        )
+        raise RuntimeError(f"{op}(): Expected input to have non-zero size for non-batch dimensions; it is {shape}")
     return size
 
 

@@ -276,8 +276,8 @@ def nll_loss_nd(
         raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes "
-            f"but got weight tensor of shape: {list(weight.shape)}"
+            f"weight tensor should be defined either for all {classes} classes or no classes, "
+            f"not be of shape {list(weight.shape)}"
         )
     if rank == 1:
         if math.prod(target.shape) != 1:
@@ -349,8 +349,8 @@ def _against_distribution(
     classes = x.shape[axis]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
-            f"but got weight tensor of shape: {list(weight.shape)}"
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or for none, "
+            f"not be of shape {list(weight.shape)}"
         )
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / classes
@@ -734,8 +734,8 @@ def triplet_margin_loss(
     ranks = [len(tensor.shape) for tensor in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
         raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-            "but got: anchor {}D, positive {}D, and negative {}D inputs".format(*ranks)
+            "The anchor, positive, and negative tensors must agree in the number of dimensions, "
+            "not have {}, {} and {} of them".format(*ranks)
         )
     near = at.pairwise_distance(anchor, positive, p, eps)
     far = at.pairwise_distance(anchor, negative, p, eps)

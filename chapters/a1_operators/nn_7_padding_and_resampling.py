@@ -51,15 +51,15 @@ def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * self.ndim:
         raise RuntimeError(
-            "Length of pad should be no more than twice the number of dimensions of the input. "
-            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+            "Length of pad should be no more than twice the number of dimensions, one number for either end of each: "
+            f"here {len(pad)} for {self.ndim}."
         )
     sides = [(0, 0)] * (self.ndim - len(pad) // 2) + list(zip(pad[-2::-2], pad[::-2], strict=True))
     shape = []
     for n, (before, after) in zip(self.shape, sides, strict=True):
         if n + before + after < 0:
             raise RuntimeError(
-                f"The input size {n}, plus negative padding {before} and {after}, resulted in a negative output size"
+                f"The input size {n} cannot give up negative padding {before} and {after}: that resulted in a negative output size"
             )
         shape.append(n + before + after)
     out = np.full(shape, value, self.dtype)
@@ -152,15 +152,15 @@ def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
     if mode != "circular" and 0 in shape[rank - dims - 1 :]:
         raise RuntimeError(
-            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor, empty in no dimension but the batch, "
             f"for input, but got: {list(shape)}"
         )
     for axis, before, after in _axes(pad, rank):
         n = shape[axis]
         if mode == "reflect" and (before >= n or after >= n):
             raise RuntimeError(
-                "Argument #4: Padding size should be less than the corresponding input dimension, "
-                f"but got: padding ({before}, {after}) at dimension {axis} of input {list(shape)}"
+                "Argument #4: Padding size should be less than the corresponding input dimension: "
+                f"({before}, {after}) is not, at dimension {axis} of {list(shape)}"
             )
         if mode == "circular" and (before > n or after > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")
@@ -216,9 +216,7 @@ def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
     """`(*, C r², H, W)` to `(*, C, H r, W r)`."""
     r = upscale_factor
     if len(self.shape) < 3:
-        raise RuntimeError(
-            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(self.shape)} dimension(s)"
-        )
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions; it has {len(self.shape)}")
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
     *lead, c, h, w = self.shape
@@ -238,10 +236,7 @@ def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
     """`(*, C, H r, W r)` to `(*, C r², H, W)`."""
     r = downscale_factor
     if len(self.shape) < 3:
-        raise RuntimeError(
-            "pixel_unshuffle expects input to have at least 3 dimensions, "
-            f"but got input with {len(self.shape)} dimension(s)"
-        )
+        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions; it has {len(self.shape)}")
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
     *lead, c, h, w = self.shape
@@ -277,9 +272,9 @@ def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
     n, c, *size = self.shape
     if groups <= 0:
-        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+        raise RuntimeError(f"Number of groups to divide channels in must be positive, unlike {groups}")
     if c % groups:
-        raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+        raise RuntimeError(f"Number of channels must be divisible by groups, as {c} by {groups} is not.")
     x = at.reshape(self, (n, groups, c // groups, *size))
     return at.reshape(at.transpose(x, 1, 2), (n, c, *size))
 
@@ -399,8 +394,7 @@ def _resample(
     first = self.ndim - len(output_size)
     if 0 in self.shape[first:] or 0 in output_size:
         raise RuntimeError(
-            "Input and output sizes should be greater than 0, "
-            f"but got input {list(self.shape[first:])} and output {list(output_size)}"
+            f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"
         )
     x = in_working_precision(self)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):
@@ -513,7 +507,7 @@ def im2col(
     geometry = _geometry(kernel_size, dilation, padding, stride)
     if self.ndim not in (3, 4):
         raise RuntimeError(
-            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            "Expected 3D or 4D (batch mode) tensor, empty in no dimension but the batch, for input, "
             f"but got: {list(self.shape)}"
         )
     _no_integers("im2col", self)

@@ -53,7 +53,7 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
         names = ", ".join(
             f"{n}.dtype: {to_string(t.dtype)}" for n, t in (("query", query), ("key", key), ("value", value))
         )
-        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got {names} instead.")
+        raise RuntimeError(f"Expected query, key, and value to have the same dtype. {names}")
     if min(len(t.shape) for t in (query, key, value)) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got "

@@ -151,17 +151,17 @@ def grid_sampler(
     dims = len(input.shape) - 2
     if dims not in (2, 3) or len(input.shape) != len(grid.shape):
         raise RuntimeError(
-            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, "
-            f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            "grid_sampler(): expected 4D or 5D input, and a grid with as many dimensions; "
+            f"the input is {list(input.shape)}, the grid {list(grid.shape)}"
         )
     if input.shape[0] != grid.shape[0]:
         raise RuntimeError(
-            "grid_sampler(): expected grid and input to have same batch size, "
-            f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            "grid_sampler(): expected grid and input to have same batch size; "
+            f"the input is {list(input.shape)}, the grid {list(grid.shape)}"
         )
     if grid.shape[-1] != dims:
         raise RuntimeError(
-            f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with sizes {list(grid.shape)}"
+            f"grid_sampler(): expected grid to have size {dims} in last dimension; it is {list(grid.shape)}"
         )
     if interpolation_mode == BICUBIC and dims != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

@@ -66,7 +66,7 @@ def default_tolerances(
     kinds = [value.dtype if isinstance(value, torch.Tensor) else value for value in inputs]
     for kind in kinds:
         if not isinstance(kind, torch.dtype):
-            raise TypeError(f"Expected a torch.Tensor or a torch.dtype, but got {type(kind)} instead.")
+            raise TypeError(f"Expected a torch.Tensor or a torch.dtype, which have tolerances, not a {type(kind)}.")
     found = [(dtype_precisions or _TOLERANCES).get(kind, (0.0, 0.0)) for kind in kinds]
     return max(rtol for rtol, _ in found), max(atol for _, atol in found)
 
@@ -101,7 +101,7 @@ class ErrorMeta(Exception):
 #| upstream: torch/testing/_comparison.py#make_scalar_mismatch_msg
 def _difference(what: str, value: float, limit: float, index: tuple[int, ...] | None = None) -> str:
     place = "" if index is None else f" at index {index}"
-    allowed = f" (up to {limit} allowed)" if limit else ""
+    allowed = f", where {limit} is allowed" if limit else ""
     return f"{what} difference: {value}{place}{allowed}"
 
 
@@ -113,7 +113,7 @@ def _scalars_differ(actual: Any, expected: Any, rtol: float, atol: float) -> str
     distance = abs(actual - expected)
     relative = float("inf") if expected == 0 else distance / abs(expected)
     return (
-        f"{_title('Scalars', rtol, atol)}Expected {expected} but got {actual}.\n"
+        f"{_title('Scalars', rtol, atol)}{actual} where {expected} was expected.\n"
         f"{_difference('Absolute', distance, atol)}\n{_difference('Relative', relative, rtol)}"
     )
 
@@ -161,7 +161,7 @@ class _Comparison:
         """What there is to compare, and how: containers are taken apart before the first two values are looked at."""
         if all(isinstance(x, Sequence) and not isinstance(x, str) for x in (actual, expected)):
             if len(actual) != len(expected):
-                self.fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", path)
+                self.fail(f"The sequences are of different length: {len(actual)} != {len(expected)}", path)
             for number, items in enumerate(zip(actual, expected, strict=True)):
                 yield from self.pairs(*items, (*path, number))
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
@@ -178,7 +178,7 @@ class _Comparison:
                 pair = (self.tensors, *self.converted(actual, expected, path), path)
             if (self.rtol is None) ^ (self.atol is None):
                 missing = "rtol" if self.rtol is None else "atol"
-                text = f"rtol and atol must both be specified or both be unspecified, but got no {missing}"
+                text = f"rtol and atol must both be specified, or neither: {missing} is missing"
                 raise ErrorMeta(ValueError, text, id=path)
             yield pair
 
@@ -195,8 +195,7 @@ class _Comparison:
         if ours != theirs:
             missing, extra = sorted(theirs - ours, key=str), sorted(ours - theirs, key=str)
             self.fail(
-                "The keys of the mappings do not match:\n"
-                f"Missing keys in the actual mapping: {missing}\nAdditional keys in the actual mapping: {extra}",
+                f"The keys of the mappings do not match.\nOnly expected has: {missing}\nOnly actual has: {extra}",
                 path,
             )
         return sorted(expected, key=str)
@@ -204,7 +203,7 @@ class _Comparison:
     def numbers(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         ours, theirs = (value.item() if isinstance(value, np.number) else value for value in (actual, expected))
         if self.options["check_dtype"] and type(ours) is not type(theirs):
-            self.fail(f"The (d)types do not match: {type(ours)} != {type(theirs)}.", path)
+            self.fail(f"The types of the numbers do not match: {type(ours)} != {type(theirs)}.", path)
         wide = {int: torch.int64, float: torch.float64, complex: torch.complex128}
         rtol, atol = self.tolerances(wide[type(ours)], wide[type(theirs)])
         same = ours == theirs or (self.options["equal_nan"] and ours != ours and theirs != theirs)
@@ -219,14 +218,14 @@ class _Comparison:
                 return torch.as_tensor(actual), torch.as_tensor(expected)
             except Exception:
                 pass  # no tensor can be made of it: the error below says so
-        text = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+        text = f"No pair was able to handle inputs of type {type(actual)} and {type(expected)}: there is no way to compare them."
         raise ErrorMeta(TypeError, text, id=path)
 
     def tensors(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         for name in ("shape", "layout", "device", "dtype", "stride"):
             ours, theirs = (value() if callable(value := getattr(x, name)) else value for x in (actual, expected))
             if (name == "shape" or self.options[f"check_{name}"]) and ours != theirs:
-                self.fail(f"The values for attribute '{name}' do not match: {ours} != {theirs}.", path)
+                self.fail(f"The values for attribute '{name}' do not match: {ours} beside {theirs}.", path)
         rtol, atol = self.tolerances(actual, expected)
         if actual.dtype != expected.dtype:
             common = torch.promote_types(actual.dtype, expected.dtype)
@@ -287,8 +286,8 @@ def assert_allclose(
 ) -> None:
     """The older form, which converts and does not ask for equal dtypes. Deprecated."""
     warnings.warn(
-        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
-        "Please use `torch.testing.assert_close()` instead.",
+        "`torch.testing.assert_allclose()` is deprecated since 1.12: "
+        "`torch.testing.assert_close()` compares dtypes as well.",
         FutureWarning,
         stacklevel=2,
     )
@@ -355,17 +354,15 @@ def _interval(dtype: Any, low: float | None, high: float | None, whole: bool) ->
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={low} and high={high}")
     if low == high and not whole:
         warnings.warn(
-            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and "
-            "will be removed in 2.3. Use `torch.full(...)` instead.",
+            "Passing `low==high` to `torch.testing.make_tensor` is deprecated for floating or complex types, where "
+            "[low, high) is empty: a constant comes from `torch.full(...)`.",
             FutureWarning,
             stacklevel=3,
         )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     elif high < lowest or low >= highest:
-        raise ValueError(
-            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{lowest}, {highest})"
-        )
+        raise ValueError(f"[low, high) is [{low}, {high}), but {dtype} only supports [{lowest}, {highest})")
     low, high = min(max(low, lowest), highest), min(max(high, lowest), highest)
     return (math.ceil(low), math.ceil(high)) if whole else (low, high)
 
@@ -389,13 +386,11 @@ def make_tensor(
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if noncontiguous and memory_format is not None:
         raise ValueError(
-            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
+            "`noncontiguous` and `memory_format` are mutually exclusive, "
             f"but got noncontiguous={noncontiguous} and memory_format={memory_format}"
         )
     if requires_grad and whole:
-        raise ValueError(
-            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
-        )
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes such as {dtype}")
     noncontiguous = noncontiguous and math.prod(sizes) > 1
     if noncontiguous:
         sizes = (*sizes[:-1], 2 * sizes[-1])

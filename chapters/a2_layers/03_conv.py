@@ -347,7 +347,7 @@ class _ConvTransposeNd(_ConvNd):
         for size, low, high in zip(output_size, smallest, largest, strict=True):
             if not low <= size <= high:
                 raise ValueError(
-                    f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} "
+                    f"requested an output size of {output_size}, outside the valid sizes, {smallest} to {largest} "
                     f"(for an input of {input.size()[2:]})"
                 )
         return [size - low for size, low in zip(output_size, smallest, strict=True)]

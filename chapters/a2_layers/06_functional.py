@@ -191,8 +191,7 @@ def _unpool_output_size(
         output_size = output_size[2:]
     if len(output_size) != dims:
         raise ValueError(
-            f"output_size should be a sequence containing {dims} or {dims + 2} elements, "
-            f"but it has a length of '{len(output_size)}'"
+            f"output_size should be a sequence containing {dims} or {dims + 2} elements; it has {len(output_size)}"
         )
     for d in range(dims):
         if not smallest[d] - stride[d] < output_size[d] < smallest[d] + stride[d]:
@@ -455,9 +454,9 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. "
-            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
-            "a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input: "
+            "dropout1d exists to drop whole channels of inputs with 1 spatial dimension, (C, L) or (N, C, L). "
+            "dropout2d and dropout3d do so with more of them."
         )
     x = input if rank == 3 else input.unsqueeze_(0) if inplace else input.unsqueeze(0)
     result = torch.feature_dropout_(x, p, training) if inplace else torch.feature_dropout(x, p, training)
@@ -472,14 +471,14 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (3, 4):
         warnings.warn(
-            f"dropout2d: Received a {rank}-D input to dropout2d, which is deprecated and will result in an error in a "
-            "future release. To retain the behavior and silence this warning, please use dropout instead.",
+            f"dropout2d: Received a {rank}-D input, which is deprecated and will be an error in a later release. "
+            "Use dropout, which does the same for any shape.",
             stacklevel=2,
         )
     if rank == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. Use dropout1d for that.",
+            "dropout2d: Received a 3D input, and assuming that channel-wise 1D dropout behavior is desired: "
+            "it is read as (N, C, L), whole channels are dropped. Use dropout1d for that.",
             stacklevel=2,
         )
     return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
@@ -491,8 +490,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (4, 5):
         warnings.warn(
-            f"dropout3d: Received a {rank}-D input to dropout3d, which is deprecated and will result in an error in a "
-            "future release. To retain the behavior and silence this warning, please use dropout instead.",
+            f"dropout3d: Received a {rank}-D input, which is deprecated and will be an error in a later release. "
+            "Use dropout, which does the same for any shape.",
             stacklevel=2,
         )
     if rank != 4:
@@ -637,7 +636,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 #| upstream: torch/nn/functional.py#_get_softmax_dim
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated: pass dim=.",
         stacklevel=stacklevel,
     )
     return 0 if ndim in (0, 1, 3) else 1
@@ -743,26 +742,25 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.size()}) is not None, then it must have the same "
+            f"embedding_bag: per_sample_weights ({per_sample_weights.size()}), where given, must have the same "
             f"shape as the input ({input.size()})"
         )
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
-            f"(got mode='{mode}')."
+            f"embedding_bag: per_sample_weights is only supported for mode='sum' (got mode='{mode}')."
         )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
-                f"sequences. However, found offsets of type {type(offsets)}"
+                "if input is 2D, then offsets has to be None, since each row is a bag; "
+                f"found offsets of type {type(offsets)}"
             )
         offsets = torch.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     elif input.dim() != 1:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+        raise ValueError(f"input has to be 1D or 2D Tensor; this one has {input.dim()} dimensions")
     elif offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     elif offsets.dim() != 1:

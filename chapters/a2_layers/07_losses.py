@@ -138,8 +138,8 @@ def binary_cross_entropy(
     number = _reduction_number(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
-            "Please ensure they have the same size."
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated: "
+            "reshape() one of them."
         )
     if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
@@ -174,8 +174,8 @@ def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
     if target.size() == input.size():
         return input, target
     warnings.warn(
-        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-        "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}), which will likely lead to incorrect results: the two are "
+        "broadcast. reshape() one of them.",
         stacklevel=3,
     )
     return torch.broadcast_tensors(input, target)
@@ -283,8 +283,8 @@ def kl_div(
     else:
         if reduction == "mean":
             warnings.warn(
-                "reduction: 'mean' divides the total loss by both the batch size and the support size. "
-                "'batchmean' divides only by the batch size, and aligns with the KL div math definition.",
+                "reduction: 'mean' divides the total loss by the number of all elements, so it is not the divergence. "
+                "'batchmean' divides by the batch size alone, and is.",
                 stacklevel=2,
             )
         number = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
@@ -364,7 +364,7 @@ def margin_ranking_loss(
     """`max(0, margin - target · (input1 - input2))`, target ±1."""
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            "margin_ranking_loss : All input tensors should have same dimension, unlike "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
     number = _reduction_number(size_average, reduce, reduction)
@@ -503,8 +503,8 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():
         raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-            f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+            "The anchor, positive, and negative tensors must agree in the number of dimensions, "
+            f"not have {anchor.dim()}, {positive.dim()} and {negative.dim()} of them"
         )
     distance = torch.pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -611,7 +611,7 @@ class NLLLoss2d(NLLLoss):
     """An old name of `NLLLoss`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        message = "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement."
+        message = "`NLLLoss2d` has been deprecated: `NLLLoss` does all that it did."
         warnings.warn(message, FutureWarning, stacklevel=2)
         super().__init__(*args, **kwargs)
 
@@ -704,7 +704,7 @@ def _check_linear_cross_entropy(input: Tensor, weight: Tensor, bias: Tensor | No
     if weight.dim() > 2 and input.dim() == 1:
         raise RuntimeError(
             f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched input, "
-            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+            f"(N, {input.shape[-1]}), not {tuple(input.shape)}"
         )
 
 
@@ -1005,7 +1005,7 @@ class MultiMarginLoss(_WeightedLoss):
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
         if weight is not None and weight.dim() != 1:
-            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {weight.dim()}D")
         self.p = p
         self.margin = margin
 

@@ -340,7 +340,7 @@ def interpolate(
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+                "align_corners option can only be set with the interpolating modes: linear, bilinear, bicubic, trilinear"
             )
     elif align_corners is None:
         align_corners = False
@@ -352,8 +352,8 @@ def interpolate(
         )
     if not 3 <= input.dim() <= 5:
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
-            f"(got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for any mode ({_RESIZE_MODES}); "
+            f"this is {mode}"
         )
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[dims - 1]
@@ -366,8 +366,8 @@ def interpolate(
         kind = mode
     else:
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
-            f"(got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for any mode ({_RESIZE_MODES}); "
+            f"this is {mode}"
         )
     return _nn._resample(input, tuple(output_size), kind, bool(align_corners), tuple(scales), antialias)
 
@@ -384,8 +384,8 @@ def _resize_target(
         sizes = [size] * dims if isinstance(size, int) else list(size)
         if len(sizes) != dims:
             raise ValueError(
-                "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
-                f"of {list(input.shape[2:])} and output size of {size}."
+                "Input and output must have the same number of spatial dimensions; the input has "
+                f"{list(input.shape[2:])}, the output {size}."
             )
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
@@ -396,8 +396,8 @@ def _resize_target(
     scales = list(scale_factor) if several else [scale_factor] * dims
     if several and len(scales) != dims:
         raise ValueError(
-            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {list(input.shape[2:])} and scale_factor of shape {scale_factor}."
+            "Input and scale_factor must have the same number of spatial dimensions; the input has "
+            f"{list(input.shape[2:])}, scale_factor is {scale_factor}."
         )
     sizes = [math.floor(float(n) * float(s)) for n, s in zip(input.shape[2:], scales, strict=True)]
     return sizes, [None] * dims if recompute else [float(s) for s in scales]
@@ -709,18 +709,18 @@ def grid_sample(
     modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     if mode not in modes:
         raise ValueError(
-            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', not '{mode}'"
         )
     paddings = {"zeros": 0, "border": 1, "reflection": 2}
     if padding_mode not in paddings:
         raise ValueError(
-            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', "
-            f"but got: '{padding_mode}'"
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border' or 'reflection', "
+            f"not '{padding_mode}'"
         )
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired.",
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False in 1.3.0: "
+            "pass True or False, so that readers see which is meant.",
             stacklevel=2,
         )
         align_corners = False
@@ -731,8 +731,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """The grid of the affine maps `theta (N, 2, 3)` or `(N, 3, 4)` for an output of `size`."""
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired.",
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False in 1.3.0: "
+            "pass True or False, so that readers see which is meant.",
             stacklevel=2,
         )
         align_corners = False
@@ -741,7 +741,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     dims = len(size) - 2
     if dims not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}"
+            f"affine_grid only supports 4D and 5D sizes, (N, C, H, W) or (N, C, D, H, W). This is {size}"
         )
     if theta.dim() != 3 or tuple(theta.shape[-2:]) != (dims, dims + 1):
         raise ValueError(

@@ -86,8 +86,8 @@ class PackedSequence(PackedSequence_):
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
             raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. "
-                "They should be instantiated by functions like pack_sequence and pack_padded_sequences in nn.utils.rnn."
+                "batch_sizes should always be on CPU. pack_sequence and "
+                "pack_padded_sequence of nn.utils.rnn see to it: make a PackedSequence with them."
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
@@ -223,8 +223,8 @@ def pad_packed_sequence(
     longest = sizes.size(0)
     if total_length is not None and total_length < longest:
         raise ValueError(
-            "Expected total_length to be at least the length of the longest sequence in input, but got "
-            f"total_length={total_length} and max sequence length being {longest}"
+            "Expected total_length to be at least the length of the longest sequence; "
+            f"total_length={total_length}, and that is {longest}"
         )
     length = longest if total_length is None else total_length
     data, n = sequence.data, int(sizes[0])
@@ -421,13 +421,11 @@ def _check_arguments(
     proj_size: int,
 ) -> None:
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
-        raise ValueError(
-            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
-        )
+        raise ValueError("dropout should be a number in range [0, 1]: how likely each element is to become zero")
     if dropout > 0 and num_layers == 1:
         warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
-            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            "dropout option adds dropout after all but last recurrent layer, so it does nothing unless num_layers "
+            f"is above 1: here dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
     for name, value, kind in (
@@ -510,8 +508,8 @@ class RNNBase(RNNBase):
         weight = self._flat_weights[0]
         if input.dtype != weight.dtype:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
-                f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}): "
+                f"bring one to the other's, by input.to({weight.dtype}) or model.to({input.dtype})"
             )
         rank = 3 if batch_sizes is None else 2
         if input.dim() != rank:

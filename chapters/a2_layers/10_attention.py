@@ -49,7 +49,7 @@ def _mha_shape_check(
     """Is the query batched? Raises AssertionError where ranks do not fit."""
     rank = query.dim()
     if rank not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor, not {rank}-D")
     word = "batched (3-D)" if rank == 3 else "unbatched (2-D)"
     if key.dim() != rank or value.dim() != rank:
         raise AssertionError(
@@ -63,7 +63,7 @@ def _mha_shape_check(
         )
     if attn_mask is not None and attn_mask.dim() not in (2, 3):
         raise AssertionError(
-            f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D, not {attn_mask.dim()}-D"
         )
     if rank == 2 and attn_mask is not None and attn_mask.dim() == 3:
         expected = (num_heads, query.shape[0], key.shape[0])
@@ -95,7 +95,7 @@ def _canonical_mask(
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(
-            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
+            f"Support for mismatched {mask_name} and {other_name} is deprecated: make both bool, or both float.",
             stacklevel=2,
         )
     if floating:
@@ -180,8 +180,8 @@ def multi_head_attention_forward(
     )
     if is_causal and attn_mask is None:
         raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
-            "`generate_square_subsequent_mask` to create this mask."
+            "Need attn_mask if specifying the is_causal hint, which promises what the mask is: make it with "
+            "`nn.Transformer.generate_square_subsequent_mask`."
         )
     if is_causal and key_padding_mask is None and not need_weights:
         attn_mask = None  # the hint alone says it all
@@ -339,9 +339,7 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
-            )
+            raise ValueError(f"embed_dim and num_heads must be greater than 0, unlike {embed_dim} and {num_heads}")
         super().__init__()
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim

@@ -98,8 +98,8 @@ class LazyModuleMixin(LazyModuleMixin):
 
     def _replicate_for_data_parallel(self: Any) -> Any:
         raise RuntimeError(
-            "Modules with uninitialized parameters can't be used with `DataParallel`. "
-            "Run a dummy forward pass to correctly initialize the modules"
+            "Modules with uninitialized parameters can't be used with `DataParallel`: "
+            "there is nothing to replicate before a first forward"
         )
 
 
@@ -143,7 +143,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             # the parameters came from a checkpoint
             if input.shape[-1] != self.weight.shape[-1]:
                 raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from "
+                    f"The in_features inferred from input: {input.shape[-1]}; those of "
                     f"self.weight: {self.weight.shape[-1]}"
                 )
             self.in_features = input.shape[-1]
@@ -200,7 +200,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if input.dim() not in (dims + 1, dims + 2):
             raise RuntimeError(
                 f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {type(self).__name__}, "
-                f"but got input of size: {input.shape}"
+                f"but got a tensor of {input.shape}"
             )
         return input.shape[-dims - 1]
 

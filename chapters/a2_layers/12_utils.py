@@ -69,8 +69,8 @@ def get_total_norm(
     total = torch.linalg.vector_norm(torch.stack([norm.to(first) for norm in norms]), norm_type)
     if error_if_nonfinite and not torch.isfinite(total):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
-            "To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            f"The total norm of order {norm_type} is non-finite, so it cannot be clipped. "
+            "With `error_if_nonfinite=False` the gradients are scaled by it all the same"
         )
     return total
 
@@ -109,7 +109,9 @@ def clip_grad_norm_(
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """An old name of `clip_grad_norm_`."""
-    message = "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`."
+    message = (
+        "`torch.nn.utils.clip_grad_norm` is now deprecated: its name, with an underscore, says that it writes in place."
+    )
     warnings.warn(message, FutureWarning, stacklevel=2)
     return clip_grad_norm_(*args, **kwargs)
 
@@ -272,7 +274,7 @@ class WeightNorm:
 def weight_norm(module: ModuleT, name: str = "weight", dim: int | None = 0) -> ModuleT:
     """Split the parameter `name` into `name_g` and `name_v`. Deprecated for `parametrizations.weight_norm`."""
     warnings.warn(
-        "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+        "`torch.nn.utils.weight_norm` is deprecated: the one of `torch.nn.utils.parametrizations` takes its place.",
         FutureWarning,
         stacklevel=2,
     )

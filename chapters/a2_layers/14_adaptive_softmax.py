@@ -85,7 +85,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         rising = all(low < high for low, high in pairwise([0, *cutoffs, n_classes]))
         if not rising or any(int(cutoff) != cutoff for cutoff in cutoffs):
             raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, each between 1 and "
+                "cutoffs should be a sequence of unique, positive integers in increasing order, each between 1 and "
                 f"n_classes-1; got {cutoffs} for {n_classes} classes"
             )
         self.in_features = in_features
@@ -119,7 +119,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if target_.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target_.dim() == 1 and input_.size(0) != target_.size(0):
-            raise RuntimeError("Input and target should have the same size in the batch dimension.")
+            raise RuntimeError("Input and target should have the same size in the batch dimension, the first.")
         if input_.dim() != target_.dim() + 1:
             wanted = target_.dim() + 1
             raise RuntimeError(
@@ -129,8 +129,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         target = target_.reshape(-1)
         if target.numel() and (target.min() < 0 or target.max() >= self.n_classes):
             raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], "
-                f"but values in range [{target.min().item()}, {target.max().item()}] were found. "
+                f"Target values should be in [0, {self.n_classes - 1}]; "
+                f"values from {target.min().item()} to {target.max().item()} were found. "
             )
         #: The head's class: the target itself, or the entry that stands for its band.
         entry = target.clone()

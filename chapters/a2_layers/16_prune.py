@@ -139,7 +139,7 @@ def _taken_off(module: Module, name: str) -> BasePruningMethod | None:
     found = [key for key, hook in hooks.items() if isinstance(hook, BasePruningMethod) and hook._tensor_name == name]
     if len(found) > 1:
         raise AssertionError(
-            f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
+            f"Avoid adding multiple pruning hooks to one tensor: {name} of {module} has some already. A PruningContainer chains methods."
         )
     return hooks.pop(found[0]) if found else None  # type: ignore[return-value]
 
@@ -176,8 +176,8 @@ class PruningContainer(BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
             raise ValueError(
-                f"Can only add pruning methods acting on the parameter named '{self._tensor_name}' to PruningContainer {self}. "
-                f"Found '{method._tensor_name}'"
+                f"Can only add pruning methods acting on the parameter named '{self._tensor_name}', which {self} prunes, "
+                f"not on '{method._tensor_name}'"
             )
         self._pruning_methods += (method,)
 
@@ -209,7 +209,7 @@ def _left_by(mask: Tensor, method: BasePruningMethod) -> Any:
     if method.PRUNING_TYPE == "structured":
         if not hasattr(method, "dim"):
             raise AttributeError(
-                'Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.'
+                'Pruning methods of PRUNING_TYPE "structured" prune slices along a dimension: set the attribute `dim`.'
             )
         dim = method.dim + mask.dim() if method.dim < 0 else method.dim
         if dim < 0:
@@ -232,7 +232,9 @@ def _checked_amount(amount: Any) -> Any:
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     largest = math.inf if isinstance(amount, numbers.Integral) else 1.0
     if not 0 <= float(amount) <= largest:
-        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+        raise ValueError(
+            f"amount={amount} should either be a float in the range [0, 1], a fraction, or a count of at least 0"
+        )
     return amount
 
 
@@ -248,8 +250,8 @@ def _count(amount: Any, size: int) -> int:
 def _channels(t: Tensor, dim: int) -> int:
     if t.dim() <= 1:
         raise ValueError(
-            "Structured pruning can only be applied to multidimensional tensors. "
-            f"Found tensor of shape {t.shape} with {t.dim()} dims"
+            "Structured pruning can only be applied to multidimensional tensors, "
+            f"unlike one of {t.shape}, with {t.dim()} dims"
         )
     if dim >= t.dim():
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
@@ -490,7 +492,7 @@ def remove(module: Module, name: str) -> Module:
             hook.remove(module)
             del module._forward_pre_hooks[key]
             return module
-    raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
+    raise ValueError(f"Parameter '{name}' of module {module} has to be pruned, and is not: nothing to remove")
 
 
 def is_pruned(module: Module) -> bool:

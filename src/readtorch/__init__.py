@@ -296,7 +296,7 @@ def compile(
 ) -> _Any:
     """Give back `model`, a module or function, as it is; without one, the decorator that does so. There is no compiler here."""
     if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+        raise RuntimeError("Either mode or options can be specified, not both: a mode stands for a set of options.")
     return (lambda model: model) if model is None else model
 
 

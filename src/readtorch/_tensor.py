@@ -51,7 +51,7 @@ class Tensor(_C.TensorBase):
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
         if self._edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
         node, number = _C._split_edge(self._edge)
         if node._tensor_pre_hooks is None:
             node._tensor_pre_hooks = {}
@@ -60,7 +60,7 @@ class Tensor(_C.TensorBase):
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
         if self._edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
         if self.grad_fn is not None:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         if self._edge._post_accumulate_hooks is None:
@@ -84,8 +84,8 @@ class Tensor(_C.TensorBase):
         """A leaf with its own memory. Tensors that shared a storage share the copy's. RuntimeError for a non-leaf."""
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+                "Only Tensors created explicitly by the user (graph leaves) can take part in the deepcopy protocol: detach() this one first. "
+                "Inside a module it is often the weight that torch.nn.utils.weight_norm computes, "
                 "see https://github.com/pytorch/pytorch/pull/103001"
             )
         if id(self) in memo:
@@ -132,7 +132,7 @@ class Tensor(_C.TensorBase):
         if isinstance(element, Tensor | int | float | complex):
             equal: Any = self == element
             return bool(equal.any().item())
-        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar elements, not a {type(element)}.")
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from readtorch import _tensor_str

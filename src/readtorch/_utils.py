@@ -30,8 +30,8 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Sequence[int], stri
     needed = 0 if 0 in size else storage_offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if needed * itemsize > untyped.nbytes():
         raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {storage_offset}, and itemsize "
-            f"{itemsize} requiring a storage size of {needed * itemsize} are out of bounds for storage of size {untyped.nbytes()}"
+            f"setStorage: sizes {list(size)} with strides {list(stride)} from offset {storage_offset} (itemsize "
+            f"{itemsize}) need {needed * itemsize} bytes, and are out of bounds for storage of size {untyped.nbytes()}"
         )
     if untyped.device.type == "meta":
         from readtorch import empty_strided

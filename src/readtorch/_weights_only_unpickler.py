@@ -101,12 +101,11 @@ def _user_allowed_globals() -> dict[str, Any]:
         if isinstance(entry, tuple):
             if len(entry) != 2:
                 raise ValueError(
-                    "Expected tuple of length 2 (global, str of callable full path), "
-                    f"but got tuple of length: {len(entry)}"
+                    f"Expected tuple of length 2 (the object, its full name), but got {len(entry)} entries"
                 )
             value, name = entry
             if not isinstance(name, str):
-                raise TypeError(f"Expected second item in tuple to be str of callable full path, but got: {type(name)}")
+                raise TypeError(f"Expected second item in tuple to be the full name, a str; it is a {type(name)}")
             found[name] = value
         else:
             name = f"{entry.__module__}.{entry.__qualname__}"
@@ -205,10 +204,9 @@ class Unpickler:
         if path not in self._allowed:
             short = path.removeprefix("builtins.").removeprefix("__builtin__.")
             raise UnpicklingError(
-                f"Unsupported global: GLOBAL {short} was not an allowed global by default. Please use "
-                f"`torch.serialization.add_safe_globals([{short}])` or the "
-                f"`torch.serialization.safe_globals([{short}])` context manager to allowlist this global "
-                "if you trust this class/function."
+                f"Unsupported global: GLOBAL {short} was not an allowed global by default. If you trust this class/function, allow it by "
+                f"`torch.serialization.add_safe_globals([{short}])`, or by the context manager "
+                f"`torch.serialization.safe_globals([{short}])`."
             )
         self.stack.append(self._allowed[path])
 
@@ -251,8 +249,8 @@ class Unpickler:
         is_class = isinstance(cls, type) and id(cls) in self._callable
         if not is_class or issubclass(cls, torch.Tensor) or cls in _allocating():
             raise UnpicklingError(
-                "Can only create new object for nn.Parameter or classes allowlisted "
-                f"via `add_safe_globals` but got {cls!r}"
+                "Can only create new object for nn.Parameter, or for a class named to "
+                f"`add_safe_globals`, not for {cls!r}"
             )
         self.stack.append(cls.__new__(cls, *arguments))
 
@@ -273,8 +271,7 @@ class Unpickler:
                 setattr(target, name, value)
         else:
             raise UnpicklingError(
-                "Can only build Tensor, Parameter, OrderedDict or types allowlisted "
-                f"via `add_safe_globals`, but got {kind}"
+                f"Can only build Tensor, Parameter, OrderedDict, or a type named to `add_safe_globals`, not {kind}"
             )
 
     @_opcode(b"Q")

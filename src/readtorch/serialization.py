@@ -28,9 +28,9 @@ from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_ty
 DEFAULT_PROTOCOL = 2
 MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
 _UNSAFE = (
-    "Since PyTorch 2.6 the default of `weights_only` in `torch.load` is `True`. Re-running `torch.load` with "
-    "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if "
-    "you got the file from a trusted source."
+    "Since PyTorch 2.6 the default value of the `weights_only` argument in `torch.load` is `True`, no longer `False`. With "
+    "`weights_only` set to `False` it will likely read the file, and can be made by it to run arbitrary code: "
+    "do it only where you trusted the source."
 )
 
 
@@ -88,8 +88,8 @@ def _restore_on_accelerator(storage: Any, location: str) -> Any:
         return None
     if not torch.cuda.is_available():
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
-            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+            "Attempting to deserialize object on a CUDA device, but torch.cuda.is_available() is False. Where there is no "
+            "GPU, torch.load(..., map_location=torch.device('cpu')) brings its storages to the CPU."
         )
     return storage.to(device=torch.device(location))
 
@@ -265,7 +265,9 @@ class _Storages:
         """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
         address = storage.data_ptr()
         if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
-            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+            raise RuntimeError(
+                "Cannot save multiple tensors that view the same data as different types: save one, or clones"
+            )
         key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
         self.by_key[key] = storage
         kind = self._types[_dtype_to_storage_type()[dtype]]
@@ -290,7 +292,7 @@ def save(
     Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
     """
     if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
-        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+        raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     with _opened(f, "wb") as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
@@ -376,13 +378,13 @@ def load(
         try:
             if _is_zipfile(stream):
                 if mmap and not is_path:
-                    raise ValueError("f must be a file path in order to use the mmap argument")
+                    raise ValueError("f must be a file path where mmap=True: an open file object cannot be mapped")
                 whole = np.memmap(f, np.uint8, "c") if mmap else None
                 return _load(PyTorchStreamReader(stream), map_location, weights_only, whole, pickle_load_args)
             if mmap:
                 raise RuntimeError(
-                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True)`, "
-                    "please torch.save your checkpoint with this option in order to use mmap."
+                    "mmap can only be used with files in the zip format of torch.save "
+                    "(_use_new_zipfile_serialization=True, its default): save this one again."
                 )
             return _legacy_load(stream, map_location, weights_only, pickle_load_args)
         except pickle.UnpicklingError as error:
@@ -399,15 +401,15 @@ def _wants_weights_only(given: bool | None, pickle_module: Any) -> bool:
     )
     if force and forbid:
         raise RuntimeError(
-            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, "
-            "but both were set."
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` can be obeyed, "
+            "and both are set."
         )
     if force:
         return True
     if forbid and given is None:
         warnings.warn(
-            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the `weights_only` argument was not "
-            "explicitly passed to `torch.load`, forcing weights_only=False.",
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected: "
+            "this torch.load, called without `weights_only`, runs with weights_only=False.",
             stacklevel=3,
         )
         return False
@@ -417,9 +419,9 @@ def _wants_weights_only(given: bool | None, pickle_module: Any) -> bool:
 def _advice(message: str) -> str:
     if re.search(r"GLOBAL (\S+) was not an allowed global by default", message):
         return (
-            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps "
-            f"only if you trust the source of the checkpoint\033[0m. \n\t(1) {_UNSAFE}\n\t(2) Alternatively, to load with "
-            f"`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler "
+            "Weights only load failed. You have two options, \033[1mboth for a file "
+            f"whose source you trust\033[0m.\n\t(1) {_UNSAFE}\n\t(2) Load "
+            f"it with `weights_only=True` after the steps that the following message names.\n\tWeightsUnpickler "
             f"error: {message}"
         )
     return f"Weights only load failed. {_UNSAFE}\n\nWeightsUnpickler error: {message}"
@@ -430,8 +432,8 @@ def _check_seekable(stream: Any) -> None:
         stream.seek(stream.tell())
     except (io.UnsupportedOperation, AttributeError) as error:
         raise type(error)(
-            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
-            "io.BytesIO and try to load from it instead."
+            f"{error}. You can only torch.load from a file that is seekable: read this one into an "
+            "io.BytesIO, and load that."
         ) from None
 
 
@@ -445,15 +447,13 @@ def _is_zipfile(stream: BinaryIO) -> bool:
 def _load_safetensors(path: str, map_location: MAP_LOCATION) -> dict[str, Any]:
     if isinstance(map_location, dict) or callable(map_location):
         raise RuntimeError(
-            "Loading safetensors file with a dict or callable map_location is not supported. "
-            "Use a device string or torch.device instead."
+            "A dict or callable map_location is not supported for a safetensors file: pass a torch.device or its name."
         )
     try:
         from safetensors.numpy import load_file
     except ImportError:
         raise RuntimeError(
-            "Attempting to load a safetensors file but safetensors is not installed. "
-            "Please install safetensors with: pip install safetensors"
+            "A safetensors file, but safetensors is not installed. It comes with `pip install safetensors`"
         ) from None
     device = "cpu" if map_location is None else map_location
     return {name: torch.from_numpy(array).to(device) for name, array in load_file(path).items()}

@@ -222,8 +222,7 @@ def _dtype_to_storage_type() -> dict[dtype, str]:
 
 def _warn_typed_storage() -> None:
     warn_once(
-        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-        "class. To access UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
+        "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
         stacklevel=3,
     )
 

@@ -45,7 +45,7 @@ def _merge(dicts: Any) -> dict[str, Tensor]:
         return dict(dicts)
     if not isinstance(dicts, Sequence):
         raise ValueError(
-            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(dicts)}"
+            f"Expected parameter_and_buffer_dicts to be a dict, or several in a list or tuple, not {type(dicts)}"
         )
     if not all(isinstance(each, dict) for each in dicts):
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")

@@ -89,8 +89,8 @@ class autocast:
             return False
         if self.fast_dtype not in (torch.bfloat16, torch.float16):
             warnings.warn(
-                f"In {self.device.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
-                f"{self.device.upper()} Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
+                f"In {self.device.upper()} autocast, but the target dtype is not supported. Autocast stays off.\n"
+                f"On {self.device.upper()} it can be torch.bfloat16 or torch.float16.",
                 stacklevel=3,
             )
             return False
@@ -117,8 +117,8 @@ class autocast:
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):
             raise TypeError(
-                f"autocast()(func) requires a callable, but got {type(func).__name__}. "
-                "Did you mean to use autocast as a context manager?"
+                f"autocast()(func) requires a callable, not a {type(func).__name__}. "
+                "As a context manager it is written `with autocast():`."
             )
 
         @functools.wraps(func)

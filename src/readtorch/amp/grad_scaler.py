@@ -43,7 +43,7 @@ class GradScaler:
         self._device = device
         self._enabled = enabled
         if enabled and device == "cuda" and not torch.cuda.is_available():
-            warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            warnings.warn("GradScaler is enabled, but CUDA is not available: it scales nothing.", stacklevel=2)
             self._enabled = False
         if not self._enabled:
             return
@@ -73,8 +73,7 @@ class GradScaler:
     def _need_scale(self, caller: str) -> torch.Tensor:
         if self._scale is None:
             raise AssertionError(
-                f"Attempted {caller} but _scale is None.  "
-                "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
+                f"Attempted {caller} but _scale is None: scaler.scale(loss) makes it, and has not been called yet."
             )
         return self._scale
 
@@ -104,7 +103,7 @@ class GradScaler:
         scale = self._need_scale("unscale_")
         record = self._per_optimizer_states[id(optimizer)]
         if record["stage"] is OptState.UNSCALED:
-            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+            raise RuntimeError("unscale_() has already been called on this optimizer: once between two update()s.")
         if record["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         inverse = 1.0 / scale.double().item()
@@ -188,9 +187,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError(
-                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
-            )
+            raise RuntimeError("The source state dict is empty: a GradScaler with enabled=False saves such a one.")
         self._init_scale = state_dict["scale"]
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]

@@ -34,7 +34,7 @@ def _make_grads(outputs: tuple, grads: tuple) -> tuple:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
                 if not (output.dtype.is_floating_point or output.dtype.is_complex):
                     raise RuntimeError(
-                        f"grad can be implicitly created only for real scalar outputs but got {output.dtype}"
+                        f"grad can be implicitly created only for real scalar outputs, and this one is {output.dtype}"
                     )
                 grad = _C._VariableFunctions.ones_like(output)
         elif not isinstance(grad, _C.TensorBase):
@@ -45,8 +45,8 @@ def _make_grads(outputs: tuple, grads: tuple) -> tuple:
             )
         elif (output._array.dtype.kind == "c") != (grad._array.dtype.kind == "c"):
             raise RuntimeError(
-                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                f"grad_output[{number}] has a dtype of {grad.dtype} and output[{number}] has a dtype of {output.dtype}."
+                "For complex Tensors, grad_output and output must have the same dtype. Mismatch in dtype: "
+                f"output[{number}] is {output.dtype}, its gradient {grad.dtype}."
             )
         result.append(grad)
     return tuple(result)
@@ -97,7 +97,7 @@ def grad(
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+            "Expected allow_unused to be True or not passed: materialize_grads=True contradicts allow_unused=False."
         )
     if allow_unused is None:
         allow_unused = materialize_grads

@@ -13,7 +13,7 @@ class detect_anomaly:
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            "Anomaly Detection has been enabled. Each operator now keeps its traceback, which is slow: meant for debugging.",
             stacklevel=2,
         )
 

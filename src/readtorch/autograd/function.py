@@ -43,15 +43,15 @@ class Function(metaclass=FunctionMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. "
-            "Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            f"{type(self)} should not be instantiated: methods on autograd functions are static and are used on the class itself, by {type(self).__name__}.apply(...). "
+            "It will raise an error in a later version.",
             DeprecationWarning,
             stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. "
+            "Legacy autograd function with non-static forward method is deprecated: make forward and backward static methods. "
             "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
@@ -69,7 +69,7 @@ class Function(metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Compute the gradients of the inputs from those of the outputs."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+            "You must implement either the backward or vjp method: this autograd.Function has neither, and backward reached it."
         )
 
     @classmethod

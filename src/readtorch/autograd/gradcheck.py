@@ -90,13 +90,13 @@ def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rto
     wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
     if not wanted:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient: set requires_grad=True on what is to be checked."
         )
     for i in wanted:
         if inputs[i]._array.dtype.itemsize < 8:
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
-                "if all the inputs are not of double precision floating point or complex.",
+                f"Input #{i} requires gradient and is not a double precision floating point or complex, so differences over "
+                "steps of eps are lost in rounding: use float64 or complex128.",
                 stacklevel=4,
             )
         inputs[i].retain_grad()
@@ -111,7 +111,7 @@ def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rto
                 again = _analytical(output, inputs, i)
                 if not np.allclose(analytical, again, rtol=0, atol=nondet_tol):
                     raise GradcheckError(
-                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
+                        "Backward is not reentrant: run again with the same input and grad_output, it gave different values"
                     )
             expected = np.conj(numerical[number]) if np.iscomplexobj(analytical) else numerical[number]
             if not np.allclose(analytical, expected, rtol=rtol, atol=atol):

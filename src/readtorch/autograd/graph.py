@@ -52,7 +52,7 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Where the gradient of `tensor` flows. RuntimeError if it requires none."""
     if not tensor.requires_grad:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+        raise RuntimeError("It is not possible to get the gradient edge of a Tensor without requires_grad")
     return GradientEdge(*_C._split_edge(tensor._edge))
 
 

@@ -26,7 +26,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         if device.index is not None:
             return device.index
     elif device is not None:
-        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+        raise ValueError(f"Expected a torch.device with an index, or an integer, but got: {device}")
     if not optional:
-        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+        raise ValueError(f"Expected a torch.device with an index, or an integer, but got: {device}")
     return cuda_functions.current_device()

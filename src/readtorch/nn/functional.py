@@ -17,7 +17,7 @@ from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _trip
 
 def _verify_batch_size(size: Sequence[int]) -> None:
     if size[0] * math.prod(size[2:]) == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+        raise ValueError(f"Expected more than 1 value per channel when training: an input of {size} has one")
 
 
 def _verify_spatial_size(size: Sequence[int]) -> None:
@@ -238,8 +238,7 @@ def _unpool_output_size(
         output_size = output_size[2:]
     if len(output_size) != dims:
         raise ValueError(
-            f"output_size should be a sequence containing {dims} or {dims + 2} elements, "
-            f"but it has a length of '{len(output_size)}'"
+            f"output_size should be a sequence containing {dims} or {dims + 2} elements; it has {len(output_size)}"
         )
     for d in range(dims):
         if not smallest[d] - stride[d] < output_size[d] < smallest[d] + stride[d]:
@@ -467,9 +466,9 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. "
-            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
-            "a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input: "
+            "dropout1d exists to drop whole channels of inputs with 1 spatial dimension, (C, L) or (N, C, L). "
+            "dropout2d and dropout3d do so with more of them."
         )
     x = input if rank == 3 else input.unsqueeze_(0) if inplace else input.unsqueeze(0)
     result = torch.feature_dropout_(x, p, training) if inplace else torch.feature_dropout(x, p, training)
@@ -484,14 +483,14 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (3, 4):
         warnings.warn(
-            f"dropout2d: Received a {rank}-D input to dropout2d, which is deprecated and will result in an error in a "
-            "future release. To retain the behavior and silence this warning, please use dropout instead.",
+            f"dropout2d: Received a {rank}-D input, which is deprecated and will be an error in a later release. "
+            "Use dropout, which does the same for any shape.",
             stacklevel=2,
         )
     if rank == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. Use dropout1d for that.",
+            "dropout2d: Received a 3D input, and assuming that channel-wise 1D dropout behavior is desired: "
+            "it is read as (N, C, L), whole channels are dropped. Use dropout1d for that.",
             stacklevel=2,
         )
     return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
@@ -503,8 +502,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     rank = input.dim()
     if rank not in (4, 5):
         warnings.warn(
-            f"dropout3d: Received a {rank}-D input to dropout3d, which is deprecated and will result in an error in a "
-            "future release. To retain the behavior and silence this warning, please use dropout instead.",
+            f"dropout3d: Received a {rank}-D input, which is deprecated and will be an error in a later release. "
+            "Use dropout, which does the same for any shape.",
             stacklevel=2,
         )
     if rank != 4:
@@ -612,7 +611,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated: pass dim=.",
         stacklevel=stacklevel,
     )
     return 0 if ndim in (0, 1, 3) else 1
@@ -695,26 +694,25 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.size()}) is not None, then it must have the same "
+            f"embedding_bag: per_sample_weights ({per_sample_weights.size()}), where given, must have the same "
             f"shape as the input ({input.size()})"
         )
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
-            f"(got mode='{mode}')."
+            f"embedding_bag: per_sample_weights is only supported for mode='sum' (got mode='{mode}')."
         )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
-                f"sequences. However, found offsets of type {type(offsets)}"
+                "if input is 2D, then offsets has to be None, since each row is a bag; "
+                f"found offsets of type {type(offsets)}"
             )
         offsets = torch.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     elif input.dim() != 1:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+        raise ValueError(f"input has to be 1D or 2D Tensor; this one has {input.dim()} dimensions")
     elif offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     elif offsets.dim() != 1:
@@ -827,8 +825,8 @@ def binary_cross_entropy(
     number = _reduction_number(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
-            "Please ensure they have the same size."
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated: "
+            "reshape() one of them."
         )
     if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
@@ -855,8 +853,8 @@ def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
     if target.size() == input.size():
         return input, target
     warnings.warn(
-        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-        "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+        f"Using a target size ({target.size()}) that is different to the input size ({input.size()}), which will likely lead to incorrect results: the two are "
+        "broadcast. reshape() one of them.",
         stacklevel=3,
     )
     return torch.broadcast_tensors(input, target)
@@ -947,8 +945,8 @@ def kl_div(
     else:
         if reduction == "mean":
             warnings.warn(
-                "reduction: 'mean' divides the total loss by both the batch size and the support size. "
-                "'batchmean' divides only by the batch size, and aligns with the KL div math definition.",
+                "reduction: 'mean' divides the total loss by the number of all elements, so it is not the divergence. "
+                "'batchmean' divides by the batch size alone, and is.",
                 stacklevel=2,
             )
         number = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
@@ -1018,7 +1016,7 @@ def margin_ranking_loss(
     """`max(0, margin - target · (input1 - input2))`, target ±1."""
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            "margin_ranking_loss : All input tensors should have same dimension, unlike "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
     number = _reduction_number(size_average, reduce, reduction)
@@ -1148,8 +1146,8 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():
         raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-            f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+            "The anchor, positive, and negative tensors must agree in the number of dimensions, "
+            f"not have {anchor.dim()}, {positive.dim()} and {negative.dim()} of them"
         )
     distance = torch.pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -1227,7 +1225,7 @@ def _check_linear_cross_entropy(input: Tensor, weight: Tensor, bias: Tensor | No
     if weight.dim() > 2 and input.dim() == 1:
         raise RuntimeError(
             f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched input, "
-            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+            f"(N, {input.shape[-1]}), not {tuple(input.shape)}"
         )
 
 
@@ -1260,7 +1258,7 @@ def interpolate(
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+                "align_corners option can only be set with the interpolating modes: linear, bilinear, bicubic, trilinear"
             )
     elif align_corners is None:
         align_corners = False
@@ -1272,8 +1270,8 @@ def interpolate(
         )
     if not 3 <= input.dim() <= 5:
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
-            f"(got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for any mode ({_RESIZE_MODES}); "
+            f"this is {mode}"
         )
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[dims - 1]
@@ -1286,8 +1284,8 @@ def interpolate(
         kind = mode
     else:
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
-            f"(got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for any mode ({_RESIZE_MODES}); "
+            f"this is {mode}"
         )
     return _nn._resample(input, tuple(output_size), kind, bool(align_corners), tuple(scales), antialias)
 
@@ -1302,8 +1300,8 @@ def _resize_target(
         sizes = [size] * dims if isinstance(size, int) else list(size)
         if len(sizes) != dims:
             raise ValueError(
-                "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
-                f"of {list(input.shape[2:])} and output size of {size}."
+                "Input and output must have the same number of spatial dimensions; the input has "
+                f"{list(input.shape[2:])}, the output {size}."
             )
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
@@ -1314,8 +1312,8 @@ def _resize_target(
     scales = list(scale_factor) if several else [scale_factor] * dims
     if several and len(scales) != dims:
         raise ValueError(
-            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {list(input.shape[2:])} and scale_factor of shape {scale_factor}."
+            "Input and scale_factor must have the same number of spatial dimensions; the input has "
+            f"{list(input.shape[2:])}, scale_factor is {scale_factor}."
         )
     sizes = [math.floor(float(n) * float(s)) for n, s in zip(input.shape[2:], scales, strict=True)]
     return sizes, [None] * dims if recompute else [float(s) for s in scales]
@@ -1370,18 +1368,18 @@ def grid_sample(
     modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     if mode not in modes:
         raise ValueError(
-            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', not '{mode}'"
         )
     paddings = {"zeros": 0, "border": 1, "reflection": 2}
     if padding_mode not in paddings:
         raise ValueError(
-            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', "
-            f"but got: '{padding_mode}'"
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border' or 'reflection', "
+            f"not '{padding_mode}'"
         )
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired.",
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False in 1.3.0: "
+            "pass True or False, so that readers see which is meant.",
             stacklevel=2,
         )
         align_corners = False
@@ -1392,8 +1390,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """The grid of the affine maps `theta (N, 2, 3)` or `(N, 3, 4)` for an output of `size`."""
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
-            "Please specify align_corners=True if the old behavior is desired.",
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False in 1.3.0: "
+            "pass True or False, so that readers see which is meant.",
             stacklevel=2,
         )
         align_corners = False
@@ -1402,7 +1400,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     dims = len(size) - 2
     if dims not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}"
+            f"affine_grid only supports 4D and 5D sizes, (N, C, H, W) or (N, C, D, H, W). This is {size}"
         )
     if theta.dim() != 3 or tuple(theta.shape[-2:]) != (dims, dims + 1):
         raise ValueError(
@@ -1427,7 +1425,7 @@ def _mha_shape_check(
     """Is the query batched? Raises AssertionError where ranks do not fit."""
     rank = query.dim()
     if rank not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor, not {rank}-D")
     word = "batched (3-D)" if rank == 3 else "unbatched (2-D)"
     if key.dim() != rank or value.dim() != rank:
         raise AssertionError(
@@ -1441,7 +1439,7 @@ def _mha_shape_check(
         )
     if attn_mask is not None and attn_mask.dim() not in (2, 3):
         raise AssertionError(
-            f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            f"For {word} `query`, expected `attn_mask` to be `None`, 2-D or 3-D, not {attn_mask.dim()}-D"
         )
     if rank == 2 and attn_mask is not None and attn_mask.dim() == 3:
         expected = (num_heads, query.shape[0], key.shape[0])
@@ -1465,7 +1463,7 @@ def _canonical_mask(
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(
-            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
+            f"Support for mismatched {mask_name} and {other_name} is deprecated: make both bool, or both float.",
             stacklevel=2,
         )
     if floating:
@@ -1543,8 +1541,8 @@ def multi_head_attention_forward(
     )
     if is_causal and attn_mask is None:
         raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
-            "`generate_square_subsequent_mask` to create this mask."
+            "Need attn_mask if specifying the is_causal hint, which promises what the mask is: make it with "
+            "`nn.Transformer.generate_square_subsequent_mask`."
         )
     if is_causal and key_padding_mask is None and not need_weights:
         attn_mask = None  # the hint alone says it all

@@ -56,7 +56,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """(Inputs of one output element, outputs of one input element) of a weight `(out, in, *kernel)`."""
     if tensor.dim() < 2:
-        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+        raise ValueError("Fan in and fan out can not be computed below 2 dimensions: fill this tensor by another rule")
     outputs, inputs, *kernel = tensor.shape
     field = math.prod(kernel)
     return inputs * field, outputs * field
@@ -176,7 +176,7 @@ def trunc_normal_(
     """Fill from N(mean, std²) restricted to [a, b]."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: the values may not be distributed as asked",
+            "mean is more than 2 std from [a, b], where trunc_normal_ is inexact: the values may not be distributed as asked",
             stacklevel=2,
         )
     inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)

@@ -57,7 +57,7 @@ class Adam(Optimizer):
             if isinstance(beta, Tensor):
                 if foreach and not capturable:
                     raise ValueError(
-                        f"betas[{index}] as a Tensor is not supported for capturable=False and foreach=True"
+                        f"betas[{index}] as a Tensor is not supported with foreach=True, unless capturable=True"
                     )
                 if beta.numel() != 1:
                     raise ValueError(f"Tensor betas[{index}] must be 1-element")
@@ -146,7 +146,7 @@ def adam(
 ) -> None:
     """One step on each of `params`; moments and counters are updated in place."""
     if not all(isinstance(step, Tensor) for step in state_steps):
-        raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+        raise RuntimeError("API has changed: `state_steps` must be a list of tensors of one element each")
     if capturable:
         _check_capturable(params, state_steps)
     numbers: dict[str, Any] | None = None

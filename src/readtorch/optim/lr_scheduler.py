@@ -58,8 +58,7 @@ def _format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
     if isinstance(param, list | tuple):
         if len(param) != count:
             raise ValueError(
-                f"{name} must have the same length as optimizer.param_groups. "
-                f"{name} has {len(param)} values, param_groups has {count}."
+                f"{name} must have the same length as optimizer.param_groups: {len(param)} values for {count} groups."
             )
         values = list(param)
     else:
@@ -87,10 +86,10 @@ class LRScheduler:
                 group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with "
-                    "last_epoch >= 0.\nThis typically happens when:\n"
-                    "1. the optimizer's state was not loaded from the checkpoint before the scheduler was made\n"
-                    "2. last_epoch >= 0 is used for a fresh training run (not recommended)"
+                    f"param 'initial_lr' is not specified in param_groups[{number}], which a scheduler that resumes "
+                    "(last_epoch >= 0) starts from. Either\n"
+                    "1. load the optimizer's state before the scheduler is made, or\n"
+                    "2. begin a fresh run with last_epoch=-1"
                 )
         self.base_lrs: list[Any] = _values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
@@ -126,8 +125,7 @@ class LRScheduler:
         self._step_count += 1
         if epoch is not None:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-                "Please use `scheduler.step()` to step the scheduler.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -136,8 +134,8 @@ class LRScheduler:
     def _warn_about_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
-                f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See {_ORDER}",
+                "Seems like `optimizer.step()` has been overridden since the scheduler was made, so the scheduler cannot tell "
+                f"whether `optimizer.step()` runs before `lr_scheduler.step()`, as it must. See {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -166,7 +164,7 @@ class LRScheduler:
     def _warn_unless_stepping(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                "The rate that the scheduler last set is in `get_last_lr()`.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -353,7 +351,7 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1.0:
-            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+            raise ValueError("Starting multiplicative factor expected to be in (0, 1].")
         if not 0 <= end_factor <= 1.0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor = start_factor
@@ -449,14 +447,14 @@ def _check_schedulers(owner: LRScheduler, schedulers: Sequence[LRScheduler], opt
         optimizer = optimizer or scheduler.optimizer
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
-                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                f"specified when calling `step`, but got one at index {number} in the given schedulers sequence."
+                f"{name} does not support `ReduceLROnPlateau` scheduler, whose `step` wants the metric; "
+                f"the one at index {number} is of this kind."
             )
         if optimizer != scheduler.optimizer:
             raise ValueError(
-                f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                f"{type(scheduler).__name__} at index {number} has {scheduler.optimizer}, "
-                f"which is different from {type(optimizer).__name__}."
+                f"{name} expects all schedulers to belong to the same optimizer: the "
+                f"{type(scheduler).__name__} at index {number} has {scheduler.optimizer}, not "
+                f"the {type(optimizer).__name__} of the first."
             )
     return optimizer
 
@@ -490,9 +488,9 @@ class SequentialLR(_Composite):
         self.optimizer = _check_schedulers(self, schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
-                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones "
-                f"to be equal to {len(milestones)}"
+                "Sequential Schedulers expects number of schedulers to exceed that of the milestones between them by "
+                f"one, but got {len(schedulers)} schedulers "
+                f"and {len(milestones)} milestones"
             )
         self._schedulers = schedulers
         self._milestones = milestones
@@ -530,9 +528,7 @@ class ChainedScheduler(_Composite):
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
-            raise ValueError(
-                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
-            )
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained: the list is empty.")
         self.optimizer = _check_schedulers(self, schedulers, optimizer)
         self._schedulers = schedulers
         self._last_lr = _values(self.optimizer, "lr")
@@ -619,8 +615,7 @@ class ReduceLROnPlateau(LRScheduler):
             epoch = self.last_epoch + 1
         else:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-                "Please use `scheduler.step()` to step the scheduler.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -643,9 +638,9 @@ class ReduceLROnPlateau(LRScheduler):
         if len(self.optimizer.param_groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    "The number of param groups in the optimizer "
-                    f"({len(self.optimizer.param_groups)}) differs from when `ReduceLROnPlateau` was initialized "
-                    f"({len(self.min_lrs)}), usually because a group was added. Modify the `min_lrs` field to match."
+                    "The number of param groups "
+                    f"({len(self.optimizer.param_groups)}) is not the one that `ReduceLROnPlateau` began with "
+                    f"({len(self.min_lrs)}). After adding a group, extend the `min_lrs` field too."
                 )
             self.min_lrs = [self.default_min_lr] * len(self.optimizer.param_groups)
         for group, floor in zip(self.optimizer.param_groups, self.min_lrs, strict=True):

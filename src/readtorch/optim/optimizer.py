@@ -85,7 +85,7 @@ def _check_betas(betas: tuple[Any, Any]) -> None:
 def _check_lr_tensor(lr: Any, foreach: bool | None, capturable: bool = False) -> None:
     if isinstance(lr, Tensor):
         if foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+            raise ValueError("lr as a Tensor is not supported with foreach=True, unless capturable=True")
         if lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
 
@@ -154,8 +154,8 @@ class Optimizer:
         self._patch_step_function()
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                f"but got {torch.typename(params)}"
+                "params argument given to the optimizer should be an iterable, of Tensors or of dicts, "
+                f"not a {torch.typename(params)}"
             )
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
@@ -254,13 +254,13 @@ class Optimizer:
         given = group["params"]
         if isinstance(given, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
-                "sets will change between runs. Please use a list instead."
+                "optimizer parameters need to be organized in ordered collections, and sets will change their order "
+                "between runs. Use a list."
             )
         members = [given] if isinstance(given, Tensor) else list(given)
         names = [member[0] for member in members if isinstance(member, tuple)]
         if names and len(names) != len(members):
-            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            raise ValueError("all optimizer params should be with/without names; here some have one and some have not")
         group["params"] = [member[1] if isinstance(member, tuple) else member for member in members]
         if names:
             group["param_names"] = names
@@ -269,16 +269,15 @@ class Optimizer:
         own = set(group["params"])
         if len(own) != len(group["params"]):
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
-                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                "optimizer contains a parameter group with duplicate parameters, to be refused in a later release: "
+                "github.com/pytorch/pytorch/issues/40967 says why",
                 stacklevel=4,
             )
         for other in self.param_groups:
             if ("param_names" in group) != ("param_names" in other):
                 with_or_without = "with" if "param_names" in group else "without"
                 raise ValueError(
-                    "all optimizer param groups should be with/without names. "
-                    f"cannot add param group {with_or_without} names to the optimizer"
+                    f"all optimizer param groups should be with/without names: this one comes {with_or_without} names"
                 )
         if any(not own.isdisjoint(other["params"]) for other in self.param_groups):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -372,9 +371,7 @@ class Optimizer:
             )
         pairs = list(zip(self.param_groups, saved_groups, strict=True))
         if any(len(mine["params"]) != len(saved["params"]) for mine, saved in pairs):
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
-            )
+            raise ValueError("loaded state dict contains a parameter group of another size than the optimizer's")
         param_of = {}
         group_of = {}
         for mine, saved in pairs:

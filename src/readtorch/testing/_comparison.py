@@ -30,7 +30,7 @@ def default_tolerances(
     kinds = [value.dtype if isinstance(value, torch.Tensor) else value for value in inputs]
     for kind in kinds:
         if not isinstance(kind, torch.dtype):
-            raise TypeError(f"Expected a torch.Tensor or a torch.dtype, but got {type(kind)} instead.")
+            raise TypeError(f"Expected a torch.Tensor or a torch.dtype, which have tolerances, not a {type(kind)}.")
     found = [(dtype_precisions or _TOLERANCES).get(kind, (0.0, 0.0)) for kind in kinds]
     return max(rtol for rtol, _ in found), max(atol for _, atol in found)
 
@@ -54,7 +54,7 @@ class ErrorMeta(Exception):
 
 def _difference(what: str, value: float, limit: float, index: tuple[int, ...] | None = None) -> str:
     place = "" if index is None else f" at index {index}"
-    allowed = f" (up to {limit} allowed)" if limit else ""
+    allowed = f", where {limit} is allowed" if limit else ""
     return f"{what} difference: {value}{place}{allowed}"
 
 
@@ -66,7 +66,7 @@ def _scalars_differ(actual: Any, expected: Any, rtol: float, atol: float) -> str
     distance = abs(actual - expected)
     relative = float("inf") if expected == 0 else distance / abs(expected)
     return (
-        f"{_title('Scalars', rtol, atol)}Expected {expected} but got {actual}.\n"
+        f"{_title('Scalars', rtol, atol)}{actual} where {expected} was expected.\n"
         f"{_difference('Absolute', distance, atol)}\n{_difference('Relative', relative, rtol)}"
     )
 
@@ -106,7 +106,7 @@ class _Comparison:
         """What there is to compare, and how: containers are taken apart before the first two values are looked at."""
         if all(isinstance(x, Sequence) and not isinstance(x, str) for x in (actual, expected)):
             if len(actual) != len(expected):
-                self.fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", path)
+                self.fail(f"The sequences are of different length: {len(actual)} != {len(expected)}", path)
             for number, items in enumerate(zip(actual, expected, strict=True)):
                 yield from self.pairs(*items, (*path, number))
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
@@ -123,7 +123,7 @@ class _Comparison:
                 pair = (self.tensors, *self.converted(actual, expected, path), path)
             if (self.rtol is None) ^ (self.atol is None):
                 missing = "rtol" if self.rtol is None else "atol"
-                text = f"rtol and atol must both be specified or both be unspecified, but got no {missing}"
+                text = f"rtol and atol must both be specified, or neither: {missing} is missing"
                 raise ErrorMeta(ValueError, text, id=path)
             yield pair
 
@@ -140,8 +140,7 @@ class _Comparison:
         if ours != theirs:
             missing, extra = sorted(theirs - ours, key=str), sorted(ours - theirs, key=str)
             self.fail(
-                "The keys of the mappings do not match:\n"
-                f"Missing keys in the actual mapping: {missing}\nAdditional keys in the actual mapping: {extra}",
+                f"The keys of the mappings do not match.\nOnly expected has: {missing}\nOnly actual has: {extra}",
                 path,
             )
         return sorted(expected, key=str)
@@ -149,7 +148,7 @@ class _Comparison:
     def numbers(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         ours, theirs = (value.item() if isinstance(value, np.number) else value for value in (actual, expected))
         if self.options["check_dtype"] and type(ours) is not type(theirs):
-            self.fail(f"The (d)types do not match: {type(ours)} != {type(theirs)}.", path)
+            self.fail(f"The types of the numbers do not match: {type(ours)} != {type(theirs)}.", path)
         wide = {int: torch.int64, float: torch.float64, complex: torch.complex128}
         rtol, atol = self.tolerances(wide[type(ours)], wide[type(theirs)])
         same = ours == theirs or (self.options["equal_nan"] and ours != ours and theirs != theirs)
@@ -164,14 +163,14 @@ class _Comparison:
                 return torch.as_tensor(actual), torch.as_tensor(expected)
             except Exception:
                 pass  # no tensor can be made of it: the error below says so
-        text = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+        text = f"No pair was able to handle inputs of type {type(actual)} and {type(expected)}: there is no way to compare them."
         raise ErrorMeta(TypeError, text, id=path)
 
     def tensors(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         for name in ("shape", "layout", "device", "dtype", "stride"):
             ours, theirs = (value() if callable(value := getattr(x, name)) else value for x in (actual, expected))
             if (name == "shape" or self.options[f"check_{name}"]) and ours != theirs:
-                self.fail(f"The values for attribute '{name}' do not match: {ours} != {theirs}.", path)
+                self.fail(f"The values for attribute '{name}' do not match: {ours} beside {theirs}.", path)
         rtol, atol = self.tolerances(actual, expected)
         if actual.dtype != expected.dtype:
             common = torch.promote_types(actual.dtype, expected.dtype)
@@ -229,8 +228,8 @@ def assert_allclose(
 ) -> None:
     """The older form, which converts and does not ask for equal dtypes. Deprecated."""
     warnings.warn(
-        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
-        "Please use `torch.testing.assert_close()` instead.",
+        "`torch.testing.assert_allclose()` is deprecated since 1.12: "
+        "`torch.testing.assert_close()` compares dtypes as well.",
         FutureWarning,
         stacklevel=2,
     )

@@ -27,17 +27,15 @@ def _interval(dtype: Any, low: float | None, high: float | None, whole: bool) ->
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={low} and high={high}")
     if low == high and not whole:
         warnings.warn(
-            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and "
-            "will be removed in 2.3. Use `torch.full(...)` instead.",
+            "Passing `low==high` to `torch.testing.make_tensor` is deprecated for floating or complex types, where "
+            "[low, high) is empty: a constant comes from `torch.full(...)`.",
             FutureWarning,
             stacklevel=3,
         )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     elif high < lowest or low >= highest:
-        raise ValueError(
-            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{lowest}, {highest})"
-        )
+        raise ValueError(f"[low, high) is [{low}, {high}), but {dtype} only supports [{lowest}, {highest})")
     low, high = min(max(low, lowest), highest), min(max(high, lowest), highest)
     return (math.ceil(low), math.ceil(high)) if whole else (low, high)
 
@@ -61,13 +59,11 @@ def make_tensor(
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if noncontiguous and memory_format is not None:
         raise ValueError(
-            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
+            "`noncontiguous` and `memory_format` are mutually exclusive, "
             f"but got noncontiguous={noncontiguous} and memory_format={memory_format}"
         )
     if requires_grad and whole:
-        raise ValueError(
-            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
-        )
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes such as {dtype}")
     noncontiguous = noncontiguous and math.prod(sizes) > 1
     if noncontiguous:
         sizes = (*sizes[:-1], 2 * sizes[-1])

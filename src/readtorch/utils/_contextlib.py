@@ -14,7 +14,7 @@ def context_decorator(make: Callable[[], Any], function: Any) -> Any:
     decorated: Any = function
     if inspect.isclass(function):
         warnings.warn(
-            "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods.",
+            "Decorating classes is deprecated: only their __init__ is wrapped. Decorate the functions or methods that need it.",
             FutureWarning,
             stacklevel=3,
         )

@@ -134,7 +134,7 @@ class BackwardHook:
     def _run_without_inputs(self, grad_outputs: tuple[Any, ...]) -> None:
         """No input requires a gradient, so no input node will be reached: the user's hooks run at the output."""
         warnings.warn(
-            "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+            "Full backward hook is firing with gradients of the outputs only, since no inputs "
             "require gradients: grad_input holds None only",
             stacklevel=5,
         )
@@ -143,8 +143,8 @@ class BackwardHook:
             replaced = hook(self.module, grad_inputs, grad_outputs)
             if replaced is not None and not (isinstance(replaced, tuple) and all(grad is None for grad in replaced)):
                 raise RuntimeError(
-                    "Backward hook for Modules where no input requires gradient should always return None or None for all "
-                    f"gradients, got {replaced!r}"
+                    "No input of this module requires gradient, so its backward hook can replace none: return None, not "
+                    f"{replaced!r}"
                 )
 
 

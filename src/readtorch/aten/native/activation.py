@@ -133,7 +133,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
             f"prelu: Type promoting not supported. Got {to_string(self.dtype)} and {to_string(weight.dtype)}"
         )
     if len(weight.shape) > 1:
-        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {len(weight.shape)}")
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor; it has ndim = {len(weight.shape)}")
     count = math.prod(weight.shape)
     if count == 1:
         return at._prelu_kernel(self, at.reshape(weight, (1,) * len(self.shape)))
@@ -142,8 +142,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
         raise RuntimeError("Not allow zero-dim input tensor.")
     if channels != count:
         raise RuntimeError(
-            "Mismatch of parameter numbers and input channel size. "
-            f"Found parameter numbers = {count} and channel size = {channels}."
+            f"Mismatch of parameter numbers and input channel size: {count} slopes for {channels} channels."
         )
     return at._prelu_kernel(self, at.reshape(weight, (1, -1, *(1,) * (len(self.shape) - 2))))
 
@@ -170,7 +169,7 @@ def rrelu(
     generator: Any = None,
 ) -> Any:
     if lower > upper:
-        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound: {lower} > {upper}")
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper: {lower} > {upper}")
     if not training:
         return at.leaky_relu(self, (lower + upper) / 2)
     return self * at._rrelu_slopes(self, lower, upper, generator)

@@ -91,9 +91,7 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}")
     if 0 in shape[-dims:]:
-        raise RuntimeError(
-            f"{op}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {shape}"
-        )
+        raise RuntimeError(f"{op}(): Expected input to have non-zero size for non-batch dimensions; it is {shape}")
     return size
 
 

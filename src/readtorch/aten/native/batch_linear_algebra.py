@@ -30,7 +30,7 @@ def _square(name: str, self: Array) -> None:
     _matrices(f"linalg.{name}", self)
     if self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
-            f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
+            f"linalg.{name}: A must be batches of square matrices; these have {self.shape[-2]} rows and {self.shape[-1]} columns"
         )
 
 
@@ -90,9 +90,7 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     """X with A X = B (or X A = B with `left=False`); B may be a vector."""
     if A.dtype != B.dtype:
         names = [to_string(x.dtype) for x in (A, B)]
-        raise RuntimeError(
-            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {names[0]} and B of type {names[1]} instead"
-        )
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
     if not left:
         return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
@@ -151,7 +149,7 @@ def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
         lower = np.linalg.cholesky(A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
-            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the leading minor of order 1 is not positive-definite)."
+            "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
         ) from None
     return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
 
@@ -214,7 +212,7 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
-            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+            f"qr received unrecognized mode '{mode}': there are 'reduced' (the default), 'complete' and 'r'"
         )
     return at._linalg_qr(A, mode)
 
@@ -705,7 +703,7 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     rows, columns = input.shape[-2:]
     if rows < columns:
         raise RuntimeError(
-            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+            "torch.linalg.householder_product: input must have at least as many rows (shape[-2]) as columns (shape[-1])"
         )
     count = tau.shape[-1]
     eye = at._eye_rows(input)

@@ -63,11 +63,11 @@ class _Subtraction(Pointwise):
         ]
         if len(bools) == 2:
             raise RuntimeError(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+                "Subtraction, the `-` operator, with two bool tensors is not supported: their difference is `^`, or `logical_xor()`."
             )
         if bools:
             raise RuntimeError(
-                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+                "Subtraction, the `-` operator, with a bool tensor is not supported: a mask is inverted by `~`, or `logical_not()`."
             )
         return super().common(operands)
 
@@ -116,7 +116,7 @@ def div(at: Any, self: Array | Number, other: Array | Number, *, rounding_mode: 
         return at.floor_divide(self, other)
     if rounding_mode == "trunc":
         return at._trunc_divide(self, other)
-    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+    raise RuntimeError(f"div expected rounding_mode to be None, 'trunc' or 'floor', not '{rounding_mode}'")
 
 
 for _alias in ("true_divide", "divide"):

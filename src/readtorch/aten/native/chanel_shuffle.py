@@ -15,8 +15,8 @@ def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
     n, c, *size = self.shape
     if groups <= 0:
-        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+        raise RuntimeError(f"Number of groups to divide channels in must be positive, unlike {groups}")
     if c % groups:
-        raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+        raise RuntimeError(f"Number of channels must be divisible by groups, as {c} by {groups} is not.")
     x = at.reshape(self, (n, groups, c // groups, *size))
     return at.reshape(at.transpose(x, 1, 2), (n, c, *size))

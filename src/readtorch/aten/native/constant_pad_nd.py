@@ -16,15 +16,15 @@ def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * self.ndim:
         raise RuntimeError(
-            "Length of pad should be no more than twice the number of dimensions of the input. "
-            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+            "Length of pad should be no more than twice the number of dimensions, one number for either end of each: "
+            f"here {len(pad)} for {self.ndim}."
         )
     sides = [(0, 0)] * (self.ndim - len(pad) // 2) + list(zip(pad[-2::-2], pad[::-2], strict=True))
     shape = []
     for n, (before, after) in zip(self.shape, sides, strict=True):
         if n + before + after < 0:
             raise RuntimeError(
-                f"The input size {n}, plus negative padding {before} and {after}, resulted in a negative output size"
+                f"The input size {n} cannot give up negative padding {before} and {after}: that resulted in a negative output size"
             )
         shape.append(n + before + after)
     out = np.full(shape, value, self.dtype)

@@ -151,7 +151,7 @@ def random_(self: Array, from_: int | None = None, to: int | None = None, *, gen
         from_, to = 0, from_
     if from_ is not None and to is not None:
         if from_ >= to:
-            raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+            raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{from_}, {to}) is empty")
         if self.dtype.kind in "biu":
             lowest, highest = (0, 1) if self.dtype.kind == "b" else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
             for bound, value in (("from", from_), ("to - 1", to - 1)):
@@ -222,7 +222,7 @@ def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Arr
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     if self.dtype.kind not in "fV":
         raise RuntimeError(
-            f"Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {to_string(from_numpy_dtype(self.dtype))}"
+            f"Exponential distribution is a continuous probability distribution: {to_string(from_numpy_dtype(self.dtype))} cannot hold its numbers, a floating-point dtype can"
         )
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
@@ -258,7 +258,7 @@ def cauchy_(self: Array, median: float = 0, sigma: float = 1, *, generator: Any 
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     if self.dtype.kind not in "fV":
         raise RuntimeError(
-            f"Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {to_string(from_numpy_dtype(self.dtype))}"
+            f"Cauchy distribution is a continuous probability distribution: {to_string(from_numpy_dtype(self.dtype))} cannot hold its numbers, a floating-point dtype can"
         )
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = (median + sigma * np.tan(math.pi * (draws - 0.5))).reshape(self.shape)

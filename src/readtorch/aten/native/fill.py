@@ -23,7 +23,7 @@ derivative("_fill_scalar_", self=lambda at, grad: at.zeros_like(grad))
 @register("_fill_tensor_", variants="", node="Fill")
 def _fill_tensor_(self: Array, value: Array) -> Array:
     if value.ndim:
-        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor; this one has {value.ndim} dimensions.")
     self[...] = value
     return self
 

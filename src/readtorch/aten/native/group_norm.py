@@ -116,8 +116,8 @@ def group_norm(
     n, c, *size = shape
     if c % num_groups:
         raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, "
-            f"but got input of shape {shape} and num_groups={num_groups}"
+            "Expected number of channels in input to be divisible by num_groups: "
+            f"an input of {shape} has no {num_groups} equal groups"
         )
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and list(value.shape) != [c]:

@@ -39,7 +39,7 @@ def im2col(
     geometry = _geometry(kernel_size, dilation, padding, stride)
     if self.ndim not in (3, 4):
         raise RuntimeError(
-            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            "Expected 3D or 4D (batch mode) tensor, empty in no dimension but the batch, for input, "
             f"but got: {list(self.shape)}"
         )
     _no_integers("im2col", self)

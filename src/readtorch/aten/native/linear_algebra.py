@@ -85,7 +85,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
     elif (ord < 0 or math.isinf(ord)) and any(not self.shape[axis] for axis in dims):
         raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor: no number stands for it"
         )
     elif math.isinf(ord):
         reduce: Any = (np.maximum if ord > 0 else np.minimum).reduce
@@ -176,7 +176,7 @@ def bmm(self: Array, mat2: Array) -> Array:
         raise RuntimeError("batch2 must be a 3D tensor")
     if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{self.shape[0]}, {self.shape[2]}] but got: [{mat2.shape[0]}, {mat2.shape[1]}]."
+            f"Expected size for first two dimensions of batch2 tensor: [{self.shape[0]}, {self.shape[2]}], which fit the other batch; they are [{mat2.shape[0]}, {mat2.shape[1]}]."
         )
     return product(self, mat2)
 
@@ -287,7 +287,7 @@ def _batched(at: Any, self: Any, other: Any) -> Any:
     if m != k:
         count = math.prod(lead)
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {m}] but got: [{count}, {k}]."
+            f"Expected size for first two dimensions of batch2 tensor: [{count}, {m}], which fit the other batch; they are [{count}, {k}]."
         )
     first = at.reshape(at.expand(self, (*lead, n, m)), (math.prod(lead), n, m))
     second = at.reshape(at.expand(other, (*lead, k, p)), (math.prod(lead), k, p))

@@ -299,8 +299,8 @@ def triplet_margin_loss(
     ranks = [len(tensor.shape) for tensor in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
         raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-            "but got: anchor {}D, positive {}D, and negative {}D inputs".format(*ranks)
+            "The anchor, positive, and negative tensors must agree in the number of dimensions, "
+            "not have {}, {} and {} of them".format(*ranks)
         )
     near = at.pairwise_distance(anchor, positive, p, eps)
     far = at.pairwise_distance(anchor, negative, p, eps)

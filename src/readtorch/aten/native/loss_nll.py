@@ -113,8 +113,8 @@ def nll_loss_nd(
         raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes "
-            f"but got weight tensor of shape: {list(weight.shape)}"
+            f"weight tensor should be defined either for all {classes} classes or no classes, "
+            f"not be of shape {list(weight.shape)}"
         )
     if rank == 1:
         if math.prod(target.shape) != 1:
@@ -175,8 +175,8 @@ def _against_distribution(
     classes = x.shape[axis]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
-            f"but got weight tensor of shape: {list(weight.shape)}"
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or for none, "
+            f"not be of shape {list(weight.shape)}"
         )
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / classes

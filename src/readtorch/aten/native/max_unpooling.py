@@ -18,8 +18,7 @@ def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
         raise RuntimeError("elements in indices should be type int64")
     if x.shape != indices.shape:
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) "
-            f"but got indices tensor with shape: {list(indices.shape)}"
+            f"Expected shape of indices to be same as that of the input, {list(x.shape)}, not {list(indices.shape)}"
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < places:
         wrong = indices.max() if indices.max() >= places else indices.min()

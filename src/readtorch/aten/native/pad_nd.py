@@ -65,15 +65,15 @@ def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
         raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
     if mode != "circular" and 0 in shape[rank - dims - 1 :]:
         raise RuntimeError(
-            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor, empty in no dimension but the batch, "
             f"for input, but got: {list(shape)}"
         )
     for axis, before, after in _axes(pad, rank):
         n = shape[axis]
         if mode == "reflect" and (before >= n or after >= n):
             raise RuntimeError(
-                "Argument #4: Padding size should be less than the corresponding input dimension, "
-                f"but got: padding ({before}, {after}) at dimension {axis} of input {list(shape)}"
+                "Argument #4: Padding size should be less than the corresponding input dimension: "
+                f"({before}, {after}) is not, at dimension {axis} of {list(shape)}"
             )
         if mode == "circular" and (before > n or after > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")

@@ -13,9 +13,7 @@ def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
     """`(*, C r², H, W)` to `(*, C, H r, W r)`."""
     r = upscale_factor
     if len(self.shape) < 3:
-        raise RuntimeError(
-            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {len(self.shape)} dimension(s)"
-        )
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions; it has {len(self.shape)}")
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
     *lead, c, h, w = self.shape
@@ -35,10 +33,7 @@ def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
     """`(*, C, H r, W r)` to `(*, C r², H, W)`."""
     r = downscale_factor
     if len(self.shape) < 3:
-        raise RuntimeError(
-            "pixel_unshuffle expects input to have at least 3 dimensions, "
-            f"but got input with {len(self.shape)} dimension(s)"
-        )
+        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions; it has {len(self.shape)}")
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
     *lead, c, h, w = self.shape

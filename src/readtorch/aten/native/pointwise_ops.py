@@ -50,7 +50,7 @@ def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
     _check("addcdiv", self, tensor1, tensor2)
     if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2."
+            "Integer division with addcdiv is no longer supported: make tensor1 and tensor2 floating-point for a true division, or divide by torch.div(..., rounding_mode=...) first."
         )
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     quotient = tensor1 / tensor2

@@ -267,7 +267,7 @@ def _check_window(op: str, window: Window) -> None:
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(
                 f"{op}: pad should be at most half of effective kernel size, "
-                f"but got pad={p}, kernel_size={k} and dilation={d}"
+                f"but got pad={p}, where kernel_size={k}, dilation={d}"
             )
 
 
@@ -278,7 +278,7 @@ def _check_image(op: str, x: Any, dims: int, window: Window) -> None:
         raise RuntimeError(f"{op}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor for input, but got: {shape}")
     if 0 in shape[1 if batched else 0 :]:
         raise RuntimeError(
-            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size, no other dimension empty, "
             f"but got:{shape}"
         )
     out = window.output_size(shape[-dims:])

@@ -456,7 +456,7 @@ def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = Fal
         dim = as_dim(dim)
     if dim is None and 0 in self.shape:
         raise RuntimeError(
-            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+            "aminmax(): an empty dimension has neither minimum nor maximum, since the operation has no identity."
         )
     return at._aminmax(self, reduced_dims(dim, self.ndim), keepdim)
 

@@ -193,8 +193,8 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha
     rest = [shape[:place] + shape[place + 1 :] for shape in (self.shape, source.shape)]
     if self.ndim != source.ndim or rest[0] != rest[1]:
         raise RuntimeError(
-            "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+            "source tensor shape must match self tensor shape in all dimensions but dim. "
+            f"They are {list(source.shape)} and {list(self.shape)}"
         )
     length = source.shape[place] if source.ndim else 1
     if index.size != length:
@@ -257,8 +257,8 @@ def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> N
         raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index.size})")
     if source.ndim and self.ndim and source.ndim != self.ndim:
         raise IndexError(
-            "index_copy_(): When source and destination are not scalars, their dimensionality must match. "
-            f"Source dimensionality ({source.ndim}), destination dimensionality ({self.ndim})"
+            "index_copy_(): the dimensionality of source and destination must match when they are not scalars: "
+            f"{source.ndim} and {self.ndim}"
         )
     if index.dtype != np.int64:
         name = to_string(from_numpy_dtype(index.dtype))
@@ -266,8 +266,8 @@ def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> N
     mine, theirs = [list(shape[:place] + shape[place + 1 :]) for shape in (self.shape, source.shape)]
     if mine != theirs:
         raise RuntimeError(
-            "index_copy_(): Source/destination tensor must have same slice shapes. "
-            f"Destination slice shape: {mine} at dimension {place} and source slice shape: {theirs} at dimension 0."
+            "index_copy_(): Source/destination tensor must have same slice shapes: "
+            f"without dimension {place}, {theirs} does not go into {mine}."
         )
     if source.ndim and index.size != source.shape[place]:
         raise IndexError(
@@ -293,7 +293,7 @@ def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Ar
     """A copy with the slices numbered by `index` set to a number."""
     if getattr(value, "ndim", 0):
         raise RuntimeError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+            f"index_fill_ only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
         )
     if isinstance(value, complex) and self.dtype.kind != "c":
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
@@ -331,12 +331,12 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
     if index.dtype != np.int64 and index.dtype != np.int32:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if (self.ndim or 1) != (index.ndim or 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+        raise RuntimeError("Index tensor must have the same number of dimensions as the input")
     if source is not None and (source.ndim or 1) != (index.ndim or 1):
         for axis, size in enumerate(index.shape if source.ndim else ()):
             if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:
                 break
-        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+        raise RuntimeError("Index tensor must have the same number of dimensions as src")
     for axis in range(index.ndim):
         limit = (
             self.shape[axis]
@@ -534,7 +534,7 @@ def take_along_dim(at: Any, self: Array, indices: Array, dim: int | None = None)
         return at.gather(at.reshape(self, (-1,)), 0, at.reshape(indices, (-1,)))
     if self.ndim != indices.ndim:
         raise RuntimeError(
-            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {self.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions; they have {self.ndim} and {indices.ndim}"
         )
     place = maybe_wrap_dim(dim, self.ndim)
     ones = tuple(1 if axis == place else size for axis, size in enumerate(self.shape))
@@ -592,7 +592,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
 def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     if value.ndim:
         raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+            f"masked_fill only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
         )
     return np.where(mask, _fitting(value, self.dtype), self)
 
@@ -648,7 +648,7 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     if self.dtype != source.dtype:
         names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, source)]
         raise RuntimeError(
-            f"masked_scatter: expected self and source to have same dtypes but got {names[0]} and {names[1]}"
+            f"masked_scatter: expected self and source to have same dtypes, not {names[0]} and {names[1]}"
         )
     result = np.broadcast_to(self, shape).copy()
     where = np.broadcast_to(mask, shape)

@@ -35,7 +35,7 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
     if known == 0:
         if numel == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be any value and is ambiguous"
+                f"cannot reshape tensor of 0 elements into shape {list(shape)}: any size would do for the -1, so it is ambiguous"
             )
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
     if numel % known:
@@ -66,8 +66,8 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
         and result is not self
     ):
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead."
+            "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
+            "gap in memory). .reshape(...) copies where it must."
         )
     return result
 
@@ -175,7 +175,7 @@ def permute(self: Array, *dims: Any) -> Array:
     order = sizes(dims, "dims")
     if len(order) != self.ndim:
         raise RuntimeError(
-            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is not equal to len(dims) = {len(order)}"
+            f"permute(): the number of dimensions in the tensor input ({self.ndim}) and the length of dims ({len(order)}) differ"
         )
     wrapped = tuple(maybe_wrap_dim(dim, self.ndim) for dim in order)
     if len(set(wrapped)) != len(wrapped):
@@ -314,7 +314,7 @@ def section_lengths(size: int, split_size: Any) -> list[int]:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:
             if size:
-                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
+                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, and it is {size}")
             return [0]
         count = builtins.max(-(-size // length), 1)
         return [length] * (count - 1) + [size - length * (count - 1)]
@@ -600,7 +600,7 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     )
     if needed > flat.size:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset // self.itemsize}, and itemsize {self.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {flat.size}"
+            f"setStorage: sizes {list(shape)} with strides {list(steps)} from offset {offset // self.itemsize} (itemsize {self.itemsize}) need {needed} bytes, and are out of bounds for storage of size {flat.size}"
         )
     whole = flat[offset : offset + (flat.size - offset) // self.itemsize * self.itemsize].view(self.dtype)
     return np.lib.stride_tricks.as_strided(whole, shape, tuple(step * self.itemsize for step in steps))
@@ -747,7 +747,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     for number, array in enumerate(tensors):
         if array.shape != first.shape:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and {list(array.shape)} at entry {number}"
+                f"stack expects each tensor to be equal size: entry 0 is {list(first.shape)}, entry {number} is {list(array.shape)}"
             )
     place = maybe_wrap_dim(dim, first.ndim + 1)
     dtype = (
@@ -805,7 +805,9 @@ def repeat(self: Array, *repeats: Any) -> Array:
     """The whole tensor, laid out so many times along each dimension."""
     counts = sizes(repeats, "repeats")
     if len(counts) < self.ndim:
-        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than that of the tensor: pass a 1 for each dimension to keep"
+        )
     if any(count < 0 for count in counts):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(counts)}")
     return np.tile(self, counts)
@@ -989,7 +991,7 @@ def _split_along(name: str, axis: int, least: int) -> None:
         whole = not isinstance(sections, list | tuple) and not hasattr(sections, "dtype")
         if whole and (as_dim(sections, "sections") <= 0 or self.shape[dim] % sections):
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {self.shape[dim]} is not divisible by the split_size {sections}!"
+                f"torch.{name} attempted to split along dimension {dim}, whose size {self.shape[dim]} is not divisible by the split_size {sections}"
             )
         return at.tensor_split(self, indices_or_sections, dim)
 

@@ -39,7 +39,7 @@ unary("exp", np.exp, formula=lambda at, grad, result: grad * at.conj(result), au
 
 def _no_bool_negation(common: dtype) -> str | None:
     if common is scalar_type.bool:
-        return "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        return "Negation, the `-` operator, on a bool tensor is not supported: a mask is inverted by `~`, or `logical_not()`."
     return None
 
 

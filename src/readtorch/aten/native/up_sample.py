@@ -93,8 +93,7 @@ def _resample(
     first = self.ndim - len(output_size)
     if 0 in self.shape[first:] or 0 in output_size:
         raise RuntimeError(
-            "Input and output sizes should be greater than 0, "
-            f"but got input {list(self.shape[first:])} and output {list(output_size)}"
+            f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"
         )
     x = in_working_precision(self)
     for axis, (m, scale) in enumerate(zip(output_size, scales, strict=True), first):

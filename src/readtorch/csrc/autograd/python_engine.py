@@ -32,8 +32,8 @@ def run_backward(
         grads.append(grad if create_graph or grad is None else grad._array)
     if create_graph and accumulate_grad:
         warn_once(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can cause "
-            "a memory leak. autograd.grad() makes none. After backward(), set the .grad of each parameter to None to break the cycle.",
+            "backward() with create_graph=True leaves a reference cycle between each parameter and its gradient, hence "
+            "a memory leak, until .grad is set to None. autograd.grad() makes no such cycle.",
             stacklevel=4,
         )
     targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]

@@ -411,8 +411,7 @@ def range_(
 ) -> Any:  # fmt: skip
     """Deprecated: `arange` with its end included, of the default dtype."""
     warnings.warn(
-        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
-        "Instead, use torch.arange, which produces values in [start, end).",
+        "torch.range is deprecated, since unlike Python's range it includes its end. torch.arange stops before it.",
         stacklevel=3,
     )
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
@@ -529,7 +528,7 @@ def randint(
     low = 0 if low is None else low
     require("randint", "int", low=low, high=high)
     if low >= high:  # type: ignore[operator]
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
         lambda numpy, shape, kind: _column(numpy, "random_")(numpy.empty(shape, kind), low, high, generator=generator),

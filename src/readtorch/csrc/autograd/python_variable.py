@@ -217,8 +217,8 @@ def reversed_dims(self: Any) -> Any:
     """The dimensions in reverse order; deprecated for other than matrices."""
     if self._array.ndim != 2:
         warnings.warn(
-            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a "
-            "future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))`.",
+            "The use of `x.T` on tensors of dimension other than 2 is deprecated, and a later release refuses it. "
+            "A batch of matrices is transposed by `x.mT`; all dimensions are reversed by `x.permute(*range(x.ndim - 1, -1, -1))`.",
             stacklevel=2,
         )
     return dispatcher.autograd.permute(self, tuple(range(self._array.ndim - 1, -1, -1)))

@@ -60,7 +60,7 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     for axis, size in enumerate(mask.shape):
         if size != shape[dim + axis]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor {list(shape)} at index {dim + axis}"
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match that of the tensor it indexes, {list(shape)} at index {dim + axis}"
             )
 
 

@@ -226,8 +226,8 @@ def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, stri
     needed = offset + 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) if all(shape) else 0
     if needed > elements.size:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {kind.itemsize} requiring a storage size of "
-            f"{needed * kind.itemsize} are out of bounds for storage of size {flat.size}"
+            f"setStorage: sizes {list(shape)} with strides {list(strides)} from offset {offset} (itemsize {kind.itemsize}) need "
+            f"{needed * kind.itemsize} bytes, and are out of bounds for storage of size {flat.size}"
         )
     steps = tuple(step * kind.itemsize for step in strides)
     numpy, guard = library_of(device_of(elements))

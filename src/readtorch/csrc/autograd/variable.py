@@ -53,8 +53,8 @@ _WHY = {
     IN_CUSTOM_FUNCTION: "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to "
     "handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. "
     "Clone the output of the custom Function to get around this.",
-    MULTI_OUTPUT_NODE: "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be "
-    "modified inplace. Use an out-of-place operation instead.",
+    MULTI_OUTPUT_NODE: "This view is the output of a function that returns multiple views, and those are not open to writes in place: "
+    "call the out-of-place form of the operation.",
 }
 
 

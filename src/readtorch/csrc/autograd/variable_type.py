@@ -590,7 +590,7 @@ def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any 
         check_memory(entry, out._array, operands)
     if node is not None:
         raise RuntimeError(
-            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
         )
     if raw.__class__ in (tuple, list):
         outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
@@ -612,15 +612,15 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if out._edge is not None and state.grad_mode:
         raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            f"{name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
         )
     check_cast(raw.dtype, out._array.dtype)
     target = out._array
     if target.shape != raw.shape:
         if target.size and name not in _FACTORIES:
             warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
-                f"required output shape {list(raw.shape)}. Reuse out tensors only after resizing them to zero elements.",
+                f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
+                f"is {list(raw.shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
                 stacklevel=4,
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)

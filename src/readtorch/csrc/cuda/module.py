@@ -45,7 +45,7 @@ def initialise() -> None:
     """Make CUDA known to the tables. AssertionError where there is none, RuntimeError after a fork."""
     if _State.bad_fork:
         raise RuntimeError(
-            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
+            "Cannot re-initialize CUDA in forked subprocess: start the process with the 'spawn' start method"
         )
     library = cuda_functions.library()
     if _State.initialised is library:

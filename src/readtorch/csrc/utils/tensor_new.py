@@ -204,7 +204,7 @@ def tensor(
     """A tensor that holds a copy of `data`: a number, nested sequences, an array, another tensor."""
     if isinstance(data, TensorImpl):
         warnings.warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            "To copy construct from a tensor x, write x.detach().clone() (and .requires_grad_(True) after it where wanted); torch.tensor(x) does the same less clearly.",
             stacklevel=2,
         )
         if device is None:

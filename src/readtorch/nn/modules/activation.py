@@ -443,9 +443,7 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
-            )
+            raise ValueError(f"embed_dim and num_heads must be greater than 0, unlike {embed_dim} and {num_heads}")
         super().__init__()
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim

@@ -288,7 +288,7 @@ def _pairs(owner: str, given: Any) -> Iterator[tuple[Any, Any]]:
     """The (key, value) pairs of a mapping, of a container with `items`, or of an iterable of pairs."""
     if not isinstance(given, Iterable):
         raise TypeError(
-            f"{owner}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}"
+            f"{owner}.update wants a mapping or an iterable of key/value pairs, but got {type(given).__name__}"
         )
     if isinstance(given, Mapping | ModuleDict | ParameterDict):
         yield from given.items()
@@ -486,8 +486,8 @@ class ParameterDict(Module):
 def _require_string(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(
-            "Index given to ParameterDict cannot be used as a key as it is not a string "
-            f"(type is '{type(key).__name__}')"
+            "Index given to ParameterDict cannot be used as a key: keys are strings "
+            f"(this is of type '{type(key).__name__}')"
         )
     return key
 

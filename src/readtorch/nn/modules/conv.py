@@ -284,7 +284,7 @@ class _ConvTransposeNd(_ConvNd):
         for size, low, high in zip(output_size, smallest, largest, strict=True):
             if not low <= size <= high:
                 raise ValueError(
-                    f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} "
+                    f"requested an output size of {output_size}, outside the valid sizes, {smallest} to {largest} "
                     f"(for an input of {input.size()[2:]})"
                 )
         return [size - low for size, low in zip(output_size, smallest, strict=True)]
@@ -362,7 +362,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if input.dim() not in (dims + 1, dims + 2):
             raise RuntimeError(
                 f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {type(self).__name__}, "
-                f"but got input of size: {input.shape}"
+                f"but got a tensor of {input.shape}"
             )
         return input.shape[-dims - 1]
 

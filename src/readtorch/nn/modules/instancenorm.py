@@ -58,8 +58,8 @@ class _InstanceNorm(_NormBase):
                     f"but got: {input.size(axis)}."
                 )
             warnings.warn(
-                f"input's size at dim={axis} does not match num_features. You can silence this warning by not passing "
-                "in num_features, which is not used because affine=False",
+                f"input's size at dim={axis} does not match num_features. With affine=False nothing depends on "
+                "num_features, so it can be left out",
                 stacklevel=2,
             )
         if axis == 0:
@@ -82,10 +82,10 @@ class _InstanceNorm(_NormBase):
                 names = " and ".join(f'"{prefix + name}"' for name in found)
                 kind = type(self).__name__
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {names} for {kind} with track_running_stats=False. If state_dict "
-                    f"is a checkpoint saved before 0.4.0, this may be expected because {kind} does not track running "
-                    "stats by default since 0.4.0. Please remove these keys from state_dict, or set "
-                    f"track_running_stats=True in {kind} if the running stats are needed."
+                    f"Unexpected running stats buffer(s) {names} for {kind} with track_running_stats=False. A checkpoint "
+                    f"from before 0.4.0 has them, since {kind} kept running statistics "
+                    "by default then. Drop these keys, or pass "
+                    f"track_running_stats=True to {kind} to use them."
                 )
             for name in found:
                 state_dict.pop(prefix + name)

@@ -56,6 +56,6 @@ class LazyModuleMixin:
 
     def _replicate_for_data_parallel(self: Any) -> Any:
         raise RuntimeError(
-            "Modules with uninitialized parameters can't be used with `DataParallel`. "
-            "Run a dummy forward pass to correctly initialize the modules"
+            "Modules with uninitialized parameters can't be used with `DataParallel`: "
+            "there is nothing to replicate before a first forward"
         )

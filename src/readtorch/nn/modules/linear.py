@@ -139,7 +139,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             # the parameters came from a checkpoint
             if input.shape[-1] != self.weight.shape[-1]:
                 raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from "
+                    f"The in_features inferred from input: {input.shape[-1]}; those of "
                     f"self.weight: {self.weight.shape[-1]}"
                 )
             self.in_features = input.shape[-1]

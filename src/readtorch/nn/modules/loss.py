@@ -61,7 +61,7 @@ class NLLLoss2d(NLLLoss):
     """An old name of `NLLLoss`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        message = "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement."
+        message = "`NLLLoss2d` has been deprecated: `NLLLoss` does all that it did."
         warnings.warn(message, FutureWarning, stacklevel=2)
         super().__init__(*args, **kwargs)
 
@@ -353,7 +353,7 @@ class MultiMarginLoss(_WeightedLoss):
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
         if weight is not None and weight.dim() != 1:
-            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {weight.dim()}D")
         self.p = p
         self.margin = margin
 

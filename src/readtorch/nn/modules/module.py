@@ -386,7 +386,7 @@ class Module:
             raise RuntimeError(".to() does not accept copy argument: a module is converted in place")
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}; "
+                f"nn.Module.to only accepts floating point or complex dtypes, which {dtype} is not; "
                 "`type` casts integer and floating-point tensors alike"
             )
         if dtype is not None and dtype.is_complex:
@@ -404,8 +404,8 @@ class Module:
                 if "Cannot copy out of meta tensor; no data!" not in str(error):
                     raise
                 raise NotImplementedError(
-                    f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module "
-                    "from meta to a different device."
+                    f"{error} Please use torch.nn.Module.to_empty() when moving a module whose tensors lie on meta: unlike torch.nn.Module.to(), "
+                    "it allocates without copying."
                 ) from None
 
         return self._apply(move)
@@ -636,7 +636,7 @@ class Module:
         """The hook of old: what it returns replaces the result, but only where `state_dict` was called."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "Cannot register the same function as the state dict post hook: it is there already, through "
                 "register_state_dict_post_hook"
             )
         return _file_hook(hook, self._state_dict_hooks)
@@ -848,9 +848,7 @@ def _assign_module(module: Module, name: str, value: Any) -> None:
 
 def _assign_buffer(module: Module, name: str, value: Any) -> None:
     if value is not None and not _is_tensor_like(value):
-        raise TypeError(
-            f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
-        )
+        raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (it holds a torch.Tensor or None)")
     if isinstance(value, Buffer):
         persistent = cast(Any, value).persistent
     else:
@@ -983,8 +981,8 @@ class _HookedCall:
         if around is not None:
             if not isinstance(self.result, Tensor | tuple):
                 warnings.warn(
-                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
-                    f"but received {type(self.result)}",
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of them; "
+                    f"this one is {type(self.result)}",
                     stacklevel=5,
                 )
             self.result = around.setup_output_hook(self.result)
@@ -1001,7 +999,7 @@ class _HookedCall:
                     continue
                 if not (isinstance(replaced, tuple) and len(replaced) == 2):
                     raise RuntimeError(
-                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
+                        f"a forward pre-hook must return None or a tuple of two, the new args and the new kwargs; it returned {replaced}."
                     )
                 self.args, self.kwargs = replaced
             else:
@@ -1034,8 +1032,8 @@ class _HookedCall:
                 self.run_forward_hook(identity, hook)
             except Exception as error:
                 warnings.warn(
-                    "module forward hook with ``always_call=True`` raised an exception that was silenced as another error "
-                    f"was raised in forward: {error}",
+                    "a forward hook with ``always_call=True`` raised while another error was on its way out of forward, "
+                    f"and was silenced: {error}",
                     stacklevel=6,
                 )
 
@@ -1288,24 +1286,21 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
     """Put `given` into `tensor`, the member `name` of `module`, or in its place. Returns what stood in the way."""
     if not _is_tensor_like(given):
         return (
-            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
-            f"received {type(given)}"
+            f'While copying the parameter named "{key}", expected torch.Tensor (or one like it) in the checkpoint, '
+            f"not a {type(given)}"
         )
     lazy = is_lazy(tensor)
     if not lazy:
         shape, given_shape = tensor.shape, given.shape
         if given_shape != shape:
             if shape or tuple(given_shape) != (1,):
-                return (
-                    f"size mismatch for {key}: copying a param with shape {given_shape} from checkpoint, "
-                    f"the shape in current model is {shape}."
-                )
+                return f"size mismatch for {key}: copying a param with shape {given_shape} from checkpoint, where the model's has shape {shape}."
             #: Before 0.4 there were no 0-dimensional tensors; a scalar was saved with one element.
             given = given[0]
     if tensor.is_meta and not given.is_meta and not assign:
         warnings.warn(
-            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
-            "which is a no-op. (Did you mean to pass `assign=True` to put the checkpoint's tensors in place?)",
+            f"for {key}: the model's tensor lies on meta and holds no values, so copying into it is a no-op. "
+            "(`assign=True` would put the checkpoint's own tensor in its place.)",
             stacklevel=5,
         )
     swap = __future__.get_swap_module_params_on_conversion()
@@ -1319,8 +1314,8 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             tensor.detach().copy_(given)
     except Exception as error:
         return (
-            f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
-            f"dimensions in the checkpoint are {given.size()}, an exception occurred : {error.args}."
+            f'While {"swapping" if swap else "copying"} the parameter named "{key}" ({given.size()} in the checkpoint, '
+            f"{tensor.size()} in the model), an exception occurred: {error.args}."
         )
     return None
 

@@ -159,8 +159,8 @@ class RNNBase(Module):
         weight = self._flat_weights[0]
         if input.dtype != weight.dtype:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
-                f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}): "
+                f"bring one to the other's, by input.to({weight.dtype}) or model.to({input.dtype})"
             )
         rank = 3 if batch_sizes is None else 2
         if input.dim() != rank:
@@ -267,13 +267,11 @@ def _check_arguments(
     proj_size: int,
 ) -> None:
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
-        raise ValueError(
-            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
-        )
+        raise ValueError("dropout should be a number in range [0, 1]: how likely each element is to become zero")
     if dropout > 0 and num_layers == 1:
         warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
-            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            "dropout option adds dropout after all but last recurrent layer, so it does nothing unless num_layers "
+            f"is above 1: here dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
     for name, value, kind in (

@@ -30,8 +30,8 @@ def get_total_norm(
     total = torch.linalg.vector_norm(torch.stack([norm.to(first) for norm in norms]), norm_type)
     if error_if_nonfinite and not torch.isfinite(total):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
-            "To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            f"The total norm of order {norm_type} is non-finite, so it cannot be clipped. "
+            "With `error_if_nonfinite=False` the gradients are scaled by it all the same"
         )
     return total
 
@@ -66,7 +66,9 @@ def clip_grad_norm_(
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """An old name of `clip_grad_norm_`."""
-    message = "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`."
+    message = (
+        "`torch.nn.utils.clip_grad_norm` is now deprecated: its name, with an underscore, says that it writes in place."
+    )
     warnings.warn(message, FutureWarning, stacklevel=2)
     return clip_grad_norm_(*args, **kwargs)
 

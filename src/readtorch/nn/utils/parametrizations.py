@@ -162,9 +162,7 @@ class _Orthogonal(Module):
     @no_grad()
     def right_inverse(self, Q: Tensor) -> Tensor:
         if Q.shape != self.shape:
-            raise ValueError(
-                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}."
-            )
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}, not {Q.shape}.")
         wide = Q.size(-2) < Q.size(-1)
         tall = Q.mT if wide else Q
         if not hasattr(self, "base"):
@@ -183,7 +181,7 @@ class _Orthogonal(Module):
     def _reflections_of(self, tall: Tensor) -> Tensor:
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+                "It is not possible to assign to the matrix exponential or the Cayley map without its base: pass use_trivialization=True."
             )
         found, factors = torch.geqrf(tall)
         diagonal = found.diagonal(dim1=-2, dim2=-1)
@@ -204,7 +202,7 @@ def orthogonal(
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
-        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+        raise ValueError(f"Expected a matrix or batch of matrices; this has {weight.ndim} dimensions.")
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1)
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"

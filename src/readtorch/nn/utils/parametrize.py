@@ -92,8 +92,7 @@ class ParametrizationList(ModuleList):
                         continue
         if not isinstance(value, Tensor | Sequence):
             raise ValueError(
-                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                f"Got {type(value).__name__}"
+                f"'right_inverse' must return a Tensor or a Sequence of tensors, not {type(value).__name__}"
             )
         return value
 
@@ -101,8 +100,8 @@ class ParametrizationList(ModuleList):
         for number, tensor in enumerate(tensors):
             if not isinstance(tensor, Tensor):
                 raise ValueError(
-                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                    f"Got element {number} of the sequence with type {type(tensor).__name__}."
+                    "'right_inverse' must return a Tensor or a Sequence of tensors, "
+                    f"and element {number} of this one is {type(tensor).__name__}."
                 )
             if isinstance(original, Parameter):
                 tensor = Parameter(tensor, original.requires_grad)
@@ -133,8 +132,8 @@ class ParametrizationList(ModuleList):
             raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
         if len(value) != self.ntensors:
             raise ValueError(
-                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
-                f"Got a sequence of length {len(value)}."
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}, as before, "
+                f"not {len(value)}."
             )
         for number, tensor in enumerate(value):
             self._store(f"original{number}", tensor)
@@ -214,7 +213,7 @@ def register_parametrization(
         holder.parametrizations[tensor_name] = chain
     else:
         raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+            f"Module '{module}' does not have a parameter, a buffer or a parametrization named '{tensor_name}'"
         )
     return module
 
@@ -259,8 +258,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         original = Parameter(value) if value.requires_grad else value
     else:
         raise ValueError(
-            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
-            "sequence of tensors."
+            "Cannot leave unparametrized (`leave_parametrized=False`) what is computed from a "
+            "sequence of originals: no one of them is the tensor."
         )
     delattr(type(module), tensor_name)
     del holder.parametrizations[tensor_name]

@@ -48,8 +48,8 @@ class PackedSequence(PackedSequence_):
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
             raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. "
-                "They should be instantiated by functions like pack_sequence and pack_padded_sequences in nn.utils.rnn."
+                "batch_sizes should always be on CPU. pack_sequence and "
+                "pack_padded_sequence of nn.utils.rnn see to it: make a PackedSequence with them."
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
@@ -171,8 +171,8 @@ def pad_packed_sequence(
     longest = sizes.size(0)
     if total_length is not None and total_length < longest:
         raise ValueError(
-            "Expected total_length to be at least the length of the longest sequence in input, but got "
-            f"total_length={total_length} and max sequence length being {longest}"
+            "Expected total_length to be at least the length of the longest sequence; "
+            f"total_length={total_length}, and that is {longest}"
         )
     length = longest if total_length is None else total_length
     data, n = sequence.data, int(sizes[0])

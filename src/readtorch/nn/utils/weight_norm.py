@@ -55,7 +55,7 @@ class WeightNorm:
 def weight_norm(module: ModuleT, name: str = "weight", dim: int | None = 0) -> ModuleT:
     """Split the parameter `name` into `name_g` and `name_v`. Deprecated for `parametrizations.weight_norm`."""
     warnings.warn(
-        "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+        "`torch.nn.utils.weight_norm` is deprecated: the one of `torch.nn.utils.parametrizations` takes its place.",
         FutureWarning,
         stacklevel=2,
     )

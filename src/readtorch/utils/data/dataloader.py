@@ -121,13 +121,15 @@ class DataLoader(Generic[_T_co]):
         num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
     ) -> None:
         if num_workers < 0:
-            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+            raise ValueError(
+                "num_workers option should be non-negative; with num_workers=0 this process loads the data itself."
+            )
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
             raise ValueError(
-                "prefetch_factor option could only be specified in multiprocessing."
-                "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+                "prefetch_factor option could only be specified in multiprocessing: it is the number of batches each worker "
+                "prepares ahead, so ask for num_workers > 0 or leave it None."
             )
         if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError("prefetch_factor option should be non-negative")
@@ -153,7 +155,9 @@ class DataLoader(Generic[_T_co]):
                 "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
             )
         if batch_sampler is None and batch_size is None and drop_last:
-            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+            raise ValueError(
+                "batch_size=None option disables auto-batching, which leaves nothing for drop_last to drop"
+            )
         return kind
 
     @property
@@ -166,21 +170,21 @@ class DataLoader(Generic[_T_co]):
         if context is not None:
             if self.num_workers == 0:
                 raise ValueError(
-                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
-                    f"but got num_workers={self.num_workers}"
+                    "multiprocessing_context can only be used with multi-process loading, so with num_workers > 0, "
+                    f"not num_workers={self.num_workers}"
                 )
             if isinstance(context, str):
                 methods = multiprocessing.get_all_start_methods()
                 if context not in methods:
                     raise ValueError(
-                        f"multiprocessing_context option should specify a valid start method in {methods!r}, "
-                        f"but got multiprocessing_context={context!r}"
+                        f"multiprocessing_context option should specify a valid start method, one of {methods!r}, "
+                        f"not {context!r}"
                     )
                 context = multiprocessing.get_context(context)
             if not isinstance(context, multiprocessing.context.BaseContext):
                 raise TypeError(
-                    "multiprocessing_context option should be a valid context object or a string specifying the "
-                    f"start method, but got multiprocessing_context={context}"
+                    "multiprocessing_context option should be a valid context object or the name of a "
+                    f"start method, not {context}"
                 )
         self.__multiprocessing_context = context
 
@@ -227,10 +231,10 @@ class DataLoader(Generic[_T_co]):
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if usable is None or self.num_workers > usable:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
-                f"of worker in current system is {usable}, which is smaller than what this DataLoader is going to "
-                "create. Please be aware that excessive worker creation might get DataLoader running slow or even "
-                "freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
+                f"This DataLoader will create {self.num_workers} worker processes, more than the {usable} CPUs that this "
+                "process may run on: a suggested max number, above which loading tends "
+                "to slow down, or to "
+                "freeze. Consider fewer.",
                 stacklevel=2,
             )
 
@@ -258,14 +262,13 @@ class _BaseDataLoaderIter:
             return False
         if loader.pin_memory_device:
             warnings.warn(
-                "pin_memory_device is deprecated, the current accelerator will be used as the device, "
-                f"ignore pin_memory_device='{loader.pin_memory_device}'.",
+                "pin_memory_device is deprecated: memory is pinned for the current accelerator, "
+                f"whatever pin_memory_device='{loader.pin_memory_device}' says.",
                 stacklevel=4,
             )
         if not torch.accelerator.is_available():
             warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, "
-                "then device pinned memory won't be used.",
+                "'pin_memory' argument is set as true but no accelerator is found: memory stays pageable.",
                 stacklevel=4,
             )
             return False
@@ -291,13 +294,13 @@ class _BaseDataLoaderIter:
         announced = self._IterableDataset_len_called
         if self._dataset_kind == _DatasetKind.Iterable and announced is not None and self._num_yielded > announced:
             message = (
-                f"Length of IterableDataset {self._dataset} was reported to be {announced}"
-                f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+                f"Length of IterableDataset {self._dataset} was reported to be {announced} by len(dataloader), "
+                f"and {self._num_yielded} samples have been fetched. "
             )
             if self._num_workers > 0:
                 message += (
-                    "For multiprocessing data-loading, this could be caused by not properly configuring the "
-                    "IterableDataset replica at each worker: split the stream by get_worker_info()."
+                    "For multiprocessing this could be caused by workers that each read their replica of the "
+                    "IterableDataset from end to end: split the stream by get_worker_info()."
                 )
             warnings.warn(message, stacklevel=2)
         return batch

@@ -79,8 +79,8 @@ class StackDataset(Dataset[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
             raise ValueError(
-                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
-                "but both types are given."
+                "Supported are either tuple items (datasets given via ``args``) or dict items (via ``kwargs``), "
+                "but here both are given."
             )
         members = args or tuple(kwargs.values())
         if not members:
@@ -216,12 +216,10 @@ def random_split(
             counts[extra % len(counts)] += 1
         for number, count in enumerate(counts):
             if count == 0:
-                warnings.warn(
-                    f"Length of split at index {number} is 0. This might result in an empty dataset.", stacklevel=2
-                )
+                warnings.warn(f"Length of split at index {number} is 0, so that dataset is empty.", stacklevel=2)
         lengths = counts
     if sum(lengths) != size:
-        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+        raise ValueError("Sum of input lengths does not equal the length of the dataset that is split")
     order = randperm(size, generator=generator).tolist()
     ends = itertools.accumulate(lengths)
     return [Subset(dataset, order[int(end - length) : int(end)]) for end, length in zip(ends, lengths, strict=True)]
