@@ -94,7 +94,7 @@
       themeVariables: {
         darkMode: document.body.dataset.mdColorScheme === "slate",
         background: colour("--rt-paper"), primaryColor: colour("--rt-head-bg"), primaryTextColor: colour("--rt-ink"),
-        primaryBorderColor: colour("--rt-faint"), lineColor: colour("--rt-soft"), secondaryColor: colour("--rt-code-bg"),
+        primaryBorderColor: colour("--rt-faint"), edgeLabelBackground: colour("--rt-paper"), lineColor: colour("--rt-soft"), secondaryColor: colour("--rt-code-bg"),
         tertiaryColor: colour("--rt-code-bg"), noteBkgColor: colour("--rt-mark"), noteTextColor: colour("--rt-ink"), fontSize: "15px",
       },
     });
