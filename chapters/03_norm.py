@@ -42,7 +42,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch._tensor import Tensor
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 # %%
 #| into: nn/init.py
@@ -190,8 +190,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     if input.numel() == 0:
         return input
     if dim > 3 and (input.is_complex() or input.dtype in (torch.bool, torch.float16, torch.bfloat16)):
-        name = to_string(input.dtype)
-        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
+        raise not_implemented("avg_pool3d_out_frame", input.dtype)
     n, c = input.shape[:2]
     squares = input.mul(input).reshape(n, 1, c, -1)
     squares = torch._C._nn.pad(squares, (0, 0, size // 2, (size - 1) // 2))

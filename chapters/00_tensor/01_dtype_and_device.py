@@ -213,6 +213,11 @@ def to_string(entry: dtype | np.dtype) -> str:
     return _C_NAMES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
 
+def not_implemented(kernel: str, entry: dtype | np.dtype) -> NotImplementedError:
+    """What a kernel answers to a dtype that it was not compiled for; upstream's `AT_DISPATCH` macros end in it."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(entry)}'")
+
+
 def largest(kind: np.dtype) -> float:
     """The largest finite number of a floating type. NumPy's `finfo` does not know bfloat16, the top half of a float32."""
     return float(np.finfo(kind).max) if kind.kind == "f" else (2 - 2.0**-7) * 2.0**127

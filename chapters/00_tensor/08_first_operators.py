@@ -85,7 +85,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
-from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.scalar_type import not_implemented, dtype
 
 # %%
 #| into: aten/native/binary_ops.py
@@ -280,7 +280,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, point
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.scalar_type import not_implemented, dtype
 
 
 # %%
@@ -922,7 +922,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
-from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 

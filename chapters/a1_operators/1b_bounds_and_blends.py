@@ -248,6 +248,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import check_real
 from readtorch.aten.tensor_iterator import common_dtype
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %%
@@ -274,7 +275,7 @@ def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
     _check("addcmul", self, tensor1, tensor2)
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     if self.dtype.kind == "b":
-        raise NotImplementedError("\"addcmul_cpu_out\" not implemented for 'Bool'")
+        raise not_implemented("addcmul_cpu_out", self.dtype)
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * product.dtype.type(value))
 
@@ -362,6 +363,7 @@ import numpy as np
 
 from readtorch.aten.native.unary_ops import unary
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %%

@@ -800,7 +800,7 @@ def _repeats(counts: Any, size: int) -> Any:
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if counts.dtype.kind != "i":
-        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{to_string(counts.dtype)}'")
+        raise not_implemented("repeat_interleave_cpu", counts.dtype)
     if counts.size not in (1, size):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts.size} and input.size(0) = {size}"

@@ -51,7 +51,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of
-from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, largest, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -520,7 +520,7 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
     if reduce not in functions:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "mean" and self.dtype.kind == "b":
-        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
+        raise not_implemented("scatter_gather_tensor_cpu_reduce_mean", self.dtype)
     result = self.copy(order="K")
     if not index.size:
         return result

@@ -43,6 +43,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
+from readtorch.c10.core.scalar_type import not_implemented
 
 # %%
 #| into: functional.py
@@ -238,7 +239,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
             f"expected scalar type {scalar_type.to_string(x1.dtype)} but found {scalar_type.to_string(x2.dtype)}"
         )
     if x1.itemsize == 2:
-        raise NotImplementedError(f"\"cdist\" not implemented for '{scalar_type.to_string(x1.dtype)}'")
+        raise not_implemented("cdist", x1.dtype)
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

@@ -153,7 +153,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
-from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_string
 
 
 # %%
@@ -188,8 +188,7 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
         self[...] = parts.view(self.dtype).reshape(self.shape)
         return self
     if self.dtype.kind not in "fV":
-        name = to_string(from_numpy_dtype(self.dtype))
-        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{name}'")
+        raise not_implemented("check_uniform_bounds", self.dtype)
     if not from_ <= to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
     self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
@@ -256,8 +255,7 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
         self.real, self.imag = parts[..., 0] + half.type(mean), parts[..., 1]
         return self
     if self.dtype.kind not in "fV":
-        name = to_string(from_numpy_dtype(self.dtype))
-        raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{name}'")
+        raise not_implemented("normal_kernel_cpu", self.dtype)
     values = normal(engine(generator), self.size, self.dtype, mean, std)
     self[...] = values.reshape(self.shape)
     return self
@@ -422,8 +420,7 @@ def cauchy_(self: Array, median: float = 0, sigma: float = 1, *, generator: Any 
 
 def _refuse_whole(self: Array, name: str) -> None:
     if self.dtype.kind not in "fV":
-        kind = to_string(from_numpy_dtype(self.dtype))
-        raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
+        raise not_implemented(name, self.dtype)
 
 
 for _name in ("geometric_", "log_normal_", "cauchy_"):

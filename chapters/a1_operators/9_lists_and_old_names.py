@@ -245,7 +245,7 @@ def ldexp(at: Any, self: Array, other: Array) -> Any:
     scale = at.pow(2.0, other)
     if kinds[0] in ("Half", "BFloat16", "Float", "Double"):
         if kinds[1] == "Bool":
-            raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+            raise not_implemented("ldexp_cpu_exp", other.dtype)
         if kinds[1] in ("Long", "Int", "Short", "Char", "Byte"):
             scale = at._to_copy(scale, self.dtype)
     return at.mul(self, scale)

@@ -425,7 +425,7 @@ def stft(
         warnings.warn("stft with return_complex=False is deprecated: view_as_real() gives the same.", stacklevel=3)
     if not (input.is_floating_point() or input.is_complex()):
         if input.dtype is scalar_type.bool:
-            raise NotImplementedError("\"reflection_pad1d\" not implemented for 'Bool'")
+            raise not_implemented("reflection_pad1d", input.dtype)
         raise RuntimeError(f"stft: expected a tensor of floating point or complex values, but got {input.dtype}")
     if input.ndim not in (1, 2):
         raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.ndim}D")

@@ -68,6 +68,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.c10.core.scalar_type import not_implemented
 
 # %% [markdown]
 # ## Geometry
@@ -670,7 +671,7 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
         ours, theirs = _c_type(input), _c_type(bias)
         raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
     if to_string(input.dtype) == "Bool":
-        raise NotImplementedError(f"\"slow_{op}_cpu\" not implemented for 'Bool'")
+        raise not_implemented(f"slow_{op}_cpu", input.dtype)
     if weight.dtype != input.dtype:
         raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
     shape, size = list(weight.shape), list(input.shape)

@@ -45,7 +45,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %% [markdown]
@@ -373,8 +373,8 @@ def max_pool1d(
     ceil_mode: bool = False,
 ) -> Any:
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
-    if (name := to_string(self.dtype)) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
-        raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{name}'")
+    if to_string(self.dtype) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
+        raise not_implemented("max_pool1d_impl", self.dtype)
     return at._max_pool(self, *window)
 
 
@@ -532,7 +532,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -651,8 +651,8 @@ def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: A
     if not self.shape and dims == 2:
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
-    if dims == 3 and (name := to_string(self.dtype)) in ("Half", "BFloat16"):
-        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
+    if dims == 3 and to_string(self.dtype) in ("Half", "BFloat16"):
+        raise not_implemented("avg_pool3d_out_frame", self.dtype)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     return at._avg_pool(self, *window, bool(count_include_pad), divisor_override)
@@ -720,7 +720,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -762,7 +762,7 @@ def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     """Means over windows that divide each of the last dimensions into `output_size` parts."""
     if self.dtype.kind in "iubc":
         kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
+        raise not_implemented(kernel, self.dtype)
     x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
     for axis, out in enumerate(output_size, self.ndim - len(output_size)):
         x = _along(x, axis, out)

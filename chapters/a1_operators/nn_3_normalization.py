@@ -47,7 +47,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import is_channels_last
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %% [markdown]
@@ -71,7 +71,7 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
     if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
+        raise not_implemented(kernel, input.dtype)
 
 
 def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
@@ -459,7 +459,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
-from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
 
 
 # %%
@@ -679,7 +679,7 @@ def rms_norm(
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
     if not kind.is_floating_point:
-        raise NotImplementedError(f"\"rms_norm\" not implemented for '{to_string(kind)}'")
+        raise not_implemented("rms_norm", kind)
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:

@@ -51,7 +51,7 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
     """`function` of a floating array, in at least float32. NotImplementedError for other types."""
     kind = x.dtype
     if kind.kind not in "fV":
-        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(kind)}'")
+        raise not_implemented(op, kind)
     if kind.itemsize == 2:
         return function(x.astype(np.float32)).astype(kind)
     return np.asarray(function(x))
@@ -190,8 +190,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
 @register("_rrelu_slopes", variants="")
 def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Array:
     if self.dtype.kind in "iubc" or self.dtype == np.float16:
-        name = to_string(self.dtype)
-        raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{name}'")
+        raise not_implemented("rrelu_with_noise_out_cpu", self.dtype)
     slopes = np.ones(self.shape, self.dtype)
     bent = ~(self > 0)
     draws = uniform01(engine(generator), int(bent.sum()), np.dtype(np.float64))

@@ -41,7 +41,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -49,7 +49,7 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 #| into: aten/native/soft_max.py
 def _floating(op: str, x: Array) -> Array:
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(op, x.dtype)
     return in_working_precision(x)
 
 
@@ -413,7 +413,7 @@ from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, promote_types, to_string
+from readtorch.c10.core.scalar_type import not_implemented, can_cast, from_numpy_dtype, promote_types, to_string
 
 
 # %%
@@ -448,7 +448,7 @@ def _check_stored(computed: Any, stored: Any) -> None:
 def _floating(op: str, x: Array, target: Array | None = None) -> None:
     kinds = [array.dtype.kind for array in (x, target) if array is not None]
     if "c" in kinds or not any(kind in "fV" for kind in kinds):
-        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(op, x.dtype)
 
 
 def reduce(at: Any, loss: Any, reduction: int) -> Any:
@@ -824,7 +824,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -851,8 +851,8 @@ def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int =
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
     if to_string(target.dtype) != "Long":
         raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
-    if (name := to_string(self.dtype)) not in ("Float", "Double"):
-        raise NotImplementedError(f"\"multilabel_margin_loss_forward_out_frame\" not implemented for '{name}'")
+    if to_string(self.dtype) not in ("Float", "Double"):
+        raise not_implemented("multilabel_margin_loss_forward_out_frame", self.dtype)
     batched = len(self.shape) > 1
     classes = self.shape[-1]
     x, t = at.reshape(self, (-1, classes)), at.reshape(target, (-1, classes))

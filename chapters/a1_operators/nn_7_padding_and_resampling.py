@@ -89,7 +89,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -188,7 +188,7 @@ def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value:
     _check_inside(mode, self.shape, pad)
     if mode != "circular" and to_string(self.dtype) == "Bool":
         kernel = {"reflect": "reflection", "replicate": "replication"}[mode]
-        raise NotImplementedError(f"\"{kernel}_pad{len(pad) // 2}d\" not implemented for 'Bool'")
+        raise not_implemented(f"{kernel}_pad{len(pad) // 2}d", self.dtype)
     return at._pad_from_inside(self, tuple(pad), mode)
 
 
@@ -303,7 +303,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %%
@@ -390,7 +390,7 @@ def _resample(
     """The last `len(output_size)` dimensions resized."""
     if self.dtype.kind in "ibc" or (antialias and self.itemsize == 2):
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
+        raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
     if 0 in self.shape[first:] or 0 in output_size:
         raise RuntimeError(
@@ -477,7 +477,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %%
@@ -494,7 +494,7 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
 
 def _no_integers(name: str, x: Array) -> None:
     if x.dtype.kind in "iu":
-        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(f"{name}_out_cpu", x.dtype)
 
 
 @register("im2col", module="nn", node="Im2Col")

@@ -43,7 +43,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -165,11 +165,11 @@ def grid_sampler(
         )
     if interpolation_mode == BICUBIC and dims != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    if (name := to_string(input.dtype)) not in ("Half", "BFloat16", "Float", "Double"):
+    if to_string(input.dtype) not in ("Half", "BFloat16", "Float", "Double"):
         kernel = "grid_sampler_2d_cpu_kernel_impl" if dims == 2 else "grid_sampler3d_cpu"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{name}'")
+        raise not_implemented(kernel, input.dtype)
     if grid.dtype != input.dtype:
-        raise RuntimeError(f"expected scalar type {name} but found {to_string(grid.dtype)}")
+        raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(grid.dtype)}")
     n, c, *size = input.shape
     out = tuple(grid.shape[1:-1])
     flat = at.reshape(grid, (n, math.prod(out), dims))
@@ -246,7 +246,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 # %%
@@ -274,8 +274,7 @@ def _fractional_max_pool(
             f"fractional_max_pool{dims}d(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(self.shape)}"
         )
     if self.dtype.kind in "iub":
-        name = to_string(self.dtype)
-        raise NotImplementedError(f"\"fractional_max_pool{dims}d_out_frame\" not implemented for '{name}'")
+        raise not_implemented(f"fractional_max_pool{dims}d_out_frame", self.dtype)
     if random_samples.dtype != self.dtype:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if random_samples.ndim != 3:
@@ -348,7 +347,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss_nll import MEAN, SUM
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 # %%
@@ -504,7 +503,7 @@ def ctc_loss(
 ) -> Any:
     name = to_string(log_probs.dtype)
     if name not in ("Float", "Double", "Half", "BFloat16"):
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{name}'")
+        raise not_implemented("ctc_loss_cpu", log_probs.dtype)
     if 0 in tuple(log_probs.shape):
         raise RuntimeError("log_probs tensor must not be empty")
     batched = len(log_probs.shape) == 3

@@ -14,6 +14,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 
 _at = _C._VariableFunctions
@@ -195,7 +196,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
             f"expected scalar type {scalar_type.to_string(x1.dtype)} but found {scalar_type.to_string(x2.dtype)}"
         )
     if x1.itemsize == 2:
-        raise NotImplementedError(f"\"cdist\" not implemented for '{scalar_type.to_string(x1.dtype)}'")
+        raise not_implemented("cdist", x1.dtype)
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
@@ -290,7 +291,7 @@ def stft(
         warnings.warn("stft with return_complex=False is deprecated: view_as_real() gives the same.", stacklevel=3)
     if not (input.is_floating_point() or input.is_complex()):
         if input.dtype is scalar_type.bool:
-            raise NotImplementedError("\"reflection_pad1d\" not implemented for 'Bool'")
+            raise not_implemented("reflection_pad1d", input.dtype)
         raise RuntimeError(f"stft: expected a tensor of floating point or complex values, but got {input.dtype}")
     if input.ndim not in (1, 2):
         raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.ndim}D")

@@ -132,7 +132,7 @@ def _refusal(name: str, rows: list[tuple[str, type[Exception] | None, str]]) -> 
                 shown = scalar_type.to_string(kind)
                 text = text.format(name=name.lstrip("_"), dtype=shown)
                 if error is None:
-                    return NotImplementedError(f"\"{text}\" not implemented for '{shown}'")
+                    return scalar_type.not_implemented(text, kind)
                 return error(text)
         return None
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 def adaptive_bounds(n: int, out: int) -> list[tuple[int, int]]:
@@ -48,7 +48,7 @@ def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     """Means over windows that divide each of the last dimensions into `output_size` parts."""
     if self.dtype.kind in "iubc":
         kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
+        raise not_implemented(kernel, self.dtype)
     x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
     for axis, out in enumerate(output_size, self.ndim - len(output_size)):
         x = _along(x, axis, out)

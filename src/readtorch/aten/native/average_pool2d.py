@@ -12,7 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: int | None) -> Any:
@@ -123,8 +123,8 @@ def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: A
     if not self.shape and dims == 2:
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
-    if dims == 3 and (name := to_string(self.dtype)) in ("Half", "BFloat16"):
-        raise NotImplementedError(f"\"avg_pool3d_out_frame\" not implemented for '{name}'")
+    if dims == 3 and to_string(self.dtype) in ("Half", "BFloat16"):
+        raise not_implemented("avg_pool3d_out_frame", self.dtype)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     return at._avg_pool(self, *window, bool(count_include_pad), divisor_override)

@@ -12,7 +12,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opera
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.scalar_type import dtype, not_implemented
 
 Rule = Callable[..., Any]
 
@@ -437,7 +437,7 @@ def ldexp(at: Any, self: Array, other: Array) -> Any:
     scale = at.pow(2.0, other)
     if kinds[0] in ("Half", "BFloat16", "Float", "Double"):
         if kinds[1] == "Bool":
-            raise NotImplementedError("\"ldexp_cpu_exp\" not implemented for 'Bool'")
+            raise not_implemented("ldexp_cpu_exp", other.dtype)
         if kinds[1] in ("Long", "Int", "Short", "Char", "Byte"):
             scale = at._to_copy(scale, self.dtype)
     return at.mul(self, scale)

@@ -10,7 +10,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 def _starts(u: Array, n: int, out: int, kernel: int) -> Array:
@@ -35,8 +35,7 @@ def _fractional_max_pool(
             f"fractional_max_pool{dims}d(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(self.shape)}"
         )
     if self.dtype.kind in "iub":
-        name = to_string(self.dtype)
-        raise NotImplementedError(f"\"fractional_max_pool{dims}d_out_frame\" not implemented for '{name}'")
+        raise not_implemented(f"fractional_max_pool{dims}d_out_frame", self.dtype)
     if random_samples.dtype != self.dtype:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if random_samples.ndim != 3:

@@ -10,7 +10,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -126,11 +126,11 @@ def grid_sampler(
         )
     if interpolation_mode == BICUBIC and dims != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    if (name := to_string(input.dtype)) not in ("Half", "BFloat16", "Float", "Double"):
+    if to_string(input.dtype) not in ("Half", "BFloat16", "Float", "Double"):
         kernel = "grid_sampler_2d_cpu_kernel_impl" if dims == 2 else "grid_sampler3d_cpu"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{name}'")
+        raise not_implemented(kernel, input.dtype)
     if grid.dtype != input.dtype:
-        raise RuntimeError(f"expected scalar type {name} but found {to_string(grid.dtype)}")
+        raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(grid.dtype)}")
     n, c, *size = input.shape
     out = tuple(grid.shape[1:-1])
     flat = at.reshape(grid, (n, math.prod(out), dims))

@@ -12,7 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Geometry:
@@ -26,7 +26,7 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
 
 def _no_integers(name: str, x: Array) -> None:
     if x.dtype.kind in "iu":
-        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(f"{name}_out_cpu", x.dtype)
 
 
 @register("im2col", module="nn", node="Im2Col")

@@ -11,7 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
-from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
 
 _FEW = 4096
 """Numbers. With fewer, the time goes into NumPy calls and not into memory: none is made to save a pass."""
@@ -213,7 +213,7 @@ def rms_norm(
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
     if not kind.is_floating_point:
-        raise NotImplementedError(f"\"rms_norm\" not implemented for '{to_string(kind)}'")
+        raise not_implemented("rms_norm", kind)
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:

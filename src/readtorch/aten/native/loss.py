@@ -13,7 +13,7 @@ from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, promote_types, to_string
+from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, not_implemented, promote_types, to_string
 
 
 def _reduced(loss: Array, reduction: int) -> Array:
@@ -46,7 +46,7 @@ def _check_stored(computed: Any, stored: Any) -> None:
 def _floating(op: str, x: Array, target: Array | None = None) -> None:
     kinds = [array.dtype.kind for array in (x, target) if array is not None]
     if "c" in kinds or not any(kind in "fV" for kind in kinds):
-        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(op, x.dtype)
 
 
 def reduce(at: Any, loss: Any, reduction: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss_nll import MEAN, SUM
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 def _padded_targets(targets: Array, lengths: Sequence[int], blank: int) -> Array:
@@ -158,7 +158,7 @@ def ctc_loss(
 ) -> Any:
     name = to_string(log_probs.dtype)
     if name not in ("Float", "Double", "Half", "BFloat16"):
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{name}'")
+        raise not_implemented("ctc_loss_cpu", log_probs.dtype)
     if 0 in tuple(log_probs.shape):
         raise RuntimeError("log_probs tensor must not be empty")
     batched = len(log_probs.shape) == 3

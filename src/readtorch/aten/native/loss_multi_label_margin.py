@@ -10,7 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 @register("_listed_classes", variants="", outputs="listed is_target")
@@ -34,8 +34,8 @@ def multilabel_margin_loss(at: Any, self: Array, target: Array, reduction: int =
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
     if to_string(target.dtype) != "Long":
         raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
-    if (name := to_string(self.dtype)) not in ("Float", "Double"):
-        raise NotImplementedError(f"\"multilabel_margin_loss_forward_out_frame\" not implemented for '{name}'")
+    if to_string(self.dtype) not in ("Float", "Double"):
+        raise not_implemented("multilabel_margin_loss_forward_out_frame", self.dtype)
     batched = len(self.shape) > 1
     classes = self.shape[-1]
     x, t = at.reshape(self, (-1, classes)), at.reshape(target, (-1, classes))

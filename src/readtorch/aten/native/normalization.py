@@ -11,7 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import is_channels_last
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 _BLOCK = 1 << 20
 
@@ -26,7 +26,7 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
     if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(input.dtype)}'")
+        raise not_implemented(kernel, input.dtype)
 
 
 def _pieces(count: int, bytes_each: int) -> Iterator[slice]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 def _places(mode: str, n: int, before: int, after: int) -> Array:
@@ -101,5 +101,5 @@ def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value:
     _check_inside(mode, self.shape, pad)
     if mode != "circular" and to_string(self.dtype) == "Bool":
         kernel = {"reflect": "reflection", "replicate": "replication"}[mode]
-        raise NotImplementedError(f"\"{kernel}_pad{len(pad) // 2}d\" not implemented for 'Bool'")
+        raise not_implemented(f"{kernel}_pad{len(pad) // 2}d", self.dtype)
     return at._pad_from_inside(self, tuple(pad), mode)

@@ -8,6 +8,7 @@ from typing import Any
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import check_real, common_dtype
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 def _check(name: str, self: Array, *others: Array) -> None:
@@ -31,7 +32,7 @@ def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
     _check("addcmul", self, tensor1, tensor2)
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     if self.dtype.kind == "b":
-        raise NotImplementedError("\"addcmul_cpu_out\" not implemented for 'Bool'")
+        raise not_implemented("addcmul_cpu_out", self.dtype)
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * product.dtype.type(value))
 

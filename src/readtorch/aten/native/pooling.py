@@ -12,7 +12,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 class Window(NamedTuple):
@@ -299,8 +299,8 @@ def max_pool1d(
     ceil_mode: bool = False,
 ) -> Any:
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
-    if (name := to_string(self.dtype)) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
-        raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{name}'")
+    if to_string(self.dtype) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
+        raise not_implemented("max_pool1d_impl", self.dtype)
     return at._max_pool(self, *window)
 
 

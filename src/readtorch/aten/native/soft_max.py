@@ -9,13 +9,13 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 def _floating(op: str, x: Array) -> Array:
     if x.dtype.kind not in "fV":
-        raise NotImplementedError(f"\"{op}\" not implemented for '{to_string(x.dtype)}'")
+        raise not_implemented(op, x.dtype)
     return in_working_precision(x)
 
 

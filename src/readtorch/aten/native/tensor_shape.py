@@ -15,7 +15,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
-from readtorch.c10.core.scalar_type import to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 
@@ -918,7 +918,7 @@ def _repeats(counts: Any, size: int) -> Any:
     if counts.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if counts.dtype.kind != "i":
-        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{to_string(counts.dtype)}'")
+        raise not_implemented("repeat_interleave_cpu", counts.dtype)
     if counts.size not in (1, size):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts.size} and input.size(0) = {size}"

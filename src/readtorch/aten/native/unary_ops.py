@@ -13,7 +13,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import dtype
+from readtorch.c10.core.scalar_type import dtype, not_implemented
 
 
 def _operand(self: Array) -> Array: ...
@@ -181,10 +181,9 @@ unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 def round(self: Array, *, decimals: int = 0) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
     if self.dtype.kind == "b":
-        raise NotImplementedError("\"round_vml_cpu\" not implemented for 'Bool'")
+        raise not_implemented("round_vml_cpu", self.dtype)
     if decimals and self.dtype.kind in "iu":
-        name = scalar_type.to_string(self.dtype)
-        raise NotImplementedError(f"\"round_cpu\" not implemented for '{name}'")
+        raise not_implemented("round_cpu", self.dtype)
     return np.round(self, decimals)
 
 
@@ -227,7 +226,7 @@ unary("signbit", np.signbit, "bool", inplace=False)
 def abs(self: Array) -> Array:
     """The absolute value; of a complex number its length."""
     if self.dtype.kind == "b":
-        raise NotImplementedError("\"abs_cpu\" not implemented for 'Bool'")
+        raise not_implemented("abs_cpu", self.dtype)
     return np.abs(self)
 
 

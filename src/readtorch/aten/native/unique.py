@@ -12,7 +12,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -97,7 +97,7 @@ def histogram(
 ) -> Any:
     """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
     if not self.is_floating_point() or (self.itemsize == 2 and range is None and not hasattr(bins, "dtype")):
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{to_string(self.dtype)}'")
+        raise not_implemented("histogram_cpu", self.dtype)
     if hasattr(bins, "dtype"):
         return at._histogram(self, bins, weight, density)
     if bins <= 0:
@@ -136,8 +136,7 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     side: Any = "right" if right else "left"
     kind = common_dtype(sorted_sequence, self)
     if kind.kind in "bc":
-        name = to_string(from_numpy_dtype(kind))
-        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{name}'")
+        raise not_implemented("searchsorted_out_cpu", kind)
     if sorted_sequence.ndim == 1:
         return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
     result = np.empty(self.shape, np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented
 
 
 def _step(n: int, m: int, align_corners: bool, scale: float | None) -> float:
@@ -89,7 +89,7 @@ def _resample(
     """The last `len(output_size)` dimensions resized."""
     if self.dtype.kind in "ibc" or (antialias and self.itemsize == 2):
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{to_string(self.dtype)}'")
+        raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
     if 0 in self.shape[first:] or 0 in output_size:
         raise RuntimeError(
