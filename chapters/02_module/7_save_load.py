@@ -17,8 +17,8 @@
 # %% [markdown]
 # # A model on disk: what `torch.save` writes, and why `torch.load` refuses
 #
-# A `.pt` file is a zip archive with a pickle in it and, beside the pickle, one member for each storage. The pickle holds the structure (dicts, names, shapes, strides); the bytes
-# lie outside it, uncompressed and aligned, so that they can be mapped into memory. Reading one by hand takes five lines:
+# Until 1.6 a checkpoint was a stream of pickles with the tensors' bytes behind it, and it had to be read from front to back. Today a `.pt` file is a zip archive with one pickle in it and, beside the pickle, one member for each storage. The pickle
+# holds the structure (dicts, names, shapes, strides); the bytes lie outside it, uncompressed and aligned, where they can be found without reading what stands before them, and mapped into memory. Any zip tool opens it:
 
 # %%
 import io
@@ -39,14 +39,24 @@ archive = zipfile.ZipFile(file)
 for member in archive.infolist():
     print(f"{member.file_size:5d} bytes  {member.filename}")
 
+# %% [markdown]
+# Five of the six small members are one line of text: the version of the format and of its layout, the byte order of the machine that wrote it, an id. `data/0` holds the six floats. And this is the pickle, one instruction a line:
+
 # %%
 pickletools.dis(archive.read("archive/data.pkl"))
 
 # %% [markdown]
+# Read the middle. Two names are pushed, `torch._utils._rebuild_tensor_v2` and `torch.FloatStorage`, with a tuple that says which record, which device and how many elements; `BINPERSID` turns that tuple into a storage, then come offset, shape, strides and
+# `requires_grad`, and `REDUCE` calls the function. No element of the tensor is in here.
+#
+# This part builds the two ends that any file needs, the container and the machine that runs the pickle. The next two write and read with them.
+#
 # ## The container
 #
-# Three properties matter, and the zip format alone gives none of them: every record is *stored*, not deflated; its data begin at a multiple of 64, by padding in the extra field of its header, so that a mapped
-# file can be used as an array; and all names lie under one folder, called like the file.
+# Three properties matter, and the zip format alone gives none of them. Every record is *stored*, not deflated. Its data begin at a multiple of 64, so that a mapped file can be used as an array; the padding hides in the "extra field" that zip allows in each header. And all names lie under one
+# folder, called like the file, so that unpacking two checkpoints in one place does not mix them.
+#
+# The writer never seeks back, so that it can write to a pipe or a socket. A zip header holds the checksum of what follows; it is therefore computed before the data go out, one pass over memory for each record.
 
 # %%
 #| into: csrc/serialize/__init__.py
@@ -160,8 +170,33 @@ def _numbers_elsewhere(*numbers: int) -> bytes:
 
 
 # %% [markdown]
-# Reading begins with distrust. The central directory says how large a record is and where it lies; nothing is allocated before both were compared with the file itself, and a checksum that does not fit is an error, not a warning. (Upstream writes checksums and does not compare them when it reads.) The checksum takes almost
-# as long as the reading, so another thread computes that of a large record while the next one is read, and the file is accepted at the end.
+# Two records by hand. The second begins at the next multiple of 64 after its header:
+
+# %%
+from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
+
+file = io.BytesIO()
+writer = PyTorchStreamWriter(file, "by_hand")
+writer.write_record("first", b"x" * 100)
+writer.write_record("second", b"y")
+writer.write_end_of_file()
+[(member.filename, member.header_offset, member.file_size) for member in zipfile.ZipFile(file).infolist()]
+
+# %% [markdown]
+# Note where the list of members stands: at the *end*, behind everything else, with a pointer to it in the last 22 bytes. A file that was cut off, by a full disk or a broken download, has all its first records and no directory; that is what `failed finding central directory` means, the most frequent error of them all.
+#
+# Reading begins with distrust. The directory says how large a record is and where it lies, and whoever made the file could write anything there:
+#
+# | the directory says | the reader |
+# |---|---|
+# | a record lies beyond the end, or is larger than the file | compares offset and size with the file before it allocates anything |
+# | two records share their bytes (a small file that unpacks to any size) | sorts by offset and refuses overlap |
+# | a record is compressed | refuses: it would have to trust the size that it unpacks to |
+# | a name leads out of the folder, or comes twice | refuses |
+# | a checksum | compares it with the bytes that were read |
+#
+# The last has a price: a CRC takes about as long as reading from the page cache. So a large record is read in pieces, another thread computes the checksum of one piece while the next is read, and the file is accepted at the end. (Upstream writes checksums and does not compare them when it reads; its zip library is built with that test
+# left out.)
 
 
 # %%
@@ -175,8 +210,12 @@ class PyTorchStreamReader:
         self._size = stream.seek(0, os.SEEK_END)
         try:
             infos = zipfile.ZipFile(stream).infolist()
+        except zipfile.BadZipFile as error:
+            raise RuntimeError(
+                f"PytorchStreamReader failed reading zip archive: failed finding central directory ({error}). It stands at "
+                "the end of the file: was the file cut off while it was written or downloaded?"
+            ) from None
         except (
-            zipfile.BadZipFile,
             NotImplementedError,
             struct.error,
             ValueError,
@@ -308,6 +347,15 @@ def _read_into(stream: BinaryIO, target: memoryview) -> int:
     return filled
 
 
+# %%
+damaged = bytearray(file.getvalue())
+damaged[damaged.index(b"xxxx")] = ord("z")
+for data in (file.getvalue(), bytes(damaged), file.getvalue()[:300]):
+    try:
+        print(len(PyTorchStreamReader(io.BytesIO(data)).get_record("first")))
+    except RuntimeError as error:
+        print(error)
+
 # %% [markdown]
 # ## Why is loading a pickle dangerous?
 #
@@ -327,8 +375,10 @@ class Harmless:
 pickletools.dis(pickle.dumps(Harmless(), protocol=2))
 
 # %% [markdown]
-# `weights_only=True`, the default since 2.6, runs the program on a machine of its own that knows about a dozen callables. The instruction set is cut down as well: what `torch.save` never writes is refused. The list contains
-# nothing that allocates by a number in the file: upstream lets a pickle call `bytearray`, and `bytearray(10**12)` is a valid call; here it must be given bytes.
+# No scan for suspicious names helps, since any importable function may be the dangerous one, and `getattr` makes every attribute reachable. `weights_only=True`, the default since 2.6, turns it round: the program runs on a machine of its own that knows about a dozen callables, and knows nothing else. The instruction set is
+# cut down as well: what `torch.save` never writes is refused.
+#
+# First the list. It contains nothing that allocates by a number in the file: upstream lets a pickle call `bytearray`, and `bytearray(10**12)` is a valid call; here it must be given bytes.
 
 # %%
 #| into: _weights_only_unpickler.py
@@ -455,6 +505,16 @@ def _user_allowed_globals() -> dict[str, Any]:
     return found
 
 
+# %%
+from readtorch import _weights_only_unpickler
+
+(
+    sorted(
+        name for name in _weights_only_unpickler._allowed_globals() if not name.endswith("Storage") and "torch." in name
+    )[:8],
+    len(_weights_only_unpickler._allowed_globals()),
+)
+
 # %% [markdown]
 # ## The machine
 #
@@ -463,6 +523,8 @@ def _user_allowed_globals() -> dict[str, Any]:
 # Refusing code is not enough: a file could also ask for more memory than there is. So the machine holds to one rule, that what it builds is proportional to what it has read. Strings are read in pieces, so that a length of 4 GB in a file of
 # 100 bytes allocates nothing; a call that copies its argument is paid for by the bytes read so far; and dictionary keys are looked at before they are hashed, because Python hashes a tuple of tuples by recursion in C, without
 # a limit. (A tuple in a tuple, a million times, ends the interpreter with a segmentation fault; forty tuples that each hold the one before twice keep it busy for hours. Upstream's machine has neither check.)
+#
+# First the loop, then the four instructions that could do harm: `GLOBAL`, `REDUCE`, `NEWOBJ` and `BUILD`.
 
 # %%
 #| into: _weights_only_unpickler.py
@@ -640,6 +702,12 @@ class Unpickler(Unpickler):
         self.stack.append(self.persistent_load(reference))
 
 
+# %% [markdown]
+# `GLOBAL` looks a name up in the list and never imports. `REDUCE` asks by *identity* whether what it is to call came from the list, since a file can put together any object that the list's functions return. `NEWOBJ` and `BUILD` create an object and fill its `__dict__`: only for classes that the user has allowed.
+#
+# The others move values between the stack, a memo and containers. `SETITEM` and its relatives ask for the exact type of what they fill: `target[key] = value` on a *tensor* would write into its memory, at any place the file likes.
+
+
 # %%
 #| into: _weights_only_unpickler.py
 class Unpickler(Unpickler):
@@ -772,3 +840,75 @@ _value(b"U", lambda machine: _old_text(machine._bytes(machine._bytes(1)[0]), mac
 def _old_text(data: bytes, encoding: str) -> Any:
     """A Python 2 string: bytes, or text in the encoding that the caller named."""
     return data if encoding == "bytes" else Unpickler._text(data, encoding)
+
+
+# %% [markdown]
+# Step through eleven instructions: two pushes, a tuple, a dictionary, and what is on the stack after each.
+
+# %%
+#| trace: torch._weights_only_unpickler layers=calls values=summary title="a dictionary with a tuple in it, on the machine"
+machine = _weights_only_unpickler.Unpickler(io.BytesIO(pickle.dumps({"shape": (2, 3)}, protocol=2)))
+built = machine.load()
+
+# %%
+built
+
+# %% [markdown]
+# Whatever else is in the file, it is not reached:
+
+# %%
+for program in (
+    pickle.dumps(Harmless(), protocol=2),
+    pickle.dumps(getattr, protocol=2),
+    b"\x80\x02X\xff\xff\xff\xffabc.",
+):
+    try:
+        _weights_only_unpickler.Unpickler(io.BytesIO(program)).load()
+    except pickle.UnpicklingError as error:
+        print(str(error)[:110])
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "With `weights_only=True` a file cannot hurt." It cannot *call* what is not on the list. The machine itself is a program that reads hostile input, and had faults: until 2.5.1 the path for files older than 0.1.10, tar archives, led around it (CVE-2025-32434); until 2.9
+# > `SETITEM` did not ask what it was filling, and a record's size was not compared with the number of elements announced for it, so that a file could corrupt memory (CVE-2026-24747). Both checks are in the code above and in the next part but one. A file from a stranger is best opened in the current version, or as safetensors.
+
+
+# %%
+#| claim: the items of a dict cannot be set on a tensor, and a record must have the size that is announced for its storage
+#| source: CVE-2026-24747
+def _(torch):
+    import io
+    import pickle
+    import zipfile
+
+    def loads(change):
+        file, changed = io.BytesIO(), io.BytesIO()
+        torch.save(torch.zeros(2), file)
+        with zipfile.ZipFile(file) as source, zipfile.ZipFile(changed, "w") as target:
+            for name in source.namelist():
+                target.writestr(name, change(name, source.read(name)))
+        try:
+            torch.load(io.BytesIO(changed.getvalue()), weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, ValueError):
+            return False
+        return True
+
+    def with_setitem(name, data):
+        return data[:-1] + b"K\x00K\x07s." if name.endswith("data.pkl") else data
+
+    assert loads(lambda name, data: data)
+    assert not loads(with_setitem)
+    assert not loads(lambda name, data: data[:4] if name.endswith("data/0") else data)
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * The container is C++ (`PyTorchStreamWriter`, `PyTorchStreamReader`) over a changed copy of miniz, and is used by TorchScript and by `torch::save` too; its reader can read one record in several chunks with several threads.
+# * `torch.save` can be told not to compute checksums, and to align records otherwise (`torch.utils.serialization.config`); the alignment is in `.storage_alignment`.
+# * Its machine knows more types: sparse and quantised tensors, `DTensor`, and what `torch.serialization.add_safe_globals` was given at import.
+
+# %%
+#| fact: torch/_weights_only_unpickler.py#Unpickler.load
+#| fact: torch/_weights_only_unpickler.py#_get_allowed_globals
+#| fact: caffe2/serialize/inline_container.h#caffe2::serialize::PyTorchStreamReader

@@ -106,8 +106,12 @@ class PyTorchStreamReader:
         self._size = stream.seek(0, os.SEEK_END)
         try:
             infos = zipfile.ZipFile(stream).infolist()
+        except zipfile.BadZipFile as error:
+            raise RuntimeError(
+                f"PytorchStreamReader failed reading zip archive: failed finding central directory ({error}). It stands at "
+                "the end of the file: was the file cut off while it was written or downloaded?"
+            ) from None
         except (
-            zipfile.BadZipFile,
             NotImplementedError,
             struct.error,
             ValueError,
