@@ -17,7 +17,8 @@
 # %% [markdown]
 # # Writing it: `torch.save`
 #
-# The container takes named records, the machine that reads knows a dozen callables. What is left for the writer: turn any object into a pickle that this machine can run, with the bytes of its tensors beside it.
+# The container takes named records, the machine that reads knows a dozen callables. What is left for the writer: turn any object into a pickle that this machine can run, with the bytes of its tensors beside it. And it must be *PyTorch's* pickle: the file is to load there, with `weights_only=True`, and nothing in it may say that
+# readtorch wrote it.
 
 # %%
 import io
@@ -28,10 +29,32 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Saving: structure into the pickle, bytes beside it
+# ## What does a plain pickle do with a tensor?
 #
-# The pickler meets a tensor and writes a call to `_rebuild_tensor_v2` with the storage, offset, shape and strides. The storage is not pickled: a *persistent id* stands for it, and it goes into a record of its own. That is why two views of one storage
-# cost one record, why they share memory again after loading, and why saving a ten-element slice of a large tensor writes the large one.
+# It works, and writes the bytes of the tensor into the stream. Two tensors that look into one memory are two independent ones afterwards, each with a copy:
+
+# %%
+import pickle
+
+matrix = torch.zeros(2, 2)
+plain = pickle.loads(pickle.dumps({"matrix": matrix, "row": matrix[0]}))
+plain["row"].fill_(1)
+
+saved = io.BytesIO()
+torch.save({"matrix": matrix, "row": matrix[0]}, saved)
+saved.seek(0)
+loaded = torch.load(saved)
+loaded["row"].fill_(1)
+
+plain["matrix"].tolist(), loaded["matrix"].tolist()
+
+# %% [markdown]
+# Pickle has a hook for this, the **persistent id**: before an object is written, the pickler asks a function for a name to write in its place. `torch.save` gives each storage a number and writes that; the tensor beside it is a call to `_rebuild_tensor_v2` with the reference, an offset, shape and strides. So two views of one storage cost
+# one record and share it again after loading, and so saving ten elements of a large tensor writes the large one.
+#
+# ## Which device was it on?
+#
+# The reference names the storage's type, its number, its *location* and its size. A location is a name like `cpu` or `cuda:1`. Which names there are is open: a backend registers a pair of functions, one that names a storage's place and one that brings a storage to a named place, and they are asked in order of priority.
 
 # %%
 #| into: serialization.py
@@ -174,8 +197,42 @@ def _restorer(map_location: MAP_LOCATION) -> Callable[[Any, str], Any]:
     return ask
 
 
+# %%
+[torch.serialization.location_tag(torch.ones(1, device=device).untyped_storage()) for device in ("cpu", "meta")]
+
+
+# %%
+#| claim: register_package teaches save and load the name of a place; the package with the smallest number is asked first
+def _(torch):
+    import io
+
+    asked = []
+    serialization = torch.serialization
+    before = list(serialization._package_registry)
+    serialization.register_package(
+        1, lambda storage: "attic", lambda storage, tag: asked.append(tag) or (storage if tag == "attic" else None)
+    )
+    try:
+        file = io.BytesIO()
+        torch.save(torch.arange(3), file)
+        file.seek(0)
+        assert torch.load(file).tolist() == [0, 1, 2] and asked == ["attic"]
+    finally:
+        serialization._package_registry[:] = before
+    file.seek(0)
+    try:
+        torch.load(file)
+    except RuntimeError as error:
+        assert "don't know how to restore data location" in str(error) and "attic" in str(error)
+    else:
+        raise AssertionError("restored")
+
+
 # %% [markdown]
-# The names in the file are upstream's. Whoever loads it, readtorch or PyTorch, looks for `torch._utils._rebuild_tensor_v2`; so the pickler writes `torch.` where our module is called `readtorch.`, and the reader maps back.
+# ## The pickler
+#
+# The names in the file are upstream's. Whoever loads it, readtorch or PyTorch, looks for `torch._utils._rebuild_tensor_v2`; so the pickler writes `torch.` where our module is called `readtorch.`, and the reader maps back. Python's pickler has two implementations, and only the one written in Python lets a subclass decide
+# under which name a global goes into the stream. It is slower by an order of magnitude. Nearly everything in a checkpoint is a tensor, though, and all tensors look alike; `save_tensor` writes what the general method would, instruction for instruction, with the parts that repeat taken from a table.
 
 
 # %%
@@ -330,6 +387,14 @@ def _bytes_on_cpu(storage: Any) -> memoryview:
     return memoryview(storage.cpu()._array()).cast("B")
 
 
+# %% [markdown]
+# Protocol 2, of Python 2.3, is written to this day: the machine of `weights_only` reads no later one, and neither did the loaders of other languages that people wrote for these files.
+#
+# One thing a reference cannot express is two dtypes for one storage. `FloatStorage` *is* the dtype, from the time when a storage had one, so the second dtype that comes with the same address is refused (the bugs of the part after next tell its story).
+#
+# What is left is the order: the pickle first, since pickling is what finds out which storages there are; then each storage under its number.
+
+
 # %%
 #| into: serialization.py
 #| upstream: torch/serialization.py#save
@@ -416,9 +481,49 @@ def _(torch):
 
 
 # %% [markdown]
+# What is *not* in a file is worth a list, since each item has surprised someone: `.grad` of any tensor; hooks; `training` and whatever else `state_dict` leaves out; the optimizer's mapping from parameters to state by *name* (it counts them); the state of random generators. A checkpoint that is to resume a run bit for bit saves those itself.
+
+
+# %%
+#| claim: a saved tensor comes back without its gradient and its hooks, as a leaf with its requires_grad
+def _(torch):
+    import io
+
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.sum().backward()
+    called = []
+    weight.register_post_accumulate_grad_hook(called.append)
+    file = io.BytesIO()
+    torch.save({"weight": weight, "result": weight.detach().requires_grad_()}, file)
+    file.seek(0)
+    found = torch.load(file)
+    assert found["weight"].grad is None and found["weight"].requires_grad and found["result"].is_leaf
+    found["weight"].sum().backward()
+    assert called == []
+
+
+# %% [markdown]
+# And a tensor *with* history is saved without it: what is written for `weight * 2` is its values and `requires_grad=True`, so that it comes back as a leaf. (A deep copy refuses such a tensor; a file does not.)
+
+
+# %%
+#| claim: the result of a computation is saved as a leaf that requires a gradient, without a word
+def _(torch):
+    import io
+
+    result = torch.ones(2, requires_grad=True) * 2
+    file = io.BytesIO()
+    torch.save(result, file)
+    file.seek(0)
+    found = torch.load(file)
+    assert result.grad_fn is not None and found.grad_fn is None and found.is_leaf and found.requires_grad
+
+
+# %% [markdown]
 # ## The format before 1.6
 #
-# One stream of pickles: a magic number, the protocol, facts about the machine, the object, the list of storage keys; then each storage, its length first. It is still read, and still written when asked for, because many published checkpoints are in it.
+# One stream of pickles: a magic number, the protocol, facts about the machine, the object, the list of storage keys; then each storage, its length first. A storage's bytes stand behind everything before them, so nothing can be mapped and nothing skipped. It is still read, and still written when asked for, because many published
+# checkpoints are in it.
 
 # %%
 #| into: serialization.py
@@ -443,3 +548,24 @@ def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
         itemsize = storages._dtype_of.get(storage.data_ptr(), torch.uint8).itemsize
         stream.write(struct.pack("<q", storage.nbytes() // itemsize))
         stream.write(_bytes_on_cpu(storage))
+
+
+# %%
+old = io.BytesIO()
+torch.save({"weight": torch.ones(2)}, old, _use_new_zipfile_serialization=False)
+old.seek(0)
+[pickle.load(old) for _ in range(2)], old.getvalue()[:2], saved.getvalue()[:2]
+
+# %% [markdown]
+# The first bytes tell the two apart: `\x80\x02` opens a pickle of protocol 2, `PK` a zip archive.
+#
+# ### What upstream does more
+#
+# * `torch.save` writes a storage on a GPU by copying it to the host, as ours does; `skip_data` (a context manager for checkpoint tools) writes the records empty, to be filled later at their offsets.
+# * It warns where the source code of a pickled module class has changed since it was saved, in the old format only, which kept that source (`dump_patches`).
+# * `torch.distributed.checkpoint` writes one model from many ranks, in a layout of its own: several files, and a plan of what is where.
+
+# %%
+#| fact: torch/serialization.py#skip_data
+#| fact: torch/serialization.py#_legacy_save
+#| fact: torch/serialization.py#register_package
