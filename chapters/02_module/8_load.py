@@ -17,16 +17,27 @@
 # %% [markdown]
 # # Reading it back: `torch.load`
 #
-# Three kinds of file arrive at `load`: today's archive, the stream of pickles that PyTorch wrote before 1.6, and `.safetensors`. It tells them apart by their first bytes, and trusts none of them.
+# Three kinds of file arrive at `load`: today's archive, the stream of pickles that PyTorch wrote before 1.6, and `.safetensors`. It tells them apart by their first bytes and their name, and trusts none of them.
 
 # %%
+import io
+import os
+import pickle
+import tempfile
+import warnings
+from pathlib import Path
+
 import readtorch as torch
 from readtorch.literate import live
 
 live()
+folder = Path(tempfile.mkdtemp())
 
 # %% [markdown]
-# ## Loading
+# ## Which of three?
+#
+# The decision is made in `load`, in this order: the ending `.safetensors`; a first word `PK`; otherwise a stream of pickles. Whatever else arrives, a web page that says "not found", a Git LFS pointer, is taken for such a stream, whose first instruction is then a letter. The function's other business is to say what it
+# will *not* do: restrict a `pickle_module` that it does not know, map a file that has no path, read what cannot be sought in.
 
 
 # %%
@@ -77,6 +88,12 @@ def load(
             raise pickle.UnpicklingError(_advice(str(error))) from None
 
 
+# %% [markdown]
+# `weights_only` has three sources, and the environment is one of them: an administrator can forbid what a program asks for, and whoever cannot change an old program can give it the old default, but not override a choice that the program made.
+
+
+# %%
+#| into: serialization.py
 def _wants_weights_only(given: bool | None, pickle_module: Any) -> bool:
     truths = ("1", "y", "yes", "true")
     force, forbid = (
@@ -111,6 +128,64 @@ def _advice(message: str) -> str:
     return f"Weights only load failed. {_UNSAFE}\n\nWeightsUnpickler error: {message}"
 
 
+# %%
+def outcome(environment, **options):
+    file = io.BytesIO()
+    torch.save(torch.nn.Module(), file)
+    file.seek(0)
+    os.environ.update(environment)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return type(torch.load(file, **options)).__name__
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        return type(error).__name__
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+
+FORCE, FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+for environment in ({}, {FORCE: "1"}, {FORBID: "1"}, {FORCE: "1", FORBID: "1"}):
+    results = [outcome(environment, **options) for options in ({}, {"weights_only": True}, {"weights_only": False})]
+    print(f"{', '.join(environment) or 'neither':66} {results}")
+
+
+# %%
+#| claim: the environment can force weights_only on against the program, and off only where the program has not chosen
+def _(torch):
+    import io
+    import os
+    import pickle
+    import warnings
+
+    def loads(environment, **options):
+        file = io.BytesIO()
+        torch.save(torch.nn.Module(), file)
+        file.seek(0)
+        os.environ.update(environment)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.load(file, **options)
+        except pickle.UnpicklingError:
+            return False
+        finally:
+            for name in environment:
+                del os.environ[name]
+        return True
+
+    force, forbid = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}, {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    assert loads({}, weights_only=False) and not loads(force, weights_only=False)
+    assert not loads({}) and loads(forbid) and not loads(forbid, weights_only=True)
+
+
+# %% [markdown]
+# The rest of the first step: what cannot be sought in is refused with a way out, the first word is looked at, and safetensors is left to its library.
+
+
+# %%
+#| into: serialization.py
 def _check_seekable(stream: Any) -> None:
     try:
         stream.seek(stream.tell())
@@ -141,6 +216,66 @@ def _load_safetensors(path: str, map_location: MAP_LOCATION) -> dict[str, Any]:
         ) from None
     device = "cpu" if map_location is None else map_location
     return {name: torch.from_numpy(array).to(device) for name, array in load_file(path).items()}
+
+
+# %%
+#| claim: an empty file is EOFError; a file that was cut off has no central directory; a Git LFS pointer or a web page is taken for a pickle whose first instruction is a letter
+def _(torch):
+    import io
+    import pickle
+
+    file = io.BytesIO()
+    torch.save(torch.ones(1000), file)
+    pointer, page = b"version https://git-lfs.github.com/spec/v1\n", b"<!DOCTYPE html>"
+    for data, kind, phrase in (
+        (b"", EOFError, ""),
+        (file.getvalue()[:3000], RuntimeError, "failed finding central directory"),
+        (pointer, pickle.UnpicklingError, f"Unsupported operand {ord('v')}"),
+        (page, pickle.UnpicklingError, f"Unsupported operand {ord('<')}"),
+    ):
+        try:
+            torch.load(io.BytesIO(data))
+        except kind as error:
+            assert phrase in str(error), str(error)
+        else:
+            raise AssertionError(data[:20])
+
+
+# %%
+#| claim: what mmap cannot map and what cannot be sought in is refused, with the way out
+def _(torch):
+    import io
+    import tempfile
+
+    class Pipe:
+        def read(self, count=-1):
+            return b""
+
+        def readline(self):
+            return b""
+
+    file, folder = io.BytesIO(), tempfile.mkdtemp()
+    torch.save(torch.ones(2), file)
+    torch.save(torch.ones(2), folder + "/old.pt", _use_new_zipfile_serialization=False)
+    for work, kind, phrase in (
+        (lambda: torch.load(io.BytesIO(file.getvalue()), mmap=True), ValueError, "f must be a file path"),
+        (lambda: torch.load(folder + "/old.pt", mmap=True), RuntimeError, "please torch.save your checkpoint with"),
+        (lambda: torch.load(Pipe()), AttributeError, "You can only torch.load from a file that is seekable"),
+    ):
+        try:
+            work()
+        except kind as error:
+            assert phrase in str(error), str(error)
+        else:
+            raise AssertionError(phrase)
+
+
+# %% [markdown]
+# ## The archive: a storage when it is first asked for
+#
+# The pickle runs, and each `BINPERSID` hands the reference to `persistent_load`. It reads the record the first time and gives the same storage every time after: aliases are aliases again. Everything in the reference comes from the file and is compared before it is used; the number of elements against the size of the record, too.
+#
+# For a trusted file Python's own unpickler does the work, and only names are mapped: `torch.` in the file is `readtorch.` here. A whole `nn.Linear` that PyTorch wrote is one of ours when it arrives.
 
 
 # %%
@@ -181,6 +316,12 @@ def _checked_reference(reference: Any, length: int) -> tuple[Any, str, str, int]
     return (kind.dtype if isinstance(kind, StorageType) else torch.uint8), key, location, numel
 
 
+# %% [markdown]
+# A file says which byte order it has, and a machine of the other kind turns the bytes of each element round after reading. An archive without that record is older than it; what is then assumed has a part of its own, the next.
+
+
+# %%
+#| into: serialization.py
 def _load(
     reader: PyTorchStreamReader, map_location: MAP_LOCATION, weights_only: bool, whole: Any, arguments: dict
 ) -> Any:
@@ -219,6 +360,45 @@ def _load(
         raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from error
     reader.check()
     return result
+
+
+# %%
+torch.save({"matrix": torch.arange(6.0).reshape(2, 3), "twice": [torch.ones(1)] * 2}, folder / "model.pt")
+
+# %%
+#| trace: torch.serialization torch._utils torch.csrc.serialize layers=calls values=summary title="load: a record when the pickle asks for it"
+found = torch.load(folder / "model.pt")
+
+# %%
+found["twice"][0] is found["twice"][1], found["matrix"].untyped_storage().nbytes()
+
+
+# %%
+#| claim: an archive of the other byte order is turned round when it is read
+def _(torch):
+    import io
+    import sys
+    import zipfile
+
+    file, other = io.BytesIO(), io.BytesIO()
+    values = torch.tensor([1, 256, 65536], dtype=torch.int32)
+    torch.save(values, file)
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(other, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
+            if name.endswith("byteorder"):
+                data = b"big" if sys.byteorder == "little" else b"little"
+            if name.endswith("data/0"):
+                data = values.numpy().byteswap().tobytes()
+            target.writestr(name, data)
+    assert torch.load(io.BytesIO(other.getvalue())).tolist() == [1, 256, 65536]
+
+
+# %% [markdown]
+# ## The stream: storages first, elements later
+#
+# In the old format the bytes stand *behind* the object, in the order of a list of keys. So the pickle builds tensors over storages that are allocated and still empty, and these are filled at the end. That is the dangerous moment for memory: 50 bytes may announce any number of elements. Nothing is allocated beyond what is left of the file.
+# (With a truncated file upstream allocates what is announced, and then reports that the bytes are missing.)
 
 
 # %%
@@ -298,8 +478,19 @@ def _check_room(stream: BinaryIO, wanted: int) -> None:
         raise pickle.UnpicklingError(f"storages of {wanted} bytes are announced, and the file has {left} more")
 
 
+# %%
+torch.save(torch.ones(3), folder / "old.pt", _use_new_zipfile_serialization=False)
+data = (folder / "old.pt").read_bytes()
+for changed in (data, data[:-4], data.replace(b"K\x03", b"J\xff\xff\xff\x7f")):
+    try:
+        print(torch.load(io.BytesIO(changed)))
+    except (RuntimeError, pickle.UnpicklingError) as error:
+        print(str(error).splitlines()[-1])
+
 # %% [markdown]
 # ## Allowing a type of one's own
+#
+# The list can be made longer by the program that loads. An entry is an object, found in files under its own name, or a pair of an object and the name that files use: that is how a class that has moved reads its old checkpoints. The context manager takes back only what it added itself, so blocks may be nested.
 
 
 # %%
@@ -337,6 +528,87 @@ class safe_globals:
 
 
 # %%
+#| claim: a pair allows a class under the name that an old file calls it by
+def _(torch):
+    import io
+    import sys
+    import types
+
+    home = sys.modules["old_home"] = types.ModuleType("old_home")
+    Old = home.Settings = type("Settings", (), {"__module__": "old_home", "__qualname__": "Settings"})
+    try:
+        file = io.BytesIO()
+        settings = Old()
+        settings.width = 3
+        torch.save(settings, file)
+    finally:
+        del sys.modules["old_home"]
+
+    class New:
+        pass
+
+    file.seek(0)
+    with torch.serialization.safe_globals([(New, "old_home.Settings")]):
+        found = torch.load(file)
+    assert type(found) is New and found.width == 3
+
+
+# %% [markdown]
+# Before deciding, one would like to know what a file asks for. The names stand in the pickle; they can be read without running it.
+
+# %%
+#| into: serialization.py
+#| imports
+import pickletools
+
+
+# %%
+#| into: serialization.py
+#| upstream: torch/serialization.py#get_unsafe_globals_in_checkpoint
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names in a checkpoint that `load(weights_only=True)` would refuse now. Nothing of it is loaded or run.
+
+    Raises ValueError for what is no zip archive.
+    """
+    with _opened(f, "rb") as stream:
+        if not _is_zipfile(stream):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save, in the zip format")
+        pickled = PyTorchStreamReader(stream).get_record("data.pkl")
+    allowed = {**_weights_only_unpickler._allowed_globals(), **_weights_only_unpickler._user_allowed_globals()}
+    try:
+        named = [str(argument) for operation, argument, _ in pickletools.genops(pickled) if operation.name == "GLOBAL"]
+    except ValueError as error:
+        raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from None
+    return sorted({".".join(name.split(" ")) for name in named} - allowed.keys())
+
+
+# %%
+#| claim: what a checkpoint needs beyond the list can be asked for without loading it
+def _(torch):
+    import argparse
+    import io
+
+    file = io.BytesIO()
+    torch.save({"args": argparse.Namespace(lr=0.1), "layer": torch.nn.Module(), "weight": torch.ones(1)}, file)
+    file.seek(0)
+    found = torch.serialization.get_unsafe_globals_in_checkpoint(file)
+    assert {"argparse.Namespace", "torch.nn.modules.module.Module"} <= set(found)
+    assert not any("rebuild" in name for name in found)
+    file.seek(0)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        assert "argparse.Namespace" not in torch.serialization.get_unsafe_globals_in_checkpoint(file)
+
+
+# %%
 #| into: __init__.py
 _MODULES += ["_weights_only_unpickler", "serialization"]
 _NAMES.update({"load": "serialization", "save": "serialization"})
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * Reading goes through C++ (`PyTorchFileReader`), which asks a Python file object for bytes; records are checked for size and not for content.
+# * It reads three more kinds: TorchScript archives (handed to `torch.jit.load`, with a warning), tar archives from before 0.1.10 (`weights_only=False` only), and files of quantised, sparse, nested and distributed tensors. Ours names the first two and says what to do.
+
+# %%
+#| fact: torch/serialization.py#get_unsafe_globals_in_checkpoint

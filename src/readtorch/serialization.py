@@ -7,6 +7,7 @@ import functools
 import io
 import os
 import pickle
+import pickletools
 import re
 import struct
 import sys
@@ -637,6 +638,23 @@ class safe_globals:
     def __exit__(self, *exc: object) -> None:
         for entry in self._added:
             _weights_only_unpickler._safe_globals.remove(entry)
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names in a checkpoint that `load(weights_only=True)` would refuse now. Nothing of it is loaded or run.
+
+    Raises ValueError for what is no zip archive.
+    """
+    with _opened(f, "rb") as stream:
+        if not _is_zipfile(stream):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save, in the zip format")
+        pickled = PyTorchStreamReader(stream).get_record("data.pkl")
+    allowed = {**_weights_only_unpickler._allowed_globals(), **_weights_only_unpickler._user_allowed_globals()}
+    try:
+        named = [str(argument) for operation, argument, _ in pickletools.genops(pickled) if operation.name == "GLOBAL"]
+    except ValueError as error:
+        raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from None
+    return sorted({".".join(name.split(" ")) for name in named} - allowed.keys())
 
 
 class LoadEndianness(Enum):
