@@ -25,7 +25,7 @@ from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import nn
@@ -48,7 +48,7 @@ from collections.abc import Callable, Hashable, Iterable
 from copy import deepcopy
 from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -202,6 +202,8 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable]
+    _younger_options: ClassVar[dict[str, Any]] = {}
+    """Options that older releases did not save, each with the value that stands for their behaviour."""
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -507,6 +509,13 @@ class Optimizer(Optimizer):
         self._make_hook_tables()
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
+        for group in self.param_groups if self._younger_options else ():
+            group.update(self._younger_options | group)
+        #: Counters, too, were Python numbers once.
+        for own in self.state.values() if self._younger_options else ():
+            for name in own.keys() & {"step", "eta", "mu"}:
+                if not isinstance(own[name], Tensor):
+                    own[name] = torch.tensor(float(own[name]), dtype=torch.float32)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -43,7 +43,7 @@ live()
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -66,6 +66,8 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/adagrad.py#Adagrad
 class Adagrad(Optimizer):
     """Adagrad. State, made by the constructor and not at the first step: `step` and `sum` of squared gradients."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
         self,
@@ -114,17 +116,6 @@ class Adagrad(Optimizer):
             "step": torch.tensor(0.0, dtype=torch.float32),
             "sum": torch.full_like(param, start, memory_format=torch.preserve_format),
         }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", None)
-        for own in self.state.values():
-            if own and not isinstance(own["step"], Tensor):
-                own["step"] = torch.tensor(float(own["step"]), dtype=torch.float32)
 
     def share_memory(self) -> None:
         """Move the accumulated sums into shared memory (for Hogwild training)."""
@@ -193,7 +184,7 @@ def adagrad(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -215,6 +206,8 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/adadelta.py#Adadelta
 class Adadelta(Optimizer):
     """Adadelta. State: `step`, and the decaying means `square_avg` of gradients and `acc_delta` of updates, both squared."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,
@@ -248,14 +241,6 @@ class Adadelta(Optimizer):
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return self._zero_state(param, "square_avg", "acc_delta", beside_param=group["capturable"])
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -318,7 +303,7 @@ def adadelta(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -343,6 +328,15 @@ class RMSprop(Optimizer):
 
     The root is taken before `eps` is added (TensorFlow adds it under the root).
     """
+
+    _younger_options: ClassVar = {
+        "momentum": 0,
+        "centered": False,
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
 
     def __init__(
         self,
@@ -383,16 +377,6 @@ class RMSprop(Optimizer):
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
         return self._zero_state(param, *names, beside_param=group["capturable"])
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("momentum", 0)
-            group.setdefault("centered", False)
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -476,7 +460,7 @@ def rmsprop(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -500,6 +484,8 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/adamax.py#Adamax
 class Adamax(Optimizer):
     """Adamax. State: `step`, `exp_avg`, and `exp_inf`, the decaying maximum of gradient magnitudes."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,
@@ -597,7 +583,7 @@ def adamax(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -621,6 +607,14 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/nadam.py#NAdam
 class NAdam(Optimizer):
     """NAdam. State: `step`, `exp_avg`, `exp_avg_sq`, and `mu_product`, the product of the momentum schedule so far."""
+
+    _younger_options: ClassVar = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+        "decoupled_weight_decay": False,
+    }
 
     def __init__(
         self,
@@ -753,7 +747,7 @@ def nadam(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -776,6 +770,14 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/radam.py#RAdam
 class RAdam(Optimizer):
     """RAdam. State: `step`, `exp_avg`, `exp_avg_sq`."""
+
+    _younger_options: ClassVar = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+        "decoupled_weight_decay": False,
+    }
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ live()
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -66,6 +66,8 @@ class ASGD(Optimizer):
 
     Further state: `step`, the decayed rate `eta`, and `mu`, the weight of the newest point in the average (1 until `t0`).
     """
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,
@@ -175,7 +177,7 @@ def asgd(
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -198,6 +200,8 @@ from readtorch.optim.optimizer import (
 #| upstream: torch/optim/rprop.py#Rprop
 class Rprop(Optimizer):
     """Resilient backpropagation. State: `step`, the previous gradient `prev`, and one `step_size` per element."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,
@@ -312,7 +316,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _ascent, _get_value, _to_scalar
+from readtorch.optim.optimizer import Optimizer, ParamsT, _ascent, _check_lr_tensor, _get_value, _to_scalar
 
 
 # %%
@@ -333,8 +337,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        _check_lr_tensor(lr, foreach=False)
         if not lr >= 0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
         if not beta2_decay <= 0:

@@ -41,7 +41,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Size, Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT
+from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor
 
 # %% [markdown]
 # ## Orthogonal without a decomposition
@@ -116,8 +116,7 @@ class Muon(Optimizer):
         ns_steps: int = DEFAULT_NS_STEPS,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        _check_lr_tensor(lr, foreach=False)
         for name, value in {"Learning rate": lr, "momentum": momentum, "weight decay": weight_decay}.items():
             if not value >= 0.0:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")

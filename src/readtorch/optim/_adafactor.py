@@ -8,7 +8,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _ascent, _get_value, _to_scalar
+from readtorch.optim.optimizer import Optimizer, ParamsT, _ascent, _check_lr_tensor, _get_value, _to_scalar
 
 
 class Adafactor(Optimizer):
@@ -26,8 +26,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        _check_lr_tensor(lr, foreach=False)
         if not lr >= 0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
         if not beta2_decay <= 0:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -23,6 +23,8 @@ from readtorch.optim.optimizer import (
 
 class Adadelta(Optimizer):
     """Adadelta. State: `step`, and the decaying means `square_avg` of gradients and `acc_delta` of updates, both squared."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,
@@ -56,14 +58,6 @@ class Adadelta(Optimizer):
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return self._zero_state(param, "square_avg", "acc_delta", beside_param=group["capturable"])
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -24,6 +24,8 @@ from readtorch.optim.optimizer import (
 
 class Adagrad(Optimizer):
     """Adagrad. State, made by the constructor and not at the first step: `step` and `sum` of squared gradients."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
         self,
@@ -72,17 +74,6 @@ class Adagrad(Optimizer):
             "step": torch.tensor(0.0, dtype=torch.float32),
             "sum": torch.full_like(param, start, memory_format=torch.preserve_format),
         }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", None)
-        for own in self.state.values():
-            if own and not isinstance(own["step"], Tensor):
-                own["step"] = torch.tensor(float(own["step"]), dtype=torch.float32)
 
     def share_memory(self) -> None:
         """Move the accumulated sums into shared memory (for Hogwild training)."""

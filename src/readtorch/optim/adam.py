@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor, is_grad_enabled
@@ -30,6 +30,16 @@ class Adam(Optimizer):
 
     State per parameter: `step` (a float32 0-d tensor on the CPU), `exp_avg`, `exp_avg_sq`, `max_exp_avg_sq` with amsgrad.
     """
+
+    _younger_options: ClassVar = {
+        "amsgrad": False,
+        "maximize": False,
+        "foreach": None,
+        "capturable": False,
+        "differentiable": False,
+        "decoupled_weight_decay": False,
+        "fused": None,
+    }
 
     def __init__(
         self,
@@ -76,21 +86,6 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
         _check_implementations(foreach, fused, differentiable)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("amsgrad", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-            group.setdefault("fused", None)
-            for param in group["params"]:
-                own = self.state.get(param)
-                if own and not isinstance(own["step"], Tensor):
-                    own["step"] = torch.tensor(float(own["step"]), dtype=torch.float32)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -25,6 +25,8 @@ from readtorch.optim.optimizer import (
 
 class Adamax(Optimizer):
     """Adamax. State: `step`, `exp_avg`, and `exp_inf`, the decaying maximum of gradient magnitudes."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -27,6 +27,8 @@ class ASGD(Optimizer):
 
     Further state: `step`, the decayed rate `eta`, and `mu`, the weight of the newest point in the average (1 until `t0`).
     """
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,

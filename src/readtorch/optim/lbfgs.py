@@ -9,7 +9,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _to_scalar
+from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor, _to_scalar
 
 
 @dataclass(slots=True)
@@ -132,8 +132,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        _check_lr_tensor(lr, foreach=False)
         if not lr >= 0:
             raise ValueError(f"Invalid learning rate: {lr}")
         defaults = {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -25,6 +25,14 @@ from readtorch.optim.optimizer import (
 
 class NAdam(Optimizer):
     """NAdam. State: `step`, `exp_avg`, `exp_avg_sq`, and `mu_product`, the product of the momentum schedule so far."""
+
+    _younger_options: ClassVar = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+        "decoupled_weight_decay": False,
+    }
 
     def __init__(
         self,

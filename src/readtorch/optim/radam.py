@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -24,6 +24,14 @@ from readtorch.optim.optimizer import (
 
 class RAdam(Optimizer):
     """RAdam. State: `step`, `exp_avg`, `exp_avg_sq`."""
+
+    _younger_options: ClassVar = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+        "decoupled_weight_decay": False,
+    }
 
     def __init__(
         self,

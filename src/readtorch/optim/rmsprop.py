@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor
 from readtorch.optim.optimizer import (
@@ -26,6 +26,15 @@ class RMSprop(Optimizer):
 
     The root is taken before `eps` is added (TensorFlow adds it under the root).
     """
+
+    _younger_options: ClassVar = {
+        "momentum": 0,
+        "centered": False,
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
 
     def __init__(
         self,
@@ -66,16 +75,6 @@ class RMSprop(Optimizer):
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
         return self._zero_state(param, *names, beside_param=group["capturable"])
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("momentum", 0)
-            group.setdefault("centered", False)
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import readtorch as torch
 from readtorch import Tensor
@@ -24,6 +24,8 @@ from readtorch.optim.optimizer import (
 
 class Rprop(Optimizer):
     """Resilient backpropagation. State: `step`, the previous gradient `prev`, and one `step_size` per element."""
+
+    _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
 
     def __init__(
         self,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from readtorch import Tensor, is_grad_enabled
 from readtorch.aten.native import fused_sgd
@@ -25,6 +25,14 @@ class SGD(Optimizer):
 
     State: `momentum_buffer`, of the parameter's shape, once `momentum` is not 0.
     """
+
+    _younger_options: ClassVar = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
 
     def __init__(
         self,
@@ -61,15 +69,6 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
         _check_implementations(foreach, fused, differentiable)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", False)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
