@@ -36,12 +36,32 @@ live()
 # %% [markdown]
 # ## What is called, in which order?
 #
-# From the fact base, for the CPU build of the release (a CUDA build has some more), ours beside it:
+# From the fact base, for the CPU build of the release (a CUDA build has some more), ours beside it. A name leads to its declaration where that is known, otherwise to the function that calls it.
+
 
 # %%
+class Calls:
+    """What a function of upstream's calls, in order, each name linked; marked where readtorch has it too."""
+
+    def __init__(self, caller: str, ours: list[str]) -> None:
+        self.caller, self.ours = facts.resolve(caller), ours
+        self.names = facts.calls(caller)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{i:2} {n:39} {'readtorch' * (n in self.ours)}" for i, n in enumerate(self.names, 1))
+
+    def _repr_html_(self) -> str:
+        def row(number: int, name: str) -> str:
+            to = facts.named(name) or self.caller
+            link = f'<a href="{to.url}" title="{to.path}"><code>{name}</code></a>'
+            return f"<tr><td>{number}</td><td>{link}</td><td>{'readtorch' * (name in self.ours)}</td></tr>"
+
+        rows = "".join(row(number, name) for number, name in enumerate(self.names, 1))
+        return f"<table><tbody>{rows}</tbody></table>"
+
+
 ours = module.initModule()
-for number, name in enumerate(facts.calls("torch/csrc/Module.cpp#initModule"), 1):
-    print(f"{number:2} {name:39} {'readtorch' if name in ours else ''}".rstrip())
+Calls("torch/csrc/Module.cpp#initModule", ours)
 
 # %% [markdown]
 # | calls | what they add |
@@ -239,9 +259,8 @@ module.initModule() == ours, [name for name in ours if name not in facts.calls("
 # %%
 ground: dict = {}
 steps = module.THPModule_initExtension(ground)
-for name in facts.calls("torch/csrc/Module.cpp#THPModule_initExtension"):
-    print(f"{name:28} {'readtorch' if name in steps else ''}".rstrip())
 print(len(ground), "names, such as", ", ".join(list(ground)[:3] + list(ground)[-2:]))
+Calls("torch/csrc/Module.cpp#THPModule_initExtension", steps)
 
 # %%
 #| fact: torch/csrc/Module.cpp#THPModule_initExtension>initializeLayouts<initializeMemoryFormats<initializeDtypes<initialize_python_bindings<libshm_init<THPStorage_postInit<THPAutograd_initFunctions

@@ -81,6 +81,13 @@ def test_a_name_that_no_library_exports_does_not_resolve() -> None:
         facts.resolve("aten/src/ATen/native/BinaryOps.cpp#at::native::no_such_operator")
 
 
+def test_a_name_alone_leads_to_the_file_that_has_it() -> None:
+    size, device = facts.named("THPSize_init"), facts.named("torch::accelerator::initModule")
+    assert size is not None and (size.path, size.grade) == ("torch/csrc/Size.h", "exact")
+    assert device is not None and device.path == "torch/csrc/DeviceAccelerator.h"
+    assert facts.named("torch::acc::initModule") is None and facts.named("initNothingAtAll") is None
+
+
 def test_a_fact_may_state_an_order() -> None:
     path = "torch/nn/modules/module.py"
     first, second = facts.resolve_fact(f"{path}#Module.register_buffer<Module.register_parameter")

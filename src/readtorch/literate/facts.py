@@ -144,6 +144,16 @@ def calls(target: str) -> tuple[str, ...]:
     return tuple(found[1].split()) if found else ()
 
 
+def named(name: str) -> Target | None:
+    """The C++ name, with as many of its qualifiers as are told, in the file that is known to have it; None where none is."""
+    found = [
+        target
+        for target in _called(_last(name), ("headers.txt", "sources.txt"))
+        if _components(target.name)[-len(_components(name)) :] == _components(name)
+    ]
+    return min(found, key=lambda target: (_RANK[target.grade], target.path), default=None)
+
+
 _RANK = {"exact": 0, "anchor": 1, "file": 2}
 
 

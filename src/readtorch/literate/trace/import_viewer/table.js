@@ -2,6 +2,11 @@
 
 const MOST = 400;
 
+/** A name that a narrow column breaks behind a dot or an underscore, not inside a word. */
+function breakable(name) {
+  return name.split(/(?<=[._])(?=[^._])/).flatMap((piece, i) => (i ? [make("wbr"), piece] : [piece]));
+}
+
 class ImportTable {
   /** @param {Run[]} runs @param {(run: number, index: number) => void} pick */
   constructor(runs, pick) {
@@ -72,7 +77,7 @@ class ImportTable {
       if (!this.open.delete(node.index)) this.open.add(node.index);
       this.draw();
     } });
-    const name = make("button", { class: "name", type: "button", onclick: () => this.pick(side, node.index) }, node.name);
+    const name = make("button", { class: "name", type: "button", onclick: () => this.pick(side, node.index) }, ...breakable(node.name));
     const tags = [
       node.kind !== "source" ? make("span", { class: "tag" }, node.kind) : "",
       node.asked ? make("span", { class: "tag asked" }, `in ${node.asked}()`) : "",
@@ -93,7 +98,7 @@ class ImportTable {
     for (const theirs of this.runs[1].nodes) {
       const mine = ours.get(theirs.name);
       if (!mine || !this.matches(theirs) || (own && theirs.origin !== "t")) continue;
-      const name = make("button", { class: "name", type: "button", onclick: () => this.pick(1, theirs.index) }, theirs.name);
+      const name = make("button", { class: "name", type: "button", onclick: () => this.pick(1, theirs.index) }, ...breakable(theirs.name));
       const cells = [mine.order, ms(mine.total), theirs.order, ms(theirs.total)].map((text) => make("td", { class: "number" }, String(text)));
       rows.push(make("tr", { "aria-current": this.chosen[0] === 1 && this.chosen[1] === theirs.index ? "true" : null }, make("td", {}, name), ...cells));
     }
@@ -105,7 +110,7 @@ class ImportTable {
     const { later, lazy } = this.runs[0].doc;
     const own = new Set(lazy);
     return Object.entries(later).filter(([name, list]) => !this.word || name.includes(this.word) || list.some((n) => n.includes(this.word))).map(([name, list]) =>
-      make("tr", {}, make("td", {}, make("code", {}, name), own.has(name) ? make("span", { class: "tag asked" }, "__getattr__") : ""), make("td", { class: "words" }, list.join(", "))),
+      make("tr", {}, make("td", {}, make("code", {}, ...breakable(name)), own.has(name) ? make("span", { class: "tag asked" }, "__getattr__") : ""), make("td", { class: "words" }, list.join(", "))),
     );
   }
 }
