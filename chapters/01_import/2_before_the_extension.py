@@ -94,6 +94,46 @@ if user:
 # This is the whole trick of upstream's preload. PyTorch's CUDA wheel does not contain NVIDIA's libraries: they come as wheels of their own (`nvidia-cublas-cu12`, `nvidia-nccl-cu12`, …) and land in `site-packages/nvidia/*/lib`, a folder that no linker knows. The
 # runpath of PyTorch's libraries leads there (`$ORIGIN/../../nvidia/cublas/lib`) if both were installed into the same place. Where they were not (a system package beside a virtual environment, a build tool with one folder per
 # package), `_preload_cuda_deps` goes through `sys.path`, finds each library by a pattern, and loads it.
+#
+# Where an entry of the path has the library does not matter much: the wheels of CUDA 12 have a folder for each component, those of CUDA 13 one for all. If *no* entry has it, the import ends with the pattern as its message. `ValueError: libnvrtc.so.*[0-9].*[0-9] not found in the system path` is what everybody saw who installed
+# 2.0.1 with a tool that reads a package's dependencies from the index instead of the wheel: there the list was empty (“**Pytorch 2.0.1 pypi wheel does not install dependent cuda libraries**”, pytorch/pytorch#100974). The functions are still attributes of `torch`, also of a build without CUDA, so they can be asked:
+
+
+# %%
+#| claim: the preload finds a library below any entry of sys.path, in a folder of its component or in that of the CUDA version, and raises a ValueError with the pattern where there is none
+#| source: pytorch/pytorch#100974
+#| upstream: torch/__init__.py#_get_cuda_dep_paths
+#| upstream: torch/__init__.py#_preload_cuda_lib
+#| differs: readtorch loads no library of CUDA's itself; CuPy does
+def _(torch):
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    pattern = "libcublas.so.*[0-9]"
+    with tempfile.TemporaryDirectory() as folder:
+        for place in ("nvidia/cublas/lib", "cublas/lib"):
+            Path(folder, place).mkdir(parents=True)
+            Path(folder, place, "libcublas.so.12").touch()
+        Path(folder, "cublas/lib", "libcublas.so").touch()
+        found = torch._get_cuda_dep_paths(folder, "cublas", pattern)
+        assert [str(Path(path).relative_to(folder)) for path in found] == [
+            "nvidia/cublas/lib/libcublas.so.12",
+            "cublas/lib/libcublas.so.12",
+        ]
+    if sys.platform.startswith("linux"):
+        try:
+            torch._preload_cuda_lib("a_component_that_nobody_has", "libnobody.so.*[0-9]")
+        except ValueError as error:
+            assert str(error).startswith("libnobody.so.*[0-9] not found in the system path [")
+        else:
+            raise AssertionError("found")
+        torch._preload_cuda_lib("a_component_that_nobody_has", "libnobody.so.*[0-9]", required=False)
+
+
+# %% [markdown]
+# The preload runs on one of two occasions. If `libtorch_global_deps.so` cannot be loaded and the error names one of NVIDIA's libraries, it runs, its own errors are raised, and the load is tried once more. If it *can* be loaded, the preload may run nevertheless (below), and whatever goes wrong then is dropped. An error about `libcublas` that appears
+# only later, from `torch._C`, may therefore have begun here, in silence.
 
 
 # %%

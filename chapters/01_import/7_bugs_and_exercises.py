@@ -17,7 +17,7 @@
 # %% [markdown]
 # # What goes wrong on the first line
 #
-# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, fourteen of them by number and title. Each has been reproduced, here or on the way (then there is a link): with PyTorch itself where it still behaves like that, otherwise with a stand-in of a few lines that fails for the same reason.
+# Reports about `import torch` make up a good part of PyTorch's tracker, and most are closed as *installation problem*. With the last six parts each of them has a place. Below, fifteen of them by number and title. Each has been reproduced, here or on the way (then there is a link): with PyTorch itself where it still behaves like that, otherwise with a stand-in of a few lines that fails for the same reason.
 
 # %%
 import importlib
@@ -83,6 +83,8 @@ print(run.error.split("(")[0], "·", [(m.name, m.kind) for m in run.modules if m
 # assumption, and the preload by path must know every library that is needed. [Built in small,](../01_import/2_before_the_extension.py) and mended by loading first.
 #
 # **“ImportError: libcudart.so.9.0: cannot open shared object file: No such file or directory”** (pytorch/pytorch#10910). The library was there, as `libcudart.so.9.2`, and a link under the old name does not help. [The installation, the update and the link.](../01_import/2_before_the_extension.py)
+#
+# **“Pytorch 2.0.1 pypi wheel does not install dependent cuda libraries”** (pytorch/pytorch#100974). `ValueError: libnvrtc.so.*[0-9].*[0-9] not found in the system path`: the preload has searched `sys.path` and found nothing, since nothing had been installed. [Asked of the functions themselves.](../01_import/2_before_the_extension.py)
 #
 # **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. [The first library of a name wins.](../01_import/2_before_the_extension.py) Which one it was stands in `/proc/self/maps`; `ldd` does not know what another package has loaded.
 #
