@@ -237,18 +237,13 @@ class ReduceLROnPlateau(LRScheduler):
                 stacklevel=2,
             )
         self.last_epoch = epoch
-        if self._is_better(value, self.best):
-            self.best = value
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
+        better, resting = self._is_better(value, self.best), self.in_cooldown
+        self.best = value if better else self.best
+        self.cooldown_counter -= resting
+        self.num_bad_epochs = 0 if better or resting else self.num_bad_epochs + 1
         if self.num_bad_epochs > self.patience:
             self._reduce_lr(epoch)
-            self.cooldown_counter = self.cooldown
-            self.num_bad_epochs = 0
+            self.num_bad_epochs, self.cooldown_counter = 0, self.cooldown
         self._last_lr = _values(self.optimizer, "lr")
 
     def _reduce_lr(self, epoch: int) -> None:

@@ -230,6 +230,7 @@ def _(torch):
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 
@@ -270,13 +271,9 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
             raise StopIteration
         if not self.auto_collation:
             return self.collate_fn(next(self.dataset_iter))
-        samples = []
-        for _ in possibly_batched_index:
-            try:
-                samples.append(next(self.dataset_iter))
-            except StopIteration:
-                self.ended = True
-                break
-        if not samples or (self.drop_last and len(samples) < len(possibly_batched_index)):
+        wanted = len(list(possibly_batched_index))
+        samples = list(islice(self.dataset_iter, wanted))
+        self.ended = len(samples) < wanted
+        if not samples or (self.ended and self.drop_last):
             raise StopIteration
         return self.collate_fn(samples)

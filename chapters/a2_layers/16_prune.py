@@ -478,11 +478,10 @@ def global_unstructured(
             f"Found method {pruning_method} of type {method.PRUNING_TYPE}"
         )
     container.add_pruning_method(method)
-    mask, start = container.compute_mask(flat, so_far), 0
-    for module, name in parameters:
-        parameter = getattr(module, name)
-        custom_from_mask(module, name, mask=mask[start : start + parameter.numel()].view_as(parameter))
-        start += parameter.numel()
+    pruned = [getattr(module, name) for module, name in parameters]
+    pieces = container.compute_mask(flat, so_far).split([parameter.numel() for parameter in pruned])
+    for (module, name), parameter, piece in zip(parameters, pruned, pieces, strict=True):
+        custom_from_mask(module, name, mask=piece.view_as(parameter))
 
 
 def remove(module: Module, name: str) -> Module:

@@ -35,24 +35,21 @@ def _wrap_generator(make: Callable[[], Any], function: Any) -> Any:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         generator = function(*args, **kwargs)
-        try:
-            with make():
-                response = generator.send(None)
-            while True:
-                try:
-                    request = yield response
-                except GeneratorExit:
-                    with make():
-                        generator.close()
-                    raise
-                except BaseException as error:
-                    with make():
-                        response = generator.throw(error)
-                else:
-                    with make():
-                        response = generator.send(request)
-        except StopIteration as stop:
-            return stop.value
+        resume = functools.partial(generator.send, None)
+        while True:
+            try:
+                with make():
+                    produced = resume()
+            except StopIteration as end:
+                return end.value
+            try:
+                resume = functools.partial(generator.send, (yield produced))
+            except GeneratorExit:
+                with make():
+                    generator.close()
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.throw, error)
 
     return wrapped
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import readtorch as torch
 from readtorch._tensor import Tensor
-from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn import init
 from readtorch.nn.modules.lazy import LazyModuleMixin
@@ -194,13 +193,8 @@ class SyncBatchNorm(_BatchNorm):
                 process_group,
                 bias=module.bias is not None,
             )
-            if module.affine:
-                with no_grad():
-                    converted.weight = module.weight
-                    converted.bias = module.bias
-            converted.running_mean = module.running_mean
-            converted.running_var = module.running_var
-            converted.num_batches_tracked = module.num_batches_tracked
+            for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+                setattr(converted, name, getattr(module, name))
             converted.training = module.training
         for name, child in module.named_children():
             converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))

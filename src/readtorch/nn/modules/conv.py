@@ -87,20 +87,13 @@ class _ConvNd(Module):
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if self.padding != (0,) * len(self.padding):
-            text += f", padding={self.padding}"
-        if self.dilation != (1,) * len(self.dilation):
-            text += f", dilation={self.dilation}"
-        if self.output_padding != (0,) * len(self.output_padding):
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
-        if self.bias is None:
-            text += ", bias=False"
-        if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode}"
-        return text
+        dims = len(self.kernel_size)
+        shown = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        usual = {"padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims, "groups": 1}
+        shown += [f"{name}={value}" for name, default in usual.items() if (value := getattr(self, name)) != default]
+        shown += ["bias=False"] * (self.bias is None)
+        shown += [f"padding_mode={self.padding_mode}"] * (self.padding_mode != "zeros")
+        return ", ".join(shown)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

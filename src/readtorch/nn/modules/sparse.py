@@ -13,6 +13,11 @@ from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter
 
 
+def _unusual(layer: Module, usual: dict[str, Any]) -> list[str]:
+    """The options of a layer that differ from the given values, as its repr shows them."""
+    return [f"{name}={value!r}" for name, default in usual.items() if (value := getattr(layer, name)) != default]
+
+
 def _wrapped_padding_index(index: int | None, rows: int, name: str) -> int | None:
     if index is None:
         return None
@@ -89,18 +94,9 @@ class Embedding(Module):
         )
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse is not False:
-            text += ", sparse=True"
-        return text
+        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
+        shown = [f"{self.num_embeddings}, {self.embedding_dim}", *_unusual(self, usual)]
+        return ", ".join(shown + ["sparse=True"] * bool(self.sparse))
 
     @classmethod
     def from_pretrained(
@@ -192,17 +188,9 @@ class EmbeddingBag(Module):
         )
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings!r}, {self.embedding_dim!r}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm!r}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type!r}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq!r}"
-        text += f", mode={self.mode!r}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx!r}"
-        return text
+        before = _unusual(self, {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False})
+        after = _unusual(self, {"padding_idx": None})
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *before, f"mode={self.mode!r}", *after])
 
     @classmethod
     def from_pretrained(

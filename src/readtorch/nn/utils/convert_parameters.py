@@ -27,9 +27,8 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Make the pieces of `vec` the parameters' data: they share its memory."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {torch.typename(vec)}")
-    device, start = None, 0
+    device, rest = None, vec
     for parameter in parameters:
         device = _same_device(parameter, device)
-        count = parameter.numel()
-        parameter.data = vec[start : start + count].view_as(parameter).data
-        start += count
+        own, rest = rest[: parameter.numel()], rest[parameter.numel() :]
+        parameter.data = own.view_as(parameter).data
