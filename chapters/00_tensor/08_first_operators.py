@@ -960,9 +960,15 @@ def inferred(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
 def reshape(self: Array, *shape: Any) -> Array:
     """The same elements in another shape: a view where the strides allow it, else a copy."""
     try:
-        return self.reshape(*shape)
+        result = self.reshape(*shape)
     except (ValueError, TypeError):
         return self.reshape(inferred(sizes(shape, "shape"), self.size))
+    if result.shape != shape and result.shape != shape[0]:
+        for size in shape:  # NumPy takes any negative number for -1, and None for the whole
+            if size.__class__ is not int or size < -1:
+                inferred(sizes(shape, "shape"), self.size)
+                break
+    return result
 
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
@@ -1113,10 +1119,13 @@ def unsqueeze(self: Array, dim: int) -> Array:
 derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
 
 
+_ALL: Any = object()
+
+
 @register("squeeze", key="CPU CUDA", variants="function method", view="always")
-def squeeze(self: Array, dim: Dims | None = None) -> Array:
+def squeeze(self: Array, dim: Dims = _ALL) -> Array:
     """Drop dimensions of size 1: all, or those in `dim`."""
-    if dim is None:
+    if dim is _ALL:
         wanted = tuple(range(self.ndim))
     elif isinstance(dim, tuple | list):
         wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)

@@ -161,7 +161,7 @@ def _zeros(at: Any, like: Any, dim: int) -> Any:
 def section_lengths(size: int, split_size: Any) -> list[int]:
     """How long each part is. RuntimeError if the lengths given do not add up."""
     if isinstance(split_size, int) or hasattr(split_size, "__index__"):
-        length = int(split_size)
+        length = as_dim(split_size, "split_size")
         if length < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:
@@ -225,6 +225,18 @@ def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
     if not isinstance(indices_or_sections, list | tuple) and not hasattr(indices_or_sections, "dtype"):
         indices_or_sections = as_dim(indices_or_sections, "indices_or_sections")
+    if hasattr(indices_or_sections, "dtype"):
+        name = to_string(indices_or_sections.dtype)
+        if name != "Long":
+            raise RuntimeError(
+                f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {name}"
+            )
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
+                f"but got a tensor with {indices_or_sections.ndim} dims"
+            )
+        indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
         small, extra = divmod(size, indices_or_sections)
         return at.split(self, [small + 1] * extra + [small] * (indices_or_sections - extra), dim)
@@ -276,6 +288,8 @@ def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
     wanted = tuple(sizes)
     if not wanted:
         raise RuntimeError("unflatten: sizes must be non-empty")
+    if not self.ndim:
+        raise RuntimeError("unflatten: a tensor without dimensions has none to unflatten")
     have = self.shape[place]
     known = math.prod(size for size in wanted if size != -1)
     if (-1 in wanted and (known == 0 or have % known)) or (-1 not in wanted and known != have):
@@ -296,14 +310,17 @@ for _alias in ("swapaxes", "swapdims"):
     composite(_alias, variants="function method")(lambda at, self, axis0, axis1: at.transpose(self, axis0, axis1))
 
 
+def _several(dims: Any) -> Any:
+    return dims if isinstance(dims, list | tuple) else (dims,)
+
+
 @composite("movedim", variants="function method")
 def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     """Dimensions moved to new places, the others in their order."""
     if isinstance(source, list | tuple) is not isinstance(destination, list | tuple):
         raise TypeError("movedim(): 'source' and 'destination' must both be ints or both be tuples of ints")
     rank = self.ndim
-    sources = [maybe_wrap_dim(d, rank) for d in ((source,) if isinstance(source, int) else source)]
-    targets = [maybe_wrap_dim(d, rank) for d in ((destination,) if isinstance(destination, int) else destination)]
+    sources, targets = ([maybe_wrap_dim(d, rank) for d in _several(dims)] for dims in (source, destination))
     if len(sources) != len(targets):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source and destination must have the same number of elements"
@@ -731,24 +748,27 @@ composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0
 @register("roll", key="CPU CUDA", variants="function method")
 def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
     """Elements moved along dimensions, those pushed out entering at the other end."""
-    if dims is None or dims == ():
-        shift = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-        if len(shift) != 1:
+    steps = tuple(as_dim(shift, "shifts") for shift in _several(shifts))
+    if dims is None or (isinstance(dims, tuple | list) and not dims):
+        if len(steps) != 1:
             raise RuntimeError(
-                f"shifts and dimensions must align. shifts: {len(shift)}, dims:0" if shift else "`shifts` required"
+                f"shifts and dimensions must align. shifts: {len(steps)}, dims:0" if steps else "`shifts` required"
             )
-        return np.roll(self, shift[0])
-    axes = (dims,) if isinstance(dims, int) else tuple(dims)
-    steps = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        return np.roll(self, steps[0])
+    axes = tuple(_several(dims))
     if len(axes) != len(steps):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}")
+    if not self.ndim:
+        raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
+    if not self.size:
+        return self.copy()
     return np.roll(self, steps, tuple(maybe_wrap_dim(axis, self.ndim) for axis in axes))
 
 
 derivative(
     "roll",
     self=lambda at, grad, shifts, dims: at.roll(
-        grad, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims
+        grad, tuple(-as_dim(shift, "shifts") for shift in _several(shifts)), dims
     ),
 )
 
@@ -780,6 +800,10 @@ def repeat_interleave(
 ) -> Any:
     """Each element, or slice along `dim`, so many times in a row. Of one tensor of counts: the index of each repetition."""
     if repeats is None:
+        if self.ndim > 1:
+            raise TypeError('repeat_interleave() missing 1 required positional arguments: "repeats"')
+        if not self.ndim:
+            raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
         return at.index_of_repeats(self)
     if dim is None:
         self, dim = at.reshape(self, (-1,)), 0

@@ -97,8 +97,13 @@ def broadcast_shapes(*shapes: Any) -> Any:
     """The common shape of several."""
     result: tuple[int, ...] = ()
     for shape in shapes:
+        wanted = () if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        if not is_sequence_of_ints(wanted):
+            raise TypeError(f"broadcast_shapes(): a shape is an int or a sequence of ints, not {shape!r}")
+        if any(size < 0 for size in wanted):
+            raise ValueError("Attempting to broadcast a dimension with negative length!")
         try:
-            result = infer_size(result, (shape,) if isinstance(shape, int) else tuple(shape))
+            result = infer_size(result, wanted)
         except RuntimeError as error:
             raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape") from error
     return _C.Size(result)
@@ -271,8 +276,11 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise TypeError(f"unravel_index(): expected int tensor for argument 'indices', but got {indices.dtype}")
     if not is_sequence_of_ints(shape):
         raise TypeError(f"unravel_index(): argument 'shape' must be int or sequence of ints, not {shape}")
+    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(size < 0 for size in wanted):
+        raise ValueError(f"'shape' cannot have negative values, but got {wanted}")
     result: list[Tensor] = []
-    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
+    for size in reversed(wanted):
         result.append(indices % size)
         indices = indices // size
     return tuple(reversed(result))
@@ -310,6 +318,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     count = x.shape[0] if N is None else N
+    if not count or not x.shape[0]:
+        return x.new_empty((x.shape[0], count))
     columns = [x**i for i in range(count)]
     return _at.stack(columns if increasing else columns[::-1], -1)
 

@@ -209,6 +209,10 @@ def _split_along(name: str, axis: int, least: int) -> None:
             )
         dim = 0 if axis == 1 and self.ndim == 1 else axis
         sections = indices_or_sections
+        if hasattr(sections, "dtype"):
+            sections = indices_or_sections = as_dim(sections, "sections") if sections.ndim == 0 else None
+            if sections is None:
+                raise TypeError(f"{name}(): argument 'sections' (position 2) must be int, not Tensor")
         whole = not isinstance(sections, list | tuple) and not hasattr(sections, "dtype")
         if whole and (as_dim(sections, "sections") <= 0 or self.shape[dim] % sections):
             raise RuntimeError(

@@ -7,6 +7,7 @@ from typing import Any
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.wrap_dim_minimal import as_dim
 
 
 @composite("pairwise_distance")
@@ -18,6 +19,7 @@ def pairwise_distance(at: Any, x1: Array, x2: Array, p: float = 2, eps: float = 
 @composite("cosine_similarity")
 def cosine_similarity(at: Any, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-08) -> Any:
     """`x1 · x2 / (max(|x1|, eps) max(|x2|, eps))` along `dim`."""
+    dim = as_dim(dim)
     x1, x2 = x1 + at.zeros_like(x2), x2 + at.zeros_like(x1)  # of one shape and dtype
     kind = to_string(x1.dtype)
     if kind not in ("Half", "BFloat16", "Float", "Double"):
