@@ -290,8 +290,9 @@ def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iter
     values = dict(zip(names, args, strict=False))
     values.update((name, value) for name, value in given.items() if name in schema.names)
     missing = [shown(name) for name in schema.names if name not in values and name not in schema.defaults]
-    if schema.var_positional is not None and len(args) == len(names) and schema.var_positional not in kwargs:
-        missing.append(schema.var_positional)
+    required = schema.var_positional not in (None, "args")  # what is called `args` may be none at all
+    if required and len(args) == len(names) and schema.var_positional not in kwargs:
+        missing.append(str(schema.var_positional))
     if missing:
         listed = ", ".join(f'"{name}"' for name in missing)
         raise TypeError(f"{op}() missing {len(missing)} required positional arguments: {listed}")

@@ -640,6 +640,8 @@ def _common(data: Sequence[Any]) -> dtype | None:
         return number_type(kind())
     found: dtype | None = None
     for element in data:
+        if isinstance(element, str):
+            raise ValueError("too many dimensions 'str'")
         inner = infer_dtype(element)
         if inner is not None:
             found = inner if found is None or found is inner else promote_types(found, inner)
@@ -696,7 +698,12 @@ def native(array: np.ndarray) -> np.ndarray:
 def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
     from readtorch.c10.core.default_dtype import get_default_dtype
 
-    inferred = infer_dtype(data)
+    try:
+        inferred = infer_dtype(data)
+    except RuntimeError as error:
+        if wanted is None:
+            raise
+        raise TypeError(f"must be real number: {error}") from None
     kind = wanted or inferred or get_default_dtype()
     shape = infer_shape(data)
     if len(shape) > 1 or not shape:

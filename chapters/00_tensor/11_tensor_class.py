@@ -590,9 +590,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.map_allocator import map_file
-from readtorch.aten.tensor_iterator import shapes
+from readtorch.aten.tensor_iterator import check_real, shapes
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
@@ -802,19 +802,38 @@ dispatcher.autograd.zeros_like = zeros_like
 dispatcher.autograd.ones_like = ones_like
 
 
+_WIDEST = np.dtype(np.float64)
+
+
+def _end_point(op: str, name: str, value: Any) -> Any:
+    """A number, or the one in a 0-d tensor. RuntimeError for other tensors, TypeError for the rest."""
+    if isinstance(value, TensorImpl):
+        if value._array.ndim:
+            raise RuntimeError(
+                f"{op} only supports 0-dimensional start and end tensors, but got {name} with {value._array.ndim} dimension(s)."
+            )
+        value = value._array.item()
+    require(op, "Number", **{name: value})
+    return value
+
+
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
 def arange(
-    start: Number, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    start: Number, end: Number = UNSAID, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
     if end is None:
         start, end = 0, start
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
-    if step == 0:
+    for value in (start, end, step):
+        check_real(value, _WIDEST)
+    if not (step > 0 or step < 0):
         raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
@@ -831,12 +850,11 @@ def arange(
 
 
 def linspace(
-    start: Number, end: Number, steps: int, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    start: Array | Number, end: Array | Number, steps: int, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
-    start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
-    require("linspace", "Number", start=start, end=end)
+    start, end = _end_point("linspace", "start", start), _end_point("linspace", "end", end)
     require("linspace", "int", steps=steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -856,8 +874,8 @@ def linspace(
 
 
 def logspace(
-    start: float,
-    end: float,
+    start: Array | Number,
+    end: Array | Number,
     steps: int,
     base: float = 10.0,
     *,
@@ -869,8 +887,11 @@ def logspace(
     pin_memory: bool = False,
 ) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
-    require("logspace", "Number", start=start, end=end, base=base)
+    start, end = _end_point("logspace", "start", start), _end_point("logspace", "end", end)
+    require("logspace", "Number", base=base)
     require("logspace", "int", steps=steps)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
     return _new(
         lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
@@ -879,7 +900,7 @@ def logspace(
 
 def eye(
     n: int,
-    m: int | None = None,
+    m: int = UNSAID,
     *,
     out: Any = None,
     dtype: dtype | None = None,

@@ -118,7 +118,11 @@ default.seed()
 
 def engine(generator: Any) -> CPUGeneratorImpl:
     """The engine of a `torch.Generator`; the default one for None."""
-    return default if generator is None else generator._engine
+    if generator is None:
+        return default
+    if not hasattr(generator, "_engine"):
+        raise TypeError(f"argument 'generator' must be torch.Generator, not {type(generator).__name__}")
+    return generator._engine
 
 
 # %% [markdown]
@@ -334,6 +338,12 @@ def _randperm(n: int, *, generator: Any = None) -> Array:
     return permutation(engine(generator), n)
 
 
+def _refuse(kinds: str, array: Array, op: str) -> None:
+    if array.dtype.kind in kinds:
+        name = to_string(from_numpy_dtype(array.dtype))
+        raise NotImplementedError(f"\"{op}\" not implemented for '{name}'")
+
+
 # %%
 #| into: aten/native/distributions.py
 #| upstream: aten/src/ATen/native/Distributions.cpp#at::native::bernoulli_
@@ -341,12 +351,15 @@ def _randperm(n: int, *, generator: Any = None) -> Array:
 def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) -> Array:
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    _refuse("c", self, "bernoulli_scalar_cpu_")
     self[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(self.shape)
     return self
 
 
 @register("_bernoulli_tensor_", variants="", node="Bernoulli")
 def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
+    _refuse("c", self, "bernoulli_tensor_cpu_self_")
+    _refuse("biuc", p, "bernoulli_tensor_cpu_p_")
     if p.size and not ((p >= 0) & (p <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
@@ -387,6 +400,7 @@ def geometric_(self: Array, p: float, *, generator: Any = None) -> Array:
     """Fill with how many trials of probability `p` the first success takes."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    _refuse("bc", self, "geometric_cpu")
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = np.ceil(np.log(draws) / math.log1p(-p)).reshape(self.shape)
     return self
@@ -493,6 +507,8 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
     if (weights.sum(axis=1) <= 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     source = engine(generator)
+    if not len(weights):
+        return np.empty((0, num_samples), np.int64)
     if not replacement or num_samples == 1:
         waiting = exponential_(np.empty_like(weights), generator=generator)
         keys = weights / waiting
@@ -615,7 +631,8 @@ def _random(name: str) -> Any:
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
+        several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
+        shape = tuple(size[0]._array.tolist()) if several else sizes(size)
         return _new(
             lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
@@ -649,7 +666,11 @@ def randint(
         require("randint", "int", low=low)
     low = 0 if low is None else low
     require("randint", "int", low=low, high=high)
-    if low >= high:  # type: ignore[operator]
+    if not isinstance(size, list | tuple | TensorImpl):
+        raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
+    bounds: list[Any] = [low, high]
+    low, high = (bound.__index__() for bound in bounds)
+    if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
@@ -693,6 +714,11 @@ def normal(
     pin_memory: bool = False,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if size is not None:
+        mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))  # type: ignore[attr-defined]
+    for name, value in (("mean", mean), ("std", std)):
+        if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
+            raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
         if std._array.size and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
@@ -706,8 +732,18 @@ def normal(
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
-    return drawn * std + mean
+    kind = from_numpy_dtype(like._array.dtype)
+    drawn = randn(shape, generator=generator, dtype=kind, device=device_of(like._array)) * std + mean
+    return drawn if drawn._array.dtype == like._array.dtype else dispatcher.autograd._to_copy(drawn, kind)
+
+
+def _bound(value: Any) -> Any:
+    """A bound of `randint_like`: an int, or what a tensor of no dimensions holds of one."""
+    if not isinstance(value, TensorImpl):
+        return value
+    if value._array.ndim:
+        raise RuntimeError("high must be a scalar tensor and on CPU")
+    return int(value._array)
 
 
 def _random_like(function: Any) -> Any:
@@ -723,6 +759,7 @@ def _random_like(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
         where = device_of(input._array) if device is None else device
+        args = tuple(_bound(value) for value in args)
         return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
 
     return like

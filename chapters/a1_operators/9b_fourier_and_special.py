@@ -532,6 +532,9 @@ def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, floa
         window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, **named: float,
     ) -> Any:  # fmt: skip
+        unknown = set(named) - {key for key, _ in options}
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{unknown.pop()}'")
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
         kind = _kind(dtype)

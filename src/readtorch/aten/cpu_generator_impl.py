@@ -83,4 +83,8 @@ default.seed()
 
 def engine(generator: Any) -> CPUGeneratorImpl:
     """The engine of a `torch.Generator`; the default one for None."""
-    return default if generator is None else generator._engine
+    if generator is None:
+        return default
+    if not hasattr(generator, "_engine"):
+        raise TypeError(f"argument 'generator' must be torch.Generator, not {type(generator).__name__}")
+    return generator._engine

@@ -182,16 +182,25 @@ def _randperm(n: int, *, generator: Any = None) -> Array:
     return permutation(engine(generator), n)
 
 
+def _refuse(kinds: str, array: Array, op: str) -> None:
+    if array.dtype.kind in kinds:
+        name = to_string(from_numpy_dtype(array.dtype))
+        raise NotImplementedError(f"\"{op}\" not implemented for '{name}'")
+
+
 @register("_bernoulli_scalar_", variants="", node="Bernoulli")
 def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) -> Array:
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    _refuse("c", self, "bernoulli_scalar_cpu_")
     self[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(self.shape)
     return self
 
 
 @register("_bernoulli_tensor_", variants="", node="Bernoulli")
 def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
+    _refuse("c", self, "bernoulli_tensor_cpu_self_")
+    _refuse("biuc", p, "bernoulli_tensor_cpu_p_")
     if p.size and not ((p >= 0) & (p <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
@@ -232,6 +241,7 @@ def geometric_(self: Array, p: float, *, generator: Any = None) -> Array:
     """Fill with how many trials of probability `p` the first success takes."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    _refuse("bc", self, "geometric_cpu")
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
     self[...] = np.ceil(np.log(draws) / math.log1p(-p)).reshape(self.shape)
     return self
@@ -338,6 +348,8 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
     if (weights.sum(axis=1) <= 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     source = engine(generator)
+    if not len(weights):
+        return np.empty((0, num_samples), np.int64)
     if not replacement or num_samples == 1:
         waiting = exponential_(np.empty_like(weights), generator=generator)
         keys = weights / waiting

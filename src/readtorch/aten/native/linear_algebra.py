@@ -466,4 +466,16 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
 
 composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
 composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
-composite("polar", variants="function")(lambda at, abs, angle: at.complex(abs * at.cos(angle), abs * at.sin(angle)))
+
+
+@composite("polar", variants="function")
+def polar(at: Any, abs: Array, angle: Array) -> Any:
+    """The complex numbers of these lengths and angles."""
+    kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]
+    if not set(kinds) <= {"Half", "Float", "Double"}:
+        raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got {} and {}".format(*kinds))
+    if kinds[0] != kinds[1]:
+        raise RuntimeError(
+            "Expected object of scalar type {} but got scalar type {} for second argument".format(*kinds)
+        )
+    return at.complex(abs * at.cos(angle), abs * at.sin(angle))

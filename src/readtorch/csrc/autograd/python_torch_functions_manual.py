@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
-from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.map_allocator import map_file
-from readtorch.aten.tensor_iterator import shapes
+from readtorch.aten.tensor_iterator import check_real, shapes
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
@@ -217,16 +217,35 @@ dispatcher.autograd.zeros_like = zeros_like
 dispatcher.autograd.ones_like = ones_like
 
 
+_WIDEST = np.dtype(np.float64)
+
+
+def _end_point(op: str, name: str, value: Any) -> Any:
+    """A number, or the one in a 0-d tensor. RuntimeError for other tensors, TypeError for the rest."""
+    if isinstance(value, TensorImpl):
+        if value._array.ndim:
+            raise RuntimeError(
+                f"{op} only supports 0-dimensional start and end tensors, but got {name} with {value._array.ndim} dimension(s)."
+            )
+        value = value._array.item()
+    require(op, "Number", **{name: value})
+    return value
+
+
 def arange(
-    start: Number, end: Number | None = None, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    start: Number, end: Number = UNSAID, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
     if end is None:
         start, end = 0, start
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
-    if step == 0:
+    for value in (start, end, step):
+        check_real(value, _WIDEST)
+    if not (step > 0 or step < 0):
         raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
@@ -243,12 +262,11 @@ def arange(
 
 
 def linspace(
-    start: Number, end: Number, steps: int, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    start: Array | Number, end: Array | Number, steps: int, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
-    start, end = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end))
-    require("linspace", "Number", start=start, end=end)
+    start, end = _end_point("linspace", "start", start), _end_point("linspace", "end", end)
     require("linspace", "int", steps=steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -268,8 +286,8 @@ def linspace(
 
 
 def logspace(
-    start: float,
-    end: float,
+    start: Array | Number,
+    end: Array | Number,
     steps: int,
     base: float = 10.0,
     *,
@@ -281,8 +299,11 @@ def logspace(
     pin_memory: bool = False,
 ) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`."""
-    require("logspace", "Number", start=start, end=end, base=base)
+    start, end = _end_point("logspace", "start", start), _end_point("logspace", "end", end)
+    require("logspace", "Number", base=base)
     require("logspace", "int", steps=steps)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
     return _new(
         lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
@@ -291,7 +312,7 @@ def logspace(
 
 def eye(
     n: int,
-    m: int | None = None,
+    m: int = UNSAID,
     *,
     out: Any = None,
     dtype: dtype | None = None,
@@ -493,7 +514,8 @@ def _random(name: str) -> Any:
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        shape = tuple(size[0]._array.tolist()) if len(size) == 1 and isinstance(size[0], TensorImpl) else sizes(size)
+        several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
+        shape = tuple(size[0]._array.tolist()) if several else sizes(size)
         return _new(
             lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
@@ -527,7 +549,11 @@ def randint(
         require("randint", "int", low=low)
     low = 0 if low is None else low
     require("randint", "int", low=low, high=high)
-    if low >= high:  # type: ignore[operator]
+    if not isinstance(size, list | tuple | TensorImpl):
+        raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
+    bounds: list[Any] = [low, high]
+    low, high = (bound.__index__() for bound in bounds)
+    if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
@@ -571,6 +597,11 @@ def normal(
     pin_memory: bool = False,
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
+    if size is not None:
+        mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))  # type: ignore[attr-defined]
+    for name, value in (("mean", mean), ("std", std)):
+        if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
+            raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
         if std._array.size and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
@@ -584,8 +615,18 @@ def normal(
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
-    drawn = randn(shape, generator=generator, dtype=from_numpy_dtype(like._array.dtype), device=device_of(like._array))
-    return drawn * std + mean
+    kind = from_numpy_dtype(like._array.dtype)
+    drawn = randn(shape, generator=generator, dtype=kind, device=device_of(like._array)) * std + mean
+    return drawn if drawn._array.dtype == like._array.dtype else dispatcher.autograd._to_copy(drawn, kind)
+
+
+def _bound(value: Any) -> Any:
+    """A bound of `randint_like`: an int, or what a tensor of no dimensions holds of one."""
+    if not isinstance(value, TensorImpl):
+        return value
+    if value._array.ndim:
+        raise RuntimeError("high must be a scalar tensor and on CPU")
+    return int(value._array)
 
 
 def _random_like(function: Any) -> Any:
@@ -601,6 +642,7 @@ def _random_like(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
         where = device_of(input._array) if device is None else device
+        args = tuple(_bound(value) for value in args)
         return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
 
     return like
@@ -659,6 +701,9 @@ def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, floa
         window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, **named: float,
     ) -> Any:  # fmt: skip
+        unknown = set(named) - {key for key, _ in options}
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{unknown.pop()}'")
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
         kind = _kind(dtype)
