@@ -715,7 +715,7 @@ def normal(
 ) -> Any:
     """Normal numbers with the means and deviations of tensors, or of two numbers and a size."""
     if size is not None:
-        mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))  # type: ignore[attr-defined]
+        mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))
     for name, value in (("mean", mean), ("std", std)):
         if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")

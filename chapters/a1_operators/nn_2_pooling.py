@@ -475,6 +475,11 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 #| upstream: aten/src/ATen/native/MaxUnpooling.cpp#at::native::max_unpooling2d_forward_cpu
 def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
     leading = x.shape[: x.ndim - len(size)]
+    for number, length in enumerate(size):
+        if length < 0:
+            raise ValueError(
+                f"max_unpooling: output_size must contain non-negative spatial dimensions, but got output_size[{number}]={length}"
+            )
     planes, places = math.prod(leading), math.prod(size)
     if indices.dtype != np.int64:
         raise RuntimeError("elements in indices should be type int64")
@@ -533,6 +538,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
 from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 # %%
@@ -648,8 +654,8 @@ derivative("_avg_pool_backward", dy=_mean_again)
 #| upstream: aten/src/ATen/native/AveragePool3d.cpp#at::native::avg_pool3d_out_frame
 def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Any:
     ceil_mode, count_include_pad, divisor_override = rest
-    if not self.shape and dims == 2:
-        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
+    if dims == 2:
+        maybe_wrap_dim(-3, len(self.shape), wrap_scalar=False)
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
     if dims == 3 and to_string(self.dtype) in ("Half", "BFloat16"):
         raise not_implemented("avg_pool3d_out_frame", self.dtype)

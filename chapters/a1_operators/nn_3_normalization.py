@@ -236,6 +236,9 @@ def native_batch_norm(
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
     for parameter in (None, weight, bias):
         check_floats("batch_norm", input, parameter)
+    for statistic in (running_mean, running_var):
+        if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     weight, bias = (None if parameter is None else parameter.reshape(-1) for parameter in (weight, bias))
     x = in_working_precision(input)
     if not training:
@@ -376,7 +379,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
-    if len(input.shape) < 2 and training:
+    if len(input.shape) < 2 and training and running_mean is None:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     features = input.shape[1] if len(input.shape) > 1 else 0
     for name, value in (("running_mean", running_mean), ("running_var", running_var)):
@@ -385,6 +388,8 @@ def batch_norm(
         _check_features(name, features, value)
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     if 0 in input.shape:
         over = (-1, *(1,) * (len(input.shape) - 2))
         y = at.clone(input) if weight is None else input * at.reshape(weight, over)
@@ -672,22 +677,27 @@ def rms_norm(
 ) -> Any:
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
-    if not input.shape:
-        raise ValueError("Input tensor must have at least 1 dimensions, but got 0")
+    if len(input.shape) < len(normalized_shape):
+        raise ValueError(
+            f"Input tensor must have at least {len(normalized_shape)} dimensions, but got {len(input.shape)}"
+        )
     _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
-    if not kind.is_floating_point:
+    if not (kind.is_floating_point or kind.is_complex):
         raise not_implemented("rms_norm", kind)
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:
-        eps = float(np.finfo(np.float64 if kind.itemsize == 8 else np.float32).eps)
+        eps = float(np.finfo(np.float64 if kind.to_real().itemsize == 8 else np.float32).eps)
     y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
     if low:
         y = at._to_copy(y, kind)
-    return y if weight is None else y * weight
+    if weight is None:
+        return y
+    y = y * weight
+    return y if y.dtype == input.dtype else at._to_copy(y, kind)
 
 
 # %% [markdown]

@@ -63,6 +63,9 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
 @composite("bilinear")
 def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
     """`y[k] = x1ᵀ W[k] x2 + b[k]` over the last dimensions."""
+    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
+    if len(set(kinds)) > 1:
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(weight.shape) < 3:
         rank = max(len(weight.shape), 1)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
@@ -77,9 +80,6 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
 
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
-    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
-    if len(set(kinds)) > 1:
-        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(input1.shape) != len(input2.shape):
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"

@@ -392,7 +392,7 @@ def _resample(
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
-    if 0 in self.shape[first:] or 0 in output_size:
+    if 0 in self.shape[first:] or any(size <= 0 for size in output_size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"
         )
@@ -477,19 +477,32 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
-from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 # %%
 #| into: aten/native/im2_col.py
 #| upstream: aten/src/ATen/native/Im2Col.cpp#at::native::im2col_out_cpu_template
 def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Geometry:
+    for name, values in (
+        ("kernel_size", kernel_size),
+        ("dilation", dilation),
+        ("padding", padding),
+        ("stride", stride),
+    ):
+        _two(name, values)
     for name, values in (("kernel size", kernel_size), ("dilation", dilation), ("stride", stride)):
         if min(values) <= 0:
             raise RuntimeError(f"{name} should be greater than zero, but got {list(values)}")
     if min(padding) < 0:
         raise RuntimeError(f"padding should be non-negative, but got {list(padding)}")
     return Geometry(tuple(stride), tuple(padding), tuple(dilation))
+
+
+def _two(name: str, values: Sequence[int]) -> None:
+    if len(values) != 2:
+        raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")
 
 
 def _no_integers(name: str, x: Array) -> None:
@@ -504,6 +517,8 @@ def im2col(
     """`(N, C, H, W)` to `(N, C · kernel, places)`."""
     if not self.ndim:
         raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    if self.ndim < 3:
+        maybe_wrap_dim(self.ndim, self.ndim)  # upstream looks for the image's rows
     geometry = _geometry(kernel_size, dilation, padding, stride)
     if self.ndim not in (3, 4):
         raise RuntimeError(
@@ -536,6 +551,7 @@ def col2im(
     stride: Sequence[int],
 ) -> Array:
     """`(N, C · kernel, places)` added up to `(N, C, *output_size)`."""
+    _two("output_size", output_size)
     geometry = _geometry(kernel_size, dilation, padding, stride)
     taps = math.prod(kernel_size)
     if self.ndim not in (2, 3) or 0 in self.shape[-2:]:
@@ -543,7 +559,6 @@ def col2im(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, "
             f"but got: {list(self.shape)}"
         )
-    _no_integers("col2im", self)
     columns = self if self.ndim == 3 else self[None]
     if columns.shape[1] % taps:
         raise RuntimeError(
@@ -557,6 +572,7 @@ def col2im(
             f"dimension 2 to match the calculated number of sliding blocks {math.prod(out)}, "
             f"but got input.size(2)={columns.shape[2]}."
         )
+    _no_integers("col2im", self)
     c = columns.shape[1] // taps
     blocks = columns.reshape(len(columns), c, *kernel_size, *out)
     padded = np.zeros((len(columns), c, *geometry.padded(output_size)), self.dtype)

@@ -39,6 +39,7 @@ from typing import Any
 import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
+from readtorch.csrc.utils.python_arg_parser import is_int
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -264,16 +265,21 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
-    kernel = _pair(kernel_size)
+    kernel = height, width = _pair(kernel_size)
     mean = avg_pool2d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return _from_mean_power(mean, norm_type, math.prod(kernel))
+    return _from_mean_power(mean, norm_type, height * width)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
-    kernel = _triple(kernel_size)
+    kernel = depth, height, width = _triple(kernel_size)
     mean = avg_pool3d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return _from_mean_power(mean, norm_type, math.prod(kernel))
+    return _from_mean_power(mean, norm_type, depth * height * width)
+
+
+def _require_sizes(op: str, output_size: Any, dims: int) -> None:
+    if isinstance(output_size, list | tuple) and len(output_size) != dims:
+        raise RuntimeError(f"{op}: output_size must be {dims}")
 
 
 # %%
@@ -282,6 +288,7 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 #| upstream: torch/nn/functional.py#adaptive_avg_pool3d
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that divide the image into `output_size`; None keeps the input's size."""
+    _require_sizes("adaptive_avg_pool2d", output_size, 2)
     return _nn.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
 
 
@@ -306,6 +313,7 @@ def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`adaptive_max_pool2d` and where each maximum was."""
+    _require_sizes("adaptive_max_pool2d", output_size, 2)
     return _nn.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))
 
 
@@ -770,6 +778,8 @@ def embedding_bag(
     if max_norm is not None:
         with torch.no_grad():
             torch.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    if isinstance(weight, Tensor) and weight.dim() != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
     padding = -1 if padding_idx is None else padding_idx % weight.size(0)
     return _nn._embedding_bag_reduced(weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq)
 
@@ -800,6 +810,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         raise TypeError(f"one_hot(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if input.dtype != torch.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not is_int(num_classes):
+        raise TypeError(f"one_hot(): argument 'num_classes' (position 2) must be int, not {type(num_classes).__name__}")
     if input.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")

@@ -345,6 +345,11 @@ def interpolate(
     elif align_corners is None:
         align_corners = False
     dims = input.dim() - 2
+    if dims < 0 and not isinstance(size, list | tuple) and not isinstance(scale_factor, list | tuple):
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
+            f"(got {mode})"
+        )
     output_size, scales = _resize_target(input, dims, size, scale_factor, recompute_scale_factor)
     if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
         raise ValueError(
@@ -381,7 +386,10 @@ def _resize_target(
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
-        sizes = [size] * dims if isinstance(size, int) else list(size)
+        sizes = list(size) if isinstance(size, list | tuple) else [size] * dims
+        if not all(isinstance(number, bool) or is_int(number) for number in sizes):
+            raise TypeError(f"interpolate(): argument 'size' must be int or tuple of ints, not {type(size).__name__}")
+        sizes = [number.__index__() for number in sizes]
         if len(sizes) != dims:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions; the input has "
@@ -392,7 +400,14 @@ def _resize_target(
         return sizes, [None] * dims
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    several = isinstance(scale_factor, Sequence)
+    several = isinstance(scale_factor, list | tuple)
+    for scale in scale_factor if several else [scale_factor]:
+        if not isinstance(scale, int | float):
+            raise TypeError(
+                f"interpolate(): argument 'scale_factor' must be float or tuple of floats, not {type(scale).__name__}"
+            )
+        if not math.isfinite(scale):
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
     scales = list(scale_factor) if several else [scale_factor] * dims
     if several and len(scales) != dims:
         raise ValueError(

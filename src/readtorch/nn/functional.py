@@ -11,6 +11,7 @@ import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
 from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.csrc.utils.python_arg_parser import is_int
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -305,20 +306,26 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
-    kernel = _pair(kernel_size)
+    kernel = height, width = _pair(kernel_size)
     mean = avg_pool2d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return _from_mean_power(mean, norm_type, math.prod(kernel))
+    return _from_mean_power(mean, norm_type, height * width)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
-    kernel = _triple(kernel_size)
+    kernel = depth, height, width = _triple(kernel_size)
     mean = avg_pool3d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return _from_mean_power(mean, norm_type, math.prod(kernel))
+    return _from_mean_power(mean, norm_type, depth * height * width)
+
+
+def _require_sizes(op: str, output_size: Any, dims: int) -> None:
+    if isinstance(output_size, list | tuple) and len(output_size) != dims:
+        raise RuntimeError(f"{op}: output_size must be {dims}")
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that divide the image into `output_size`; None keeps the input's size."""
+    _require_sizes("adaptive_avg_pool2d", output_size, 2)
     return _nn.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
 
 
@@ -338,6 +345,7 @@ def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`adaptive_max_pool2d` and where each maximum was."""
+    _require_sizes("adaptive_max_pool2d", output_size, 2)
     return _nn.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))
 
 
@@ -721,6 +729,8 @@ def embedding_bag(
     if max_norm is not None:
         with torch.no_grad():
             torch.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    if isinstance(weight, Tensor) and weight.dim() != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
     padding = -1 if padding_idx is None else padding_idx % weight.size(0)
     return _nn._embedding_bag_reduced(weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq)
 
@@ -748,6 +758,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         raise TypeError(f"one_hot(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if input.dtype != torch.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not is_int(num_classes):
+        raise TypeError(f"one_hot(): argument 'num_classes' (position 2) must be int, not {type(num_classes).__name__}")
     if input.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
@@ -1262,6 +1274,11 @@ def interpolate(
     elif align_corners is None:
         align_corners = False
     dims = input.dim() - 2
+    if dims < 0 and not isinstance(size, list | tuple) and not isinstance(scale_factor, list | tuple):
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: {_RESIZE_MODES} "
+            f"(got {mode})"
+        )
     output_size, scales = _resize_target(input, dims, size, scale_factor, recompute_scale_factor)
     if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
         raise ValueError(
@@ -1296,7 +1313,10 @@ def _resize_target(
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
-        sizes = [size] * dims if isinstance(size, int) else list(size)
+        sizes = list(size) if isinstance(size, list | tuple) else [size] * dims
+        if not all(isinstance(number, bool) or is_int(number) for number in sizes):
+            raise TypeError(f"interpolate(): argument 'size' must be int or tuple of ints, not {type(size).__name__}")
+        sizes = [number.__index__() for number in sizes]
         if len(sizes) != dims:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions; the input has "
@@ -1307,7 +1327,14 @@ def _resize_target(
         return sizes, [None] * dims
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    several = isinstance(scale_factor, Sequence)
+    several = isinstance(scale_factor, list | tuple)
+    for scale in scale_factor if several else [scale_factor]:
+        if not isinstance(scale, int | float):
+            raise TypeError(
+                f"interpolate(): argument 'scale_factor' must be float or tuple of floats, not {type(scale).__name__}"
+            )
+        if not math.isfinite(scale):
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
     scales = list(scale_factor) if several else [scale_factor] * dims
     if several and len(scales) != dims:
         raise ValueError(

@@ -232,12 +232,14 @@ derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 
 @register("silu", module="nn", inplace=True)
 def silu(self: Array) -> Array:
+    if self.dtype.kind == "c":
+        return np.asarray(self * cpu.sigmoid(self))
     return _pointwise("silu_cpu", self, lambda x: x * cpu.sigmoid(x))
 
 
 def _silu_gradient(at: Any, grad: Any, self: Any) -> Any:
     gate = at.sigmoid(self)
-    return grad * gate * (1 + self * (1 - gate))
+    return grad * at.conj(gate * (1 + self * (1 - gate)))
 
 
 derivative("silu", self=_silu_gradient)

@@ -13,6 +13,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
 from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 def _divisor(window: Window, size: Sequence[int], include_pad: bool, override: int | None) -> Any:
@@ -120,8 +121,8 @@ derivative("_avg_pool_backward", dy=_mean_again)
 
 def _average(at: Any, op: str, self: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Any:
     ceil_mode, count_include_pad, divisor_override = rest
-    if not self.shape and dims == 2:
-        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
+    if dims == 2:
+        maybe_wrap_dim(-3, len(self.shape), wrap_scalar=False)
     window = checked_window(op, self, dims, kernel_size, stride, padding, 1, ceil_mode)
     if dims == 3 and to_string(self.dtype) in ("Half", "BFloat16"):
         raise not_implemented("avg_pool3d_out_frame", self.dtype)

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.wrap_dim_minimal import as_dim
 
 
 class Geometry(NamedTuple):
@@ -495,7 +496,8 @@ derivative(
 
 
 def _per_dimension(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    values = (int(value),) if not isinstance(value, Sequence) else tuple(int(v) for v in value)
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    values = tuple(number if number.__class__ is int else as_dim(number, name) for number in values)
     if len(values) == 1:
         return values * dims
     if len(values) != dims:
@@ -512,9 +514,7 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
     if bias is not None and bias.dtype != input.dtype:
         ours, theirs = _c_type(input), _c_type(bias)
         raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
-    if to_string(input.dtype) == "Bool":
-        raise not_implemented(f"slow_{op}_cpu", input.dtype)
-    if weight.dtype != input.dtype:
+    if weight.dtype != input.dtype and to_string(input.dtype) != "Bool":
         raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
     shape, size = list(weight.shape), list(input.shape)
     if len(shape) != dims + 2:
@@ -531,6 +531,8 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
             f"Given {given}, weight of size {shape}, expected input{size} to have {inputs} channels, "
             f"but got {size[1]} channels instead"
         )
+    if to_string(input.dtype) == "Bool":
+        raise NotImplementedError(f"\"slow_{op}_cpu\" not implemented for 'Bool'")
     if bias is not None and list(bias.shape) != [outputs]:
         raise RuntimeError(
             f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "

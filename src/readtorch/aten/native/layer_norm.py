@@ -206,19 +206,24 @@ def rms_norm(
 ) -> Any:
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
-    if not input.shape:
-        raise ValueError("Input tensor must have at least 1 dimensions, but got 0")
+    if len(input.shape) < len(normalized_shape):
+        raise ValueError(
+            f"Input tensor must have at least {len(normalized_shape)} dimensions, but got {len(input.shape)}"
+        )
     _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
-    if not kind.is_floating_point:
+    if not (kind.is_floating_point or kind.is_complex):
         raise not_implemented("rms_norm", kind)
     low = kind.itemsize == 2
     x = at._to_copy(input, float32) if low else input
     if eps is None:
-        eps = float(np.finfo(np.float64 if kind.itemsize == 8 else np.float32).eps)
+        eps = float(np.finfo(np.float64 if kind.to_real().itemsize == 8 else np.float32).eps)
     y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
     if low:
         y = at._to_copy(y, kind)
-    return y if weight is None else y * weight
+    if weight is None:
+        return y
+    y = y * weight
+    return y if y.dtype == input.dtype else at._to_copy(y, kind)

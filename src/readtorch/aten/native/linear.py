@@ -154,14 +154,21 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        first, second = (
-            [maybe_wrap_dim(d, x.ndim) for d in ((ds,) if isinstance(ds, int) else ds)]
-            for ds, x in zip(dims, (a, b), strict=True)
-        )
+        pairs = dims.tolist() if hasattr(dims, "dtype") else list(dims)
+        if len(pairs) != 2:
+            raise ValueError(f"tensordot expects two lists of dimensions, but got {len(pairs)}")
+        for name, ds in zip(("dims_self", "dims_other"), pairs, strict=True):
+            if not isinstance(ds, list | tuple):
+                raise TypeError(f"tensordot(): argument '{name}' must be tuple of ints, not {type(ds).__name__}")
+        first, second = ([maybe_wrap_dim(d, x.ndim) for d in ds] for ds, x in zip(pairs, (a, b), strict=True))
     if len(first) != len(second):
         raise RuntimeError("both dimension lists should have same length")
     for i, j in zip(first, second, strict=True):
-        if a.shape[i] != b.shape[j]:
+        if a.shape[i] == 1 != b.shape[j]:  # stretched: the sum of products is a product with the sum
+            b = at.sum(b, j, True)
+        elif b.shape[j] == 1 != a.shape[i]:
+            a = at.sum(a, i, True)
+        elif a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}"
             )
@@ -188,6 +195,9 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
 @composite("bilinear")
 def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
     """`y[k] = x1ᵀ W[k] x2 + b[k]` over the last dimensions."""
+    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
+    if len(set(kinds)) > 1:
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(weight.shape) < 3:
         rank = max(len(weight.shape), 1)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {rank})")
@@ -202,9 +212,6 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
 
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
-    kinds = [to_string(value.dtype) for value in (input1, input2, weight, bias) if value is not None]
-    if len(set(kinds)) > 1:
-        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(kinds)}")
     if len(input1.shape) != len(input2.shape):
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"

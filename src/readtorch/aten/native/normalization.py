@@ -163,6 +163,9 @@ def native_batch_norm(
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
     for parameter in (None, weight, bias):
         check_floats("batch_norm", input, parameter)
+    for statistic in (running_mean, running_var):
+        if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     weight, bias = (None if parameter is None else parameter.reshape(-1) for parameter in (weight, bias))
     x = in_working_precision(input)
     if not training:
@@ -283,7 +286,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
-    if len(input.shape) < 2 and training:
+    if len(input.shape) < 2 and training and running_mean is None:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     features = input.shape[1] if len(input.shape) > 1 else 0
     for name, value in (("running_mean", running_mean), ("running_var", running_var)):
@@ -292,6 +295,8 @@ def batch_norm(
         _check_features(name, features, value)
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     if 0 in input.shape:
         over = (-1, *(1,) * (len(input.shape) - 2))
         y = at.clone(input) if weight is None else input * at.reshape(weight, over)

@@ -91,7 +91,7 @@ def _resample(
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
-    if 0 in self.shape[first:] or 0 in output_size:
+    if 0 in self.shape[first:] or any(size <= 0 for size in output_size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"
         )
