@@ -513,6 +513,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -565,6 +566,8 @@ def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
     if self.shape[place] != 3 or other.shape[place] != 3:
         sizes = f"{self.shape[place]} and {other.shape[place]}"
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
+    if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
+        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)
@@ -609,6 +612,15 @@ class LinAlgError(RuntimeError):
 
 LinAlgError.__module__ = "torch._C"
 LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
+
+
+def _converged(name: str, decompose: Any, A: Array, *args: Any, **options: Any) -> Any:
+    """The decomposition. LinAlgError where the iteration does not end, as with NaN in the matrix."""
+    try:
+        return decompose(A, *args, **options)
+    except np.linalg.LinAlgError:
+        why = "is ill-conditioned" if np.isfinite(A).all() else "contained non-finite values"
+        raise LinAlgError(f"{name}: The algorithm failed to converge because the input matrix {why}.") from None
 
 
 def _matrices(name: str, self: Array) -> None:
@@ -756,7 +768,12 @@ def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
 
 
 derivative("linalg_cholesky", A=_cholesky_backward)
-composite("cholesky", variants="function method")(lambda at, self, upper=False: at.linalg_cholesky(self, upper=upper))
+
+
+@composite("cholesky", variants="function method")
+def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
+    """The old name of `linalg.cholesky`, which did not ask what shape nothing has."""
+    return self if 0 in tuple(self.shape) else at.linalg_cholesky(self, upper=upper)
 
 
 @register(
@@ -828,7 +845,7 @@ composite("qr", variants="function method", named="qr", outputs="Q R")(
 )
 def _linalg_svd(A: Array, full_matrices: bool) -> Any:
     _matrices("linalg.svd", A)
-    return list(np.linalg.svd(A, full_matrices=full_matrices))
+    return list(_converged("linalg.svd", np.linalg.svd, A, full_matrices=full_matrices))
 
 
 def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
@@ -927,7 +944,7 @@ def linalg_matrix_rank(
     _matrices("torch.linalg.matrix_rank", A)
     if 0 in A.shape:
         return np.zeros(A.shape[:-2], np.int64)
-    values = np.linalg.svd(A, compute_uv=False)
+    values = _converged("linalg.svd", np.linalg.svd, A, compute_uv=False)
     limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
     return np.asarray((values > limit).sum(axis=-1), np.int64)
 
@@ -938,7 +955,7 @@ def _linalg_pinv(A: Array, rcond: float) -> Array:
         raise RuntimeError(
             "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
         )
-    return np.linalg.pinv(A, rcond)
+    return _converged("linalg.svd", np.linalg.pinv, A, rcond)
 
 
 @composite("linalg_pinv", module="linalg", variants="function")
@@ -956,6 +973,7 @@ def linalg_lstsq_solution(A: Array, B: Array) -> Array:
 @composite("linalg_matrix_power", module="linalg", variants="function")
 def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     """A multiplied by itself."""
+    _square("matrix_power", A)
     if n < 0:
         return at.linalg_matrix_power(at.linalg_inv(A), -n)
     if n == 0:
@@ -1018,7 +1036,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.csrc.utils.python_arg_parser import checked
+from readtorch.csrc.utils.python_arg_parser import checked, is_number
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -1048,6 +1066,12 @@ def norm(
     dtype: dtype | None = None,
 ) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
+    if ord is not None and not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
+    if ord is not None and dim is None and A.ndim > 2:
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
@@ -1064,6 +1088,8 @@ def matrix_norm(
     out: Tensor | None = None,
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    if not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
     if not (A.is_floating_point() or A.is_complex()):
         name = to_string(A.dtype)
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
@@ -1077,7 +1103,10 @@ def matrix_norm(
     rows, columns = (axis % A.ndim for axis in dim)
     if ord in ("nuc", 2, -2):
         values = svdvals(A.movedim((rows, columns), (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        if ord == 2 and not values.shape[-1]:  # nothing stretches anything: the largest factor is 0
+            result = values.sum(-1)
+        else:
+            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
         for axis in sorted((rows, columns)) if keepdim else ():
             result = result.unsqueeze(axis)
         return result
@@ -1096,6 +1125,18 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
 @checked
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
+    if not isinstance(tensors, list | tuple):
+        kind = type(tensors).__name__
+        raise TypeError(f"linalg_multi_dot(): argument 'tensors' (position 1) must be tuple of Tensors, not {kind}")
+    for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(tensor).__name__}")
+        inner = 0 < number < len(tensors) - 1
+        if tensor.ndim != 2 and (inner or tensor.ndim != 1):
+            wanted = "2D" if inner else "1D or 2D"
+            raise RuntimeError(f"multi_dot(): tensor {number} must be {wanted} but got {tensor.ndim}D")
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     result = tensors[0]
     for tensor in tensors[1:]:
         result = result @ tensor

@@ -186,9 +186,14 @@ def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool =
 def linalg_solve_triangular(
     at: Any, self: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    """X with A X = B; of A only the triangle is looked at."""
+    """X with A X = B; of A only the triangle is looked at. B counts as of A's dtype."""
     _square("solve_triangular", self)
     solvable("linalg.solve_triangular", self, B, left)
+    name = to_string(self.dtype)
+    if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        raise NotImplementedError(f"\"triangular_solve_cpu\" not implemented for '{name}'")
+    if B.dtype != self.dtype:
+        B = at._to_copy_like(B, self)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
     if unitriangular:
         A = A + at._eye_rows(self)
@@ -259,6 +264,14 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
+    if self.dtype != input2.dtype:
+        kinds = to_string(self.dtype), to_string(input2.dtype)
+        raise RuntimeError(
+            "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.".format(*kinds)
+        )
+    name = to_string(self.dtype)
+    if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        raise NotImplementedError(f"\"cholesky_solve_cpu\" not implemented for '{name}'")
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
@@ -410,6 +423,8 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
+        raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
     is_vector = b.ndim == self.ndim - 1
     B = at.unsqueeze(b, -1) if is_vector else b
@@ -486,6 +501,8 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Any:
         raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
     if p in (None, 2, -2):
         values = svdvals(A)
+        if not values.shape[-1]:
+            return values.sum(-1)
         first, last = values[..., 0], values[..., -1]
         return last / first if p == -2 else first / last
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
@@ -496,6 +513,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
     """The inverse under `tensordot` with `ind` dimensions. RuntimeError unless the dimensions on both sides have the same product."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    if ind > A.ndim:
+        raise RuntimeError(f"tensorinv: 'ind' is {ind}, and the tensor has {A.ndim} dimensions")
     first, last = A.shape[:ind], A.shape[ind:]
     rows, columns = first.numel(), _C.Size(last).numel()
     if rows != columns:

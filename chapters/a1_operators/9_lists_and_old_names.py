@@ -301,8 +301,11 @@ def corrcoef(at: Any, self: Array) -> Any:
     c = at.cov(self)
     if c.ndim == 0:
         return c / c
-    spread = at.sqrt(at.diagonal(c, 0, 0, 1))
-    return at.clamp(c / at.unsqueeze(spread, 1) / at.unsqueeze(spread, 0), -1, 1)
+    spread = at.sqrt(at.real(at.diagonal(c, 0, 0, 1)))
+    r = c / at.unsqueeze(spread, 1) / at.unsqueeze(spread, 0)
+    if scalar_type.to_string(r.dtype).startswith("Complex"):
+        return at.complex(at.clamp(at.real(r), -1, 1), at.clamp(at.imag(r), -1, 1))
+    return at.clamp(r, -1, 1)
 
 
 @composite("trapezoid", variants="function")

@@ -180,11 +180,18 @@ def atleast_3d(*tensors: Tensor) -> Any:
     )
 
 
+_CDIST_MODES = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
+
+
 @checked
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of `x1` to every row of `x2`."""
-    if p < 0:
-        raise RuntimeError("cdist only supports non-negative p values")
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     for name, x in (("X1", x1), ("X2", x2)):

@@ -10,7 +10,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.csrc.utils.python_arg_parser import checked
+from readtorch.csrc.utils.python_arg_parser import checked, is_number
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -40,6 +40,12 @@ def norm(
     dtype: dtype | None = None,
 ) -> Any:
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
+    if ord is not None and not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
+    if ord is not None and dim is None and A.ndim > 2:
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
@@ -56,6 +62,8 @@ def matrix_norm(
     out: Tensor | None = None,
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    if not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
     if not (A.is_floating_point() or A.is_complex()):
         name = to_string(A.dtype)
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
@@ -69,7 +77,10 @@ def matrix_norm(
     rows, columns = (axis % A.ndim for axis in dim)
     if ord in ("nuc", 2, -2):
         values = svdvals(A.movedim((rows, columns), (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        if ord == 2 and not values.shape[-1]:  # nothing stretches anything: the largest factor is 0
+            result = values.sum(-1)
+        else:
+            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
         for axis in sorted((rows, columns)) if keepdim else ():
             result = result.unsqueeze(axis)
         return result
@@ -88,6 +99,18 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
 @checked
 def multi_dot(tensors: Any, *, out: Any = None) -> Any:
     """A product of several matrices, in order."""
+    if not isinstance(tensors, list | tuple):
+        kind = type(tensors).__name__
+        raise TypeError(f"linalg_multi_dot(): argument 'tensors' (position 1) must be tuple of Tensors, not {kind}")
+    for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(tensor).__name__}")
+        inner = 0 < number < len(tensors) - 1
+        if tensor.ndim != 2 and (inner or tensor.ndim != 1):
+            wanted = "2D" if inner else "1D or 2D"
+            raise RuntimeError(f"multi_dot(): tensor {number} must be {wanted} but got {tensor.ndim}D")
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     result = tensors[0]
     for tensor in tensors[1:]:
         result = result @ tensor
@@ -157,6 +180,8 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Any:
         raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
     if p in (None, 2, -2):
         values = svdvals(A)
+        if not values.shape[-1]:
+            return values.sum(-1)
         first, last = values[..., 0], values[..., -1]
         return last / first if p == -2 else first / last
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
@@ -167,6 +192,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
     """The inverse under `tensordot` with `ind` dimensions. RuntimeError unless the dimensions on both sides have the same product."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    if ind > A.ndim:
+        raise RuntimeError(f"tensorinv: 'ind' is {ind}, and the tensor has {A.ndim} dimensions")
     first, last = A.shape[:ind], A.shape[ind:]
     rows, columns = first.numel(), _C.Size(last).numel()
     if rows != columns:

@@ -21,6 +21,15 @@ LinAlgError.__module__ = "torch._C"
 LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
 
 
+def _converged(name: str, decompose: Any, A: Array, *args: Any, **options: Any) -> Any:
+    """The decomposition. LinAlgError where the iteration does not end, as with NaN in the matrix."""
+    try:
+        return decompose(A, *args, **options)
+    except np.linalg.LinAlgError:
+        why = "is ill-conditioned" if np.isfinite(A).all() else "contained non-finite values"
+        raise LinAlgError(f"{name}: The algorithm failed to converge because the input matrix {why}.") from None
+
+
 def _matrices(name: str, self: Array) -> None:
     if self.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
@@ -163,7 +172,12 @@ def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
 
 
 derivative("linalg_cholesky", A=_cholesky_backward)
-composite("cholesky", variants="function method")(lambda at, self, upper=False: at.linalg_cholesky(self, upper=upper))
+
+
+@composite("cholesky", variants="function method")
+def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
+    """The old name of `linalg.cholesky`, which did not ask what shape nothing has."""
+    return self if 0 in tuple(self.shape) else at.linalg_cholesky(self, upper=upper)
 
 
 @register(
@@ -232,7 +246,7 @@ composite("qr", variants="function method", named="qr", outputs="Q R")(
 )
 def _linalg_svd(A: Array, full_matrices: bool) -> Any:
     _matrices("linalg.svd", A)
-    return list(np.linalg.svd(A, full_matrices=full_matrices))
+    return list(_converged("linalg.svd", np.linalg.svd, A, full_matrices=full_matrices))
 
 
 def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
@@ -331,7 +345,7 @@ def linalg_matrix_rank(
     _matrices("torch.linalg.matrix_rank", A)
     if 0 in A.shape:
         return np.zeros(A.shape[:-2], np.int64)
-    values = np.linalg.svd(A, compute_uv=False)
+    values = _converged("linalg.svd", np.linalg.svd, A, compute_uv=False)
     limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
     return np.asarray((values > limit).sum(axis=-1), np.int64)
 
@@ -342,7 +356,7 @@ def _linalg_pinv(A: Array, rcond: float) -> Array:
         raise RuntimeError(
             "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
         )
-    return np.linalg.pinv(A, rcond)
+    return _converged("linalg.svd", np.linalg.pinv, A, rcond)
 
 
 @composite("linalg_pinv", module="linalg", variants="function")
@@ -360,6 +374,7 @@ def linalg_lstsq_solution(A: Array, B: Array) -> Array:
 @composite("linalg_matrix_power", module="linalg", variants="function")
 def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     """A multiplied by itself."""
+    _square("matrix_power", A)
     if n < 0:
         return at.linalg_matrix_power(at.linalg_inv(A), -n)
     if n == 0:
@@ -554,9 +569,14 @@ def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool =
 def linalg_solve_triangular(
     at: Any, self: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    """X with A X = B; of A only the triangle is looked at."""
+    """X with A X = B; of A only the triangle is looked at. B counts as of A's dtype."""
     _square("solve_triangular", self)
     solvable("linalg.solve_triangular", self, B, left)
+    name = to_string(self.dtype)
+    if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        raise NotImplementedError(f"\"triangular_solve_cpu\" not implemented for '{name}'")
+    if B.dtype != self.dtype:
+        B = at._to_copy_like(B, self)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
     if unitriangular:
         A = A + at._eye_rows(self)
@@ -618,6 +638,14 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
+    if self.dtype != input2.dtype:
+        kinds = to_string(self.dtype), to_string(input2.dtype)
+        raise RuntimeError(
+            "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.".format(*kinds)
+        )
+    name = to_string(self.dtype)
+    if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        raise NotImplementedError(f"\"cholesky_solve_cpu\" not implemented for '{name}'")
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
@@ -753,6 +781,8 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
+        raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
     is_vector = b.ndim == self.ndim - 1
     B = at.unsqueeze(b, -1) if is_vector else b
