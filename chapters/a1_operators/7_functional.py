@@ -98,8 +98,6 @@ def broadcast_shapes(*shapes: Any) -> Any:
     result: tuple[int, ...] = ()
     for shape in shapes:
         wanted = () if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-        if not is_sequence_of_ints(wanted):
-            raise TypeError(f"broadcast_shapes(): a shape is an int or a sequence of ints, not {shape!r}")
         if any(size < 0 for size in wanted):
             raise ValueError("Attempting to broadcast a dimension with negative length!")
         try:

@@ -161,10 +161,20 @@ def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]
     return checked
 
 
+#: the composites that look at shapes before dtypes
+_SHAPES_FIRST = frozenset(["addmv", "baddbmm"])
+
+
 def _checked_composite(function: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
     @wraps(function)
     def checked(at: Any, self: Any, *rest: Any, **options: Any) -> Any:
-        _check(refusal, self)
+        try:
+            _check(refusal, self)
+        except NotImplementedError:
+            if function.__name__ in _SHAPES_FIRST:
+                with suppress(TypeError, ValueError, NotImplementedError):
+                    function(at, self, *rest, **options)
+            raise
         return function(at, self, *rest, **options)
 
     return checked

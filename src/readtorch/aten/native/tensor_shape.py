@@ -318,7 +318,9 @@ def _zeros(at: Any, like: Any, dim: int) -> Any:
 def section_lengths(size: int, split_size: Any) -> list[int]:
     """How long each part is. RuntimeError if the lengths given do not add up."""
     if isinstance(split_size, int) or hasattr(split_size, "__index__"):
-        length = as_dim(split_size, "split_size")
+        if split_size.__class__ is bool:
+            raise TypeError("split(): argument 'split_size' must be int, not bool")
+        length = int(split_size)
         if length < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:

@@ -801,6 +801,10 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     return call
 
 
+#: these make tensors of two numbers
+_OF_NUMBERS = frozenset(["add", "sub", "mul", "_true_div", "_floor_div", "_trunc_div", "floor_divide"])
+
+
 def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[OperatorEntry, int, Any], Any]) -> Call:
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
@@ -826,6 +830,8 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             if error is NotImplemented:
                 return error
             raise error
+        if entry.name not in _OF_NUMBERS and not (isinstance(input, TensorImpl) or isinstance(other, TensorImpl)):
+            raise not_a_tensor(entry, 0, input)
         if entry.schema.keyword_only and kwargs:
             return _with_alpha(call, entry, operands, out, kwargs)
         if kwargs:
@@ -1184,7 +1190,18 @@ def inplace(entry: OperatorEntry) -> Call:
             observer.operator(f"aten::{method}", args, input, begin, now())
         return input
 
-    return call
+    return _of_reals(call) if entry.name == "abs" else call
+
+
+def _of_reals(call: Call) -> Call:
+    """The length of a complex number has no place in a complex tensor, says upstream."""
+
+    def checked(input: Any) -> Any:
+        if isinstance(input, TensorImpl) and input._array.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
+        return call(input)
+
+    return checked
 
 
 def _wrong_arguments_first(attempt: Callable[[], Any]) -> None:
