@@ -264,7 +264,7 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if alpha.__class__ is bool and not (_is_truth(first) and _is_truth(second)):
-        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+        raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
         return call(first, second, out=out)  # refuses truth values, which a factor would make numbers of
     return call(first, second if alpha == 1 else second * alpha, out=out)

@@ -922,7 +922,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
-from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype
+from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 

@@ -810,7 +810,7 @@ def _end_point(op: str, name: str, value: Any) -> Any:
     if isinstance(value, TensorImpl):
         if value._array.ndim:
             raise RuntimeError(
-                f"{op} only supports 0-dimensional start and end tensors, but got {name} with {value._array.ndim} dimension(s)."
+                f"{op}: a tensor as {name} must be 0-dimensional, and has {value._array.ndim} dimension(s)"
             )
         value = value._array.item()
     require(op, "Number", **{name: value})

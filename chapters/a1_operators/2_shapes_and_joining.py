@@ -230,13 +230,10 @@ def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -
     if hasattr(indices_or_sections, "dtype"):
         name = to_string(indices_or_sections.dtype)
         if name != "Long":
-            raise RuntimeError(
-                f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {name}"
-            )
+            raise RuntimeError(f"tensor_split: indices or sections in a tensor must be of dtype long, not {name}")
         if indices_or_sections.ndim > 1:
             raise RuntimeError(
-                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
-                f"but got a tensor with {indices_or_sections.ndim} dims"
+                f"tensor_split: a tensor of {indices_or_sections.ndim} dims says neither how many parts nor where to cut"
             )
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):

@@ -472,7 +472,7 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     else:
         pairs = dims.tolist() if hasattr(dims, "dtype") else list(dims)
         if len(pairs) != 2:
-            raise ValueError(f"tensordot expects two lists of dimensions, but got {len(pairs)}")
+            raise ValueError(f"tensordot takes two lists of dimensions; these are {len(pairs)}")
         for name, ds in zip(("dims_self", "dims_other"), pairs, strict=True):
             if not isinstance(ds, list | tuple):
                 raise TypeError(f"tensordot(): argument '{name}' must be tuple of ints, not {type(ds).__name__}")
@@ -513,7 +513,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -567,7 +567,7 @@ def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
         sizes = f"{self.shape[place]} and {other.shape[place]}"
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
     if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
-        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+        raise not_implemented("cross", self.dtype)
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)
@@ -599,7 +599,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.aten.native.unary_ops import is_complex
 
 
@@ -619,8 +619,8 @@ def _converged(name: str, decompose: Any, A: Array, *args: Any, **options: Any) 
     try:
         return decompose(A, *args, **options)
     except np.linalg.LinAlgError:
-        why = "is ill-conditioned" if np.isfinite(A).all() else "contained non-finite values"
-        raise LinAlgError(f"{name}: The algorithm failed to converge because the input matrix {why}.") from None
+        why = "is ill-conditioned" if np.isfinite(A).all() else "holds non-finite values"
+        raise LinAlgError(f"{name}: failed to converge, for the matrix {why}") from None
 
 
 def _matrices(name: str, self: Array) -> None:
@@ -1069,9 +1069,7 @@ def norm(
     if ord is not None and not isinstance(ord, str) and not is_number(ord):
         raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
     if ord is not None and dim is None and A.ndim > 2:
-        raise RuntimeError(
-            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
-        )
+        raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
@@ -1134,9 +1132,9 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
         inner = 0 < number < len(tensors) - 1
         if tensor.ndim != 2 and (inner or tensor.ndim != 1):
             wanted = "2D" if inner else "1D or 2D"
-            raise RuntimeError(f"multi_dot(): tensor {number} must be {wanted} but got {tensor.ndim}D")
+            raise RuntimeError(f"multi_dot(): tensor {number} is {tensor.ndim}D and must be {wanted}")
     if len(tensors) < 2:
-        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+        raise RuntimeError(f"multi_dot(): a product needs at least 2 tensors, not {len(tensors)}")
     result = tensors[0]
     for tensor in tensors[1:]:
         result = result @ tensor

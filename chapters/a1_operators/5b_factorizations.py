@@ -191,7 +191,7 @@ def linalg_solve_triangular(
     solvable("linalg.solve_triangular", self, B, left)
     name = to_string(self.dtype)
     if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
-        raise NotImplementedError(f"\"triangular_solve_cpu\" not implemented for '{name}'")
+        raise not_implemented("triangular_solve_cpu", self.dtype)
     if B.dtype != self.dtype:
         B = at._to_copy_like(B, self)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
@@ -266,12 +266,10 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
     """X with A X = `self`, A given by its Cholesky factor."""
     if self.dtype != input2.dtype:
         kinds = to_string(self.dtype), to_string(input2.dtype)
-        raise RuntimeError(
-            "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.".format(*kinds)
-        )
+        raise RuntimeError("cholesky_solve: b and A must have the same dtype, and are of {} and {}".format(*kinds))
     name = to_string(self.dtype)
     if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
-        raise NotImplementedError(f"\"cholesky_solve_cpu\" not implemented for '{name}'")
+        raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)

@@ -389,7 +389,7 @@ def batch_norm(
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
     if (running_mean is None) is not (running_var is None):
-        raise ValueError("running_mean and running_var must either both be None or neither be None")
+        raise ValueError("batch_norm: one of running_mean and running_var is None and the other is not")
     if 0 in input.shape:
         over = (-1, *(1,) * (len(input.shape) - 2))
         y = at.clone(input) if weight is None else input * at.reshape(weight, over)
@@ -678,9 +678,7 @@ def rms_norm(
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
     if len(input.shape) < len(normalized_shape):
-        raise ValueError(
-            f"Input tensor must have at least {len(normalized_shape)} dimensions, but got {len(input.shape)}"
-        )
+        raise ValueError(f"rms_norm over {len(normalized_shape)} dimensions of an input that has {len(input.shape)}")
     _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))

@@ -477,7 +477,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import Geometry, _padded_first, _windows_first
-from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -502,7 +502,7 @@ def _geometry(kernel_size: Sequence[int], dilation: Any, padding: Any, stride: A
 
 def _two(name: str, values: Sequence[int]) -> None:
     if len(values) != 2:
-        raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")
+        raise RuntimeError(f"{name} needs 2 numbers, one per dimension, not {len(values)}")
 
 
 def _no_integers(name: str, x: Array) -> None:

@@ -105,7 +105,7 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask, is_causal)
     if not 0 <= dropout_p <= 1:
-        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+        raise RuntimeError(f"dropout probability has to be between 0 and 1: {dropout_p} is not")
     if enable_gqa:
         key, value = (_repeated_heads(at, t, query.shape[-3]) for t in (key, value))
     # the root of the scale on both factors: half-precision scores overflow later

@@ -509,7 +509,7 @@ def ctc_loss(
     batched = len(log_probs.shape) == 3
     x = log_probs if batched else at.unsqueeze(log_probs, 1)
     if len(x.shape) != 3:
-        raise RuntimeError(f"Expected 3-dimensional tensor, but got {len(x.shape)}-dimensional tensor for log_probs")
+        raise RuntimeError(f"ctc_loss: log_probs must be 3-dimensional, and is {len(x.shape)}-dimensional")
     inputs, outputs = (
         _as_list(what, lengths)
         for what, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths))
@@ -537,12 +537,12 @@ def _check_targets(targets: Any, lengths: list[int]) -> None:
     """RuntimeError unless the labels are as many as the lengths say."""
     rank, shape = len(targets.shape), list(targets.shape)
     if rank not in (1, 2):
-        raise RuntimeError(f"Expected 1 to 2 dimensions, but got {rank}-dimensional tensor for targets")
+        raise RuntimeError(f"ctc_loss: targets must have 1 to 2 dimensions, not {rank}")
     wanted, found = (sum(lengths), shape[0]) if rank == 1 else (len(lengths), shape[0])
     if wanted != found:
-        raise RuntimeError(f"Expected targets to have size {wanted} at dimension 0, but got {found}")
+        raise RuntimeError(f"ctc_loss: targets must have size {wanted} at dimension 0, not {found}")
     if rank == 2 and shape[1] < max(lengths, default=0):
-        raise RuntimeError(f"Expected targets to have at least size {max(lengths)} at dimension 1, but got {shape[1]}")
+        raise RuntimeError(f"ctc_loss: targets must have size {max(lengths)} or more at dimension 1, not {shape[1]}")
 
 
 def _as_list(what: str, lengths: Any) -> list[int]:

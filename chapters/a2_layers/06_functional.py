@@ -779,7 +779,7 @@ def embedding_bag(
         with torch.no_grad():
             torch.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     if isinstance(weight, Tensor) and weight.dim() != 2:
-        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+        raise ValueError(f"embedding_bag: weight has to be a 2D Tensor, and is {weight.dim()}D")
     padding = -1 if padding_idx is None else padding_idx % weight.size(0)
     return _nn._embedding_bag_reduced(weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq)
 

@@ -43,9 +43,7 @@ def norm(
     if ord is not None and not isinstance(ord, str) and not is_number(ord):
         raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
     if ord is not None and dim is None and A.ndim > 2:
-        raise RuntimeError(
-            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
-        )
+        raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
     if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
     return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
@@ -108,9 +106,9 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Any:
         inner = 0 < number < len(tensors) - 1
         if tensor.ndim != 2 and (inner or tensor.ndim != 1):
             wanted = "2D" if inner else "1D or 2D"
-            raise RuntimeError(f"multi_dot(): tensor {number} must be {wanted} but got {tensor.ndim}D")
+            raise RuntimeError(f"multi_dot(): tensor {number} is {tensor.ndim}D and must be {wanted}")
     if len(tensors) < 2:
-        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+        raise RuntimeError(f"multi_dot(): a product needs at least 2 tensors, not {len(tensors)}")
     result = tensors[0]
     for tensor in tensors[1:]:
         result = result @ tensor

@@ -10,7 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.unary_ops import is_complex
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 class LinAlgError(RuntimeError):
@@ -26,8 +26,8 @@ def _converged(name: str, decompose: Any, A: Array, *args: Any, **options: Any) 
     try:
         return decompose(A, *args, **options)
     except np.linalg.LinAlgError:
-        why = "is ill-conditioned" if np.isfinite(A).all() else "contained non-finite values"
-        raise LinAlgError(f"{name}: The algorithm failed to converge because the input matrix {why}.") from None
+        why = "is ill-conditioned" if np.isfinite(A).all() else "holds non-finite values"
+        raise LinAlgError(f"{name}: failed to converge, for the matrix {why}") from None
 
 
 def _matrices(name: str, self: Array) -> None:
@@ -574,7 +574,7 @@ def linalg_solve_triangular(
     solvable("linalg.solve_triangular", self, B, left)
     name = to_string(self.dtype)
     if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
-        raise NotImplementedError(f"\"triangular_solve_cpu\" not implemented for '{name}'")
+        raise not_implemented("triangular_solve_cpu", self.dtype)
     if B.dtype != self.dtype:
         B = at._to_copy_like(B, self)
     A = at.triu(self, int(unitriangular)) if upper else at.tril(self, -int(unitriangular))
@@ -640,12 +640,10 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
     """X with A X = `self`, A given by its Cholesky factor."""
     if self.dtype != input2.dtype:
         kinds = to_string(self.dtype), to_string(input2.dtype)
-        raise RuntimeError(
-            "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.".format(*kinds)
-        )
+        raise RuntimeError("cholesky_solve: b and A must have the same dtype, and are of {} and {}".format(*kinds))
     name = to_string(self.dtype)
     if name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
-        raise NotImplementedError(f"\"cholesky_solve_cpu\" not implemented for '{name}'")
+        raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
     L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)

@@ -352,9 +352,9 @@ binary("nextafter", np.nextafter, numbers="")
 def heaviside(self: Array, values: Array) -> Array:
     """0 below zero, 1 above it, and at zero what stands in `values`."""
     if "c" in (self.dtype.kind, values.dtype.kind):
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+        raise RuntimeError("heaviside is not implemented for complex tensors")
     if self.dtype != values.dtype:
-        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+        raise RuntimeError("heaviside is not implemented for different dtypes")
     shapes("heaviside", (self, values))
     return np.where(self == 0, values, self > 0).astype(values.dtype, copy=False)
 

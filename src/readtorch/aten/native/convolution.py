@@ -532,7 +532,7 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
             f"but got {size[1]} channels instead"
         )
     if to_string(input.dtype) == "Bool":
-        raise NotImplementedError(f"\"slow_{op}_cpu\" not implemented for 'Bool'")
+        raise not_implemented(f"slow_{op}_cpu", input.dtype)
     if bias is not None and list(bias.shape) != [outputs]:
         raise RuntimeError(
             f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "

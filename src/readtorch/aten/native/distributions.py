@@ -184,8 +184,7 @@ def _randperm(n: int, *, generator: Any = None) -> Array:
 
 def _refuse(kinds: str, array: Array, op: str) -> None:
     if array.dtype.kind in kinds:
-        name = to_string(from_numpy_dtype(array.dtype))
-        raise NotImplementedError(f"\"{op}\" not implemented for '{name}'")
+        raise not_implemented(op, array.dtype)
 
 
 @register("_bernoulli_scalar_", variants="", node="Bernoulli")

@@ -207,9 +207,7 @@ def rms_norm(
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
     if len(input.shape) < len(normalized_shape):
-        raise ValueError(
-            f"Input tensor must have at least {len(normalized_shape)} dimensions, but got {len(input.shape)}"
-        )
+        raise ValueError(f"rms_norm over {len(normalized_shape)} dimensions of an input that has {len(input.shape)}")
     _check_normalized_shape(input, normalized_shape)
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))

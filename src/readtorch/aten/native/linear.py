@@ -156,7 +156,7 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     else:
         pairs = dims.tolist() if hasattr(dims, "dtype") else list(dims)
         if len(pairs) != 2:
-            raise ValueError(f"tensordot expects two lists of dimensions, but got {len(pairs)}")
+            raise ValueError(f"tensordot takes two lists of dimensions; these are {len(pairs)}")
         for name, ds in zip(("dims_self", "dims_other"), pairs, strict=True):
             if not isinstance(ds, list | tuple):
                 raise TypeError(f"tensordot(): argument '{name}' must be tuple of ints, not {type(ds).__name__}")

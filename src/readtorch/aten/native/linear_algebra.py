@@ -445,7 +445,7 @@ def corrcoef(at: Any, self: Array) -> Any:
 def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim: int = -1) -> Any:
     """The integral along `dim` by the trapezoidal rule."""
     if isinstance(dx, bool | complex):
-        raise RuntimeError("trapezoid: Currently, we only support dx as a real number.")
+        raise RuntimeError("trapezoid: dx must be a real number")
     place = maybe_wrap_dim(dim, y.ndim)
     size = y.shape[place]
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
@@ -476,9 +476,7 @@ def polar(at: Any, abs: Array, angle: Array) -> Any:
     """The complex numbers of these lengths and angles."""
     kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]
     if not set(kinds) <= {"Half", "Float", "Double"}:
-        raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got {} and {}".format(*kinds))
+        raise RuntimeError("polar: both parts must be Half, Float or Double, and are {} and {}".format(*kinds))
     if kinds[0] != kinds[1]:
-        raise RuntimeError(
-            "Expected object of scalar type {} but got scalar type {} for second argument".format(*kinds)
-        )
+        raise RuntimeError("polar: expected scalar type {} but found {} as the angle".format(*kinds))
     return at.complex(abs * at.cos(angle), abs * at.sin(angle))

@@ -15,9 +15,7 @@ def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
     leading = x.shape[: x.ndim - len(size)]
     for number, length in enumerate(size):
         if length < 0:
-            raise ValueError(
-                f"max_unpooling: output_size must contain non-negative spatial dimensions, but got output_size[{number}]={length}"
-            )
+            raise ValueError(f"max_unpooling: output_size[{number}] is {length}; sizes must be non-negative")
     planes, places = math.prod(leading), math.prod(size)
     if indices.dtype != np.int64:
         raise RuntimeError("elements in indices should be type int64")

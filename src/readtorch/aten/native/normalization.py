@@ -296,7 +296,7 @@ def batch_norm(
     _check_features("weight", features, weight)
     _check_features("bias", features, bias)
     if (running_mean is None) is not (running_var is None):
-        raise ValueError("running_mean and running_var must either both be None or neither be None")
+        raise ValueError("batch_norm: one of running_mean and running_var is None and the other is not")
     if 0 in input.shape:
         over = (-1, *(1,) * (len(input.shape) - 2))
         y = at.clone(input) if weight is None else input * at.reshape(weight, over)

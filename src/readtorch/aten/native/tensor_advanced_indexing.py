@@ -177,8 +177,7 @@ def index_select_array(at: Any, self: Any, dim: int, index: np.ndarray) -> Any:
 def index_of_repeats(repeats: Array) -> Array:
     """For counts [2, 0, 1]: [0, 0, 2]."""
     if repeats.dtype.kind != "i":
-        name = to_string(from_numpy_dtype(repeats.dtype))
-        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{name}'")
+        raise not_implemented("repeat_interleave_cpu", repeats.dtype)
     if repeats.size and repeats.min() < 0:
         raise RuntimeError("repeats can not be negative")
     return np.repeat(np.arange(repeats.size), repeats)

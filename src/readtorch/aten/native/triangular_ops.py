@@ -8,7 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -59,7 +59,7 @@ def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
         sizes = f"{self.shape[place]} and {other.shape[place]}"
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
     if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
-        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+        raise not_implemented("cross", self.dtype)
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)
