@@ -319,6 +319,32 @@ def _(torch):
 
 
 # %%
+#| claim: arguments that reach Module.__init__ are refused as Python refuses them, and passed on with call_super_init
+def _(torch):
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+    class Strict(torch.nn.Module):
+        pass
+
+    class Mixed(torch.nn.Module, Named):
+        call_super_init = True
+
+    assert Mixed(name="both").name == "both"
+    for work, text in (
+        (lambda: Strict(x=1), "Strict.__init__() got an unexpected keyword argument 'x'"),
+        (lambda: Strict(1), "Strict.__init__() takes 1 positional argument but 2 were given"),
+    ):
+        try:
+            work()
+        except TypeError as error:
+            assert str(error) == text
+        else:
+            raise AssertionError("took it")
+
+
+# %%
 plain, module = Tiny(), nn.Module()
 nanoseconds = {
     "object.__setattr__": timeit.timeit(lambda: object.__setattr__(module, "x", 1), number=20_000) / 20_000 * 1e9,
@@ -567,6 +593,32 @@ class Module(Module):
             param = _ask_hooks(_global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
 
+
+# %%
+#| claim: a name is refused before it does harm: with a dot, empty, no string, or of something that is there
+def _(torch):
+    module = torch.nn.Module()
+    module.plain = 1
+    for kind, register in (("parameter", module.register_parameter), ("buffer", module.register_buffer)):
+        for name, error, phrase in (
+            ("a.b", KeyError, f'{kind} name can\'t contain "."'),
+            ("", KeyError, f'{kind} name can\'t be empty string ""'),
+            ("forward", KeyError, "attribute 'forward' already exists"),
+            ("plain", KeyError, "attribute 'plain' already exists"),
+            (3, TypeError, f"{kind} name should be a string. Got int"),
+        ):
+            try:
+                register(name, None)
+            except error as refused:
+                assert phrase in refused.args[0]
+            else:
+                raise AssertionError(name)
+    module.plain = torch.nn.Parameter(torch.ones(1))
+    assert list(module._parameters) == ["plain"]
+
+
+# %% [markdown]
+# The last two lines of the claim are no contradiction. `register_parameter` refuses a name that is in use; an *assignment* is taken to mean it, and forgets the plain attribute.
 
 # %% [markdown]
 # `None` is worth a remark. It registers a *name*: `nn.Linear(bias=False)` has a `bias` that is `None`, so that
@@ -1075,6 +1127,28 @@ def _(torch):
     }
     for value, row in expected.items():
         assert [outcome(before, value) for before in (None, "Parameter", "Module", "Buffer")] == row
+
+
+# %%
+#| claim: an assignment before super().__init__() says so for parameters, modules and buffers; a plain attribute is accepted
+def _(torch):
+    class Early(torch.nn.Module):
+        def __init__(self, value):
+            self.plain = 1
+            self.value = value
+
+    for value, kind in (
+        (torch.nn.Parameter(torch.ones(1)), "parameters"),
+        (torch.nn.Module(), "module"),
+        (torch.nn.Buffer(torch.ones(1)), "buffer"),
+    ):
+        try:
+            Early(value)
+        except AttributeError as error:
+            assert f"cannot assign {kind} before Module.__init__() call" in str(error)
+        else:
+            raise AssertionError(kind)
+    assert vars(Early(3)) == {"plain": 1, "value": 3}
 
 
 # %%

@@ -380,6 +380,25 @@ net.get_submodule("first.own"), net.get_parameter("second.own.weight").shape, ne
 
 
 # %%
+#| claim: the error of a path names the first step that is missing, and the one that is no module
+def _(torch):
+    root = torch.nn.Module()
+    root.inner = torch.nn.Module()
+    root.inner.weight = torch.nn.Parameter(torch.ones(1))
+    for path, phrase in (
+        ("inner.absent.x", "Module has no attribute `absent`"),
+        ("inner.weight.x", "`weight` is not an nn.Module"),
+    ):
+        try:
+            root.get_submodule(path)
+        except AttributeError as error:
+            assert phrase in str(error)
+        else:
+            raise AssertionError(path)
+    assert root.get_submodule("") is root
+
+
+# %%
 #| claim: assignment by set_submodule creates the last step of a path unless strict, and refuses to overwrite what is no module
 def _(torch):
     nn = torch.nn

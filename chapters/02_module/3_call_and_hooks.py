@@ -89,6 +89,22 @@ class Module(Module):
 # %% tags=["raises-exception"]
 nn.Module()(x)
 
+
+# %%
+#| claim: a module without forward raises NotImplementedError when it is called, and can be made and registered until then
+def _(torch):
+    class Unfinished(torch.nn.Module):
+        pass
+
+    outer = torch.nn.Sequential(Unfinished())
+    try:
+        outer(torch.ones(1))
+    except NotImplementedError as error:
+        assert 'Module [Unfinished] is missing the required "forward" function' in str(error)
+    else:
+        raise AssertionError("ran")
+
+
 # %% [markdown]
 # ## The fast path
 #
@@ -847,6 +863,20 @@ full = Sum3()
 full.register_full_backward_hook(lambda module, grad_input, grad_output: counts.append(len(grad_input)))
 full(*inputs).sum().backward()
 counts
+
+
+# %%
+#| claim: one module takes full backward hooks or the old kind, not both, and stays with its kind when the hook is removed
+def _(torch):
+    module = torch.nn.Module()
+    module.register_full_backward_hook(lambda *_: None).remove()
+    try:
+        module.register_backward_hook(lambda *_: None)
+    except RuntimeError as error:
+        assert "Cannot use both regular backward hooks and full backward hooks" in str(error)
+    else:
+        raise AssertionError("took both")
+
 
 # %% [markdown]
 # ## The price of two identities

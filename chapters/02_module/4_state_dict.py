@@ -269,6 +269,25 @@ def _(torch):
     assert module.state_dict(keep_vars=True)["weight"] is module.weight
 
 
+# %%
+#| claim: keys come parameters first, then persistent buffers, then children, whatever the order of assignment; positional arguments still work, with a FutureWarning
+def _(torch):
+    import warnings
+
+    module = torch.nn.Module()
+    module.child = torch.nn.Module()
+    module.child.weight = torch.nn.Parameter(torch.ones(1))
+    module.register_buffer("mean", torch.zeros(1))
+    module.weight = torch.nn.Parameter(torch.ones(1))
+    assert list(module.state_dict()) == ["weight", "mean", "child.weight"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        filled = {}
+        assert module.state_dict(filled, "net.") is filled
+    assert list(filled) == ["net.weight", "net.mean", "net.child.weight"]
+    assert [w.category for w in caught] == [FutureWarning]
+
+
 # %% [markdown]
 # The dictionary is an `OrderedDict` with an attribute stuck onto it. `_metadata` holds, by module path, the version of
 # the class that wrote the entries. It is the most easily lost piece of a checkpoint: what builds a *new* dictionary
@@ -768,6 +787,26 @@ def _(torch):
     assert mismatch.startswith("size mismatch for a")
 
 
+# %%
+#| claim: a one-element tensor loads where a number is expected, and not the other way round; what is no mapping is a TypeError
+def _(torch):
+    number, vector = torch.nn.Module(), torch.nn.Module()
+    number.value = torch.nn.Parameter(torch.tensor(0.0))
+    vector.value = torch.nn.Parameter(torch.zeros(1))
+    number.load_state_dict({"value": torch.ones(1)})
+    assert number.value == 1
+    for work, kind, phrase in (
+        (lambda: vector.load_state_dict({"value": torch.tensor(1.0)}), RuntimeError, "size mismatch for value"),
+        (lambda: vector.load_state_dict([("value", torch.ones(1))]), TypeError, "Expected state_dict to be dict-like"),
+    ):
+        try:
+            work()
+        except kind as error:
+            assert phrase in str(error)
+        else:
+            raise AssertionError(phrase)
+
+
 # %% [markdown]
 # Why is the shape compared at all, if `copy_` is going to check it? Because `copy_` broadcasts. In 0.4 the comparison
 # was missing in one place, and a layer with one output channel loaded into one with 32, as 32 copies
@@ -794,6 +833,20 @@ def _(torch):
     assert model.a.weight is not held and model.a.weight.dtype == torch.float64
     assert isinstance(model.a.weight, nn.Parameter) and not model.a.weight.requires_grad
     assert model.a.weight is not model.b.weight
+
+
+# %%
+#| claim: loading values into a module on meta without assign=True changes nothing, and warns once per tensor
+def _(torch):
+    import warnings
+
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.empty(2, device="meta"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = module.load_state_dict({"weight": torch.ones(2)})
+    assert str(report) == "<All keys matched successfully>" and module.weight.is_meta
+    assert len(caught) == 1 and "pass `assign=True`" in str(caught[0].message)
 
 
 # %% [markdown]

@@ -454,6 +454,19 @@ def _runs(texts: list[str]) -> Iterator[tuple[int, int, str]]:
             first = position
 
 
+# %%
+#| claim: the repr of a ModuleList folds neighbours that print alike, also where their weights differ
+def _(torch):
+    class Unit(torch.nn.Module):
+        pass
+
+    class Other(torch.nn.Module):
+        pass
+
+    layers = torch.nn.ModuleList([Unit(), Unit(), Other(), Unit()])
+    assert repr(layers) == "ModuleList(\n  (0-1): 2 x Unit()\n  (2): Other()\n  (3): Unit()\n)"
+
+
 # %% [markdown]
 # One method of the list is not like a list's. `insert` does not count from the end, and what it does with a negative
 # index is worse than refusing it. `_make_room` starts moving entries up from the last one, walks down past the first,

@@ -356,6 +356,26 @@ for data in (file.getvalue(), bytes(damaged), file.getvalue()[:300]):
     except RuntimeError as error:
         print(error)
 
+
+# %%
+#| claim: a saved file has these records, in this order
+def _(torch):
+    import io
+    import zipfile
+
+    file = io.BytesIO()
+    torch.save([torch.ones(1), torch.ones(2)], file)
+    names = [name.removeprefix("archive/") for name in zipfile.ZipFile(file).namelist()]
+    first = ["data.pkl", ".format_version", ".storage_alignment", "byteorder", "data/0", "data/1"]
+    assert names == [*first, "version", ".data/serialization_id"]
+    read = zipfile.ZipFile(file).read
+    assert [read(f"archive/{name}") for name in (".format_version", ".storage_alignment", "version")] == [
+        b"1",
+        b"64",
+        b"3\n",
+    ]
+
+
 # %% [markdown]
 # ## Why is loading a pickle dangerous?
 #

@@ -203,6 +203,30 @@ def _(torch):
     assert seen == [(12, "cpu"), (8, "cpu")] and str(found[0].device) == "cpu"
 
 
+# %%
+#| claim: a checkpoint from a GPU does not load where there is none, says what to do, and loads with map_location
+def _(torch):
+    import io
+    import zipfile
+
+    file, moved = io.BytesIO(), io.BytesIO()
+    torch.save(torch.ones(2), file)
+    here, there = b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0"
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(moved, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name).replace(here, there))
+    for where in ("cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage):
+        assert torch.load(io.BytesIO(moved.getvalue()), map_location=where).tolist() == [1, 1]
+    if torch.cuda.is_available():
+        return
+    try:
+        torch.load(io.BytesIO(moved.getvalue()))
+    except RuntimeError as error:
+        assert "Attempting to deserialize object on a CUDA device" in str(error) and "map_location" in str(error)
+    else:
+        raise AssertionError("loaded")
+
+
 # %% [markdown]
 # ## What is refused?
 #
@@ -444,6 +468,22 @@ except RuntimeError as error:
 # %% [markdown]
 # > [!NOTE]
 # > **Often told otherwise.** "`InputArchive` and `OutputArchive` are what `torch.save` uses underneath." They are not on its path. What the two have in common is the container, `PyTorchStreamWriter`.
+
+
+# %%
+#| claim: a file that C++ wrote is no file for torch.load: both refuse it by name, although its container opens
+def _(torch):
+    import zipfile
+
+    with zipfile.ZipFile("data/cpp_module.pt") as archive:
+        assert "cpp_module/constants.pkl" in archive.namelist() and "cpp_module/data/0" in archive.namelist()
+    try:
+        torch.load("data/cpp_module.pt")
+    except RuntimeError as error:
+        assert "TorchScript" in str(error)
+    else:
+        raise AssertionError("loaded")
+
 
 # %% [markdown]
 # ## Bugs you can now explain
