@@ -406,7 +406,7 @@ def _(torch):
     try:
         add(torch.ones(1), bias=1)
     except RuntimeError as error:
-        assert "must return None or a tuple of (new_args, new_kwargs)" in str(error)
+        assert "must return None or a tuple of" in str(error)
     else:
         raise AssertionError("accepted")
 

@@ -846,7 +846,7 @@ def _(torch):
         warnings.simplefilter("always")
         report = module.load_state_dict({"weight": torch.ones(2)})
     assert str(report) == "<All keys matched successfully>" and module.weight.is_meta
-    assert len(caught) == 1 and "pass `assign=True`" in str(caught[0].message)
+    assert len(caught) == 1 and "`assign=True`" in str(caught[0].message)
 
 
 # %% [markdown]

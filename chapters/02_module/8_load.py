@@ -259,7 +259,7 @@ def _(torch):
     torch.save(torch.ones(2), folder + "/old.pt", _use_new_zipfile_serialization=False)
     for work, kind, phrase in (
         (lambda: torch.load(io.BytesIO(file.getvalue()), mmap=True), ValueError, "f must be a file path"),
-        (lambda: torch.load(folder + "/old.pt", mmap=True), RuntimeError, "please torch.save your checkpoint with"),
+        (lambda: torch.load(folder + "/old.pt", mmap=True), RuntimeError, "mmap can only be used with files"),
         (lambda: torch.load(Pipe()), AttributeError, "You can only torch.load from a file that is seekable"),
     ):
         try:

@@ -36,8 +36,8 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
         views = tensor._vc.views if tensor._vc is not None else None
         if any(view is not None and view._view[0] is tensor for view in (entry() for entry in views or ())):
             raise RuntimeError(
-                f"Expected use_count of {name} to be 1 or 2 with an AccumulateGrad node, but a view of it exists; make "
-                "sure you are not holding references to the tensor in other places."
+                f"Expected use_count of {name} to be 1 or 2, but it has a view, which looks into memory that would be "
+                "another tensor's: drop the view first."
             )
     if t1 is t2:
         return
