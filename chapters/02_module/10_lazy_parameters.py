@@ -25,6 +25,8 @@
 
 
 # %%
+import copy
+
 import readtorch as torch
 from readtorch import nn
 from readtorch.literate import live
@@ -249,13 +251,15 @@ def _(torch):
 # %% [markdown]
 # ## Bugs you can now explain
 #
-# A lazy model has no parameters that can be counted before its first batch: `sum(p.numel() for p in
-# model.parameters())` raises. And `apply(init)` before the first batch initialises nothing that lasts, since
-# `materialize` allocates anew.
+# **“`ValueError: Attempted to use an uninitialized parameter`”** (pyg-team/pytorch_geometric#7845; TylerYep/torchinfo#117 and most tools that summarise models). A lazy model has no parameters that can be counted before its first batch: `sum(p.numel() for p in model.parameters())`
+# raises. Pass one batch through it first, under `no_grad`.
+#
+# A quieter relative: `model.apply(init)` before the first batch initialises nothing that lasts, since `materialize` allocates anew and `reset_parameters` fills it.
 
 
 # %%
 #| claim: counting the elements of a parameter that has no shape is a ValueError, and materialize keeps nothing of what was there
+#| source: pyg-team/pytorch_geometric#7845
 def _(torch):
     weight = torch.nn.UninitializedParameter()
     try:
@@ -264,3 +268,42 @@ def _(torch):
         assert "uninitialized parameter" in str(error)
     else:
         raise AssertionError("counted")
+
+
+# %% [markdown]
+# ## Exercise
+#
+# **Copies before the first batch.** An average of weights (`copy.deepcopy(model)`, then a blend after each step) is to start together with a lazy model, before any batch has been seen. Copied now, model and copy would each draw weights of their own. Write `copied_when_ready(model)`: it returns a list that
+# is empty now and holds one deep copy as soon as the first call of `model` has given every parameter its shape; later calls add nothing.
+
+
+# %%
+#| exercise: copied_when_ready
+def copied_when_ready(model: nn.Module) -> list:
+    raise NotImplementedError
+
+
+# %%
+#| solution: copied_when_ready
+def copied_when_ready(model: nn.Module) -> list:
+    copies: list = []
+
+    def once(module, args, output):
+        handle.remove()  # first: a deep copy takes hooks along
+        copies.append(copy.deepcopy(module))
+
+    handle = model.register_forward_hook(once)
+    return copies
+
+
+# %%
+#| check: copied_when_ready
+#| needs: a2_layers
+model = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(2))
+copies = copied_when_ready(model)
+assert copies == []
+x = torch.ones(1, 4)
+first = model(x)
+model(x)
+assert len(copies) == 1 and not copies[0]._forward_hooks and not model._forward_hooks
+assert torch.equal(copies[0](x), first) and copies[0][0].weight is not model[0].weight

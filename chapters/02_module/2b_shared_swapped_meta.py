@@ -486,6 +486,54 @@ def _(torch):
 #| fact: torch/optim/adagrad.py#Adagrad.share_memory
 
 # %% [markdown]
+# ## Bugs you can now explain
+#
+# **“`Qwen3_5MoeTextRotaryEmbedding.inv_freq` reads uninitialized memory after `meta → to_empty(cuda)` materialization”** (huggingface/transformers#45902; the same again as pytorch/torchtitan#4783). The constructor computes a table of frequencies and registers it with `persistent=False`, since it can be computed. On
+# `meta` it computes nothing. `to_empty` gives the table memory, the checkpoint has no entry for it, and a *strict* load reports that all keys matched, truthfully: a buffer that is not persistent is not expected. The loss starts near chance, and nothing was raised.
+
+
+# %%
+#| claim: a strict load after to_empty says that all keys matched and leaves a non-persistent buffer as to_empty made it
+#| source: huggingface/transformers#45902
+def _(torch):
+    class Rotary(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(2))
+            self.register_buffer("inv_freq", 1.0 / torch.arange(1.0, 4.0), persistent=False)
+
+    state = Rotary().state_dict()
+    with torch.device("meta"):
+        model = Rotary()
+    model.to_empty(device="cpu")
+    model.inv_freq.fill_(float("nan"))  # stands for what was in that memory
+    assert str(model.load_state_dict(state)) == "<All keys matched successfully>"
+    assert model.weight.tolist() == [1, 1] and torch.isnan(model.inv_freq).all()
+
+
+# %% [markdown]
+# **“mnist_hogwild - breaking gradient sharing”** (pytorch/examples#138). The example walked over the parameters after `share_memory()` to give each process gradients of its own, and the loop never did anything: there are no gradients before the first backward, so none had been shared. It matters the other way round. Whoever shares a
+# model that has already been trained for a step shares its gradients too.
+
+
+# %%
+#| claim: a gradient that exists is shared with the model; one that is made later is private
+#| source: pytorch/examples#138
+def _(torch):
+    def gradient_is_shared(backward_first):
+        module = torch.nn.Module()
+        module.weight = torch.nn.Parameter(torch.ones(2))
+        if backward_first:
+            module.weight.sum().backward()
+        module.share_memory()
+        if not backward_first:
+            module.weight.sum().backward()
+        return module.weight.grad.is_shared()
+
+    assert gradient_is_shared(True) and not gradient_is_shared(False)
+
+
+# %% [markdown]
 # ## Exercises
 #
 # **What was forgotten.** Write `still_on_meta(model)`: the dotted names of all parameters and buffers that have no memory yet, each shared one under its first name. Then `materialize(model, state)`: load `state`, and initialise the rest by the modules' own `reset_parameters`, on the CPU, without touching what was loaded.

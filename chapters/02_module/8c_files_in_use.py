@@ -493,6 +493,12 @@ def _(torch):
 #
 # **“torch.load() requires model module in the same folder”** (pytorch/pytorch#3678). The folder is on `sys.path` of the script that saved, and not of the one that loads. The file names a module, and importing is what finds it; reproduced above.
 #
+# **“PytorchStreamReader failed reading zip archive: failed finding central directory”** (CompVis/stable-diffusion#93, and in several hundred other trackers). The list of records stands at the end of a zip archive, and the end is what a broken download or a job that was killed while it saved does not have. All records before the cut are whole; the next
+# line of a training script would have been `os.replace(temporary, path)`, which makes a checkpoint appear complete or not at all. (The claim stands in the part before last.)
+#
+# **“invalid load key, 'v'.”** (vllm-project/vllm#1382.) A file that does not begin with `PK` is taken for a stream of pickles, whose first byte is an instruction. A repository cloned without Git LFS has a text in place of the weights, and it begins with `version https://git-lfs…`. With `'<'` the file is a web page, most likely an error.
+# `head -c 100 model.pt` shows either. `weights_only` says the same in numbers: `Unsupported operand 118`, `Unsupported operand 60`.
+#
 # **“Cannot `torch.load` tensors of different dtypes that view the same data”** (pytorch/pytorch#58970). A persistent id names a storage *with a dtype*, a relic of the time when a storage had one. Two ids for the same bytes would say different
 # things about one record, so since 1.11 it is refused when saving; until then the file was written and could not be read. (The first repair compared addresses and met all the empty tensors at address 0; address 0 is left out.)
 
