@@ -244,13 +244,12 @@ def _(torch):
 # ## The sub-packages, and cycles that do not break
 #
 # Some thirty of them in one statement, alphabetically; what stands outside that statement is the interesting part. `torch.autograd`'s grad modes are imported before everything, since `torch.nn` uses `no_grad` as a decorator *while it is imported*. `torch.functional` comes before that, and after `_VariableFunctions`, which it covers. `torch.ao` and the quantised layers are last: they use
-# everything, nothing uses them. And `onnx`, `_dynamo`, `_inductor`, `_export` are not imported at all.
+# everything, nothing uses them. And `onnx`, `_dynamo` and `_inductor` are not imported at all.
 #
 # Everything below `torch` begins with `import torch`, so every one of these imports closes a cycle. It works by a rule that [two modules in a ring](../01_import/1_finding_a_module.py) have shown: what is used while a file is imported must exist by then. Upstream says in comments what must precede what (five of them speak of circular dependencies), and moves the remaining uses into functions. A recent example: `torch.thread_safe_generator` asks which worker of a data loader it runs in. `torch.random` is imported long before `torch.utils.data` can be, so the import stands in the function's body. Here is the rule, broken and mended.
 
 # %%
 #| fact: torch/__init__.py#__getattr__
-#| fact: torch/_compile.py#_disable_dynamo
 #| fact: torch/random.py#thread_safe_generator
 
 # %%
@@ -336,6 +335,32 @@ def _(torch):
     code = f"import sys, {name} as t; before = '{name}.onnx' in sys.modules; t.onnx; print(before, '{name}.onnx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+# %% [markdown]
+# The list of the four says what *may* be left out, not what is. `_export` stands in it and comes in all the same, because `torch.export` is imported and needs it. And what is left out is not saved, if the first step of a program asks for it. Optimizers are decorated so that the compiler does not look into them; the decorator (`torch/_compile.py`) imports Dynamo when
+# the decorated function is first called. So the *first optimizer* costs about as much as the import, and a profile of the import does not show it.
+
+
+# %%
+#| claim: the import loads torch._export and leaves torch._dynamo out; the first optimizer that is made brings Dynamo in, with hundreds of modules
+#| upstream: torch/_compile.py#_disable_dynamo
+#| differs: readtorch has no compiler to keep out
+def _(torch):
+    import subprocess
+    import sys
+
+    name = torch.__name__
+    code = (
+        f"import sys, {name} as torch\n"
+        f"print('{name}._export' in sys.modules, '{name}._dynamo' in sys.modules, '{name}._inductor' in sys.modules)\n"
+        "before = len(sys.modules)\n"
+        "torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)\n"
+        f"print('{name}._dynamo' in sys.modules, len(sys.modules) - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    export, dynamo, inductor, brought_in, more = done.stdout.split()
+    assert (export, dynamo, inductor, brought_in) == ("True", "False", "False", "True") and int(more) > 300
 
 
 # %% [markdown]
