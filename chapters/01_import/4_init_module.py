@@ -36,7 +36,7 @@ live()
 # %% [markdown]
 # ## What is called, in which order?
 #
-# From the fact base, for the CPU build of the release (a CUDA build has some more), ours beside it. A name leads to its declaration where that is known, otherwise to the function that calls it.
+# From the fact base, for the CPU build of the release (a CUDA build has some more), those that readtorch has too in bold. A name leads to its declaration where that is known, otherwise to the function that calls it.
 
 
 # %%
@@ -51,13 +51,12 @@ class Calls:
         return "\n".join(f"{i:2} {n:39} {'readtorch' * (n in self.ours)}" for i, n in enumerate(self.names, 1))
 
     def _repr_html_(self) -> str:
-        def row(number: int, name: str) -> str:
+        def linked(name: str) -> str:
             to = facts.named(name) or self.caller
             link = f'<a href="{to.url}" title="{to.path}"><code>{name}</code></a>'
-            return f"<tr><td>{number}</td><td>{link}</td><td>{'readtorch' * (name in self.ours)}</td></tr>"
+            return f"<strong>{link}</strong>" if name in self.ours else link
 
-        rows = "".join(row(number, name) for number, name in enumerate(self.names, 1))
-        return f"<table><tbody>{rows}</tbody></table>"
+        return f"<p>{' · '.join(f'{i}&nbsp;{linked(name)}' for i, name in enumerate(self.names, 1))}</p>"
 
 
 ours = module.initModule()
