@@ -22,6 +22,7 @@
 
 # %%
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -234,7 +235,40 @@ if caller:
     )
 
 # %% [markdown]
-# The library that was linked against `libcounts.so`, and has it loaded, calls the function of a stranger. PyTorch was once imported this way on Linux; the setting is still there (`TORCH_USE_RTLD_GLOBAL=1`), with a comment that promises *mysterious segfaults*.
+# The library that was linked against `libcounts.so`, and has it loaded, calls the function of a stranger.
+#
+# ## Ask the linker
+#
+# No debugger steps through this, and none is needed: glibc's linker reports what it does if the environment says `LD_DEBUG`. With `libs` it tells, for each name, where it looked; with `bindings`, which library answered for which symbol. The two cases above once more, seen from there (reports about other libraries and other folders left out):
+
+
+# %%
+def linker_says(kind: str, *loads: tuple[str, int]) -> None:
+    """Load these in a fresh process and print what the linker reports about them."""
+    program = "import ctypes\n" + "".join(f"last = ctypes.CDLL({path!r}, mode={mode})\n" for path, mode in loads)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}last.twice()"],
+        env={**os.environ, "LD_DEBUG": kind},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    asked = False
+    for line in done.stderr.splitlines():
+        said = line.partition(":")[2].strip().replace(f"{place}/", "")
+        asked = asked or said.startswith("find library=libcounts.so")
+        if "=libcounts.so" in said or "`count'" in said or asked and said.startswith("search cache="):
+            print(said.replace("normal symbol ", ""))
+
+
+if user and caller:
+    linker_says("libs", (user, ctypes.RTLD_LOCAL))
+    linker_says("bindings", (noisy, ctypes.RTLD_GLOBAL), (counts, ctypes.RTLD_LOCAL), (caller, ctypes.RTLD_LOCAL))
+
+# %% [markdown]
+# The same on the real thing: `LD_DEBUG=libs python -c "import torch" 2>&1 | grep -A3 libnccl` says which `libnccl.so.2` was taken, and from whose path. For the name alone `LD_DEBUG=files` is shorter; `LD_DEBUG=help` lists the rest.
+#
+# PyTorch was once imported this way on Linux; the setting is still there (`TORCH_USE_RTLD_GLOBAL=1`), with a comment that promises *mysterious segfaults*.
 
 # %%
 #| fact: torch/_utils_internal.py#USE_GLOBAL_DEPS
