@@ -63,7 +63,7 @@ ours = module.initModule()
 Calls("torch/csrc/Module.cpp#initModule", ours)
 
 # %% [markdown]
-# | calls | what they add |
+# | number&nbsp;of&nbsp;call | what it adds |
 # |---|---|
 # | 1–2 | the generator's class, and the exceptions that C++ errors are translated to: from here on something can go wrong properly |
 # | 3–11 | the small types, of which arguments are made: `Size`, `dtype`, `finfo`, `layout`, `memory_format`, `qscheme`, `device`, `Stream`, `Event` |
