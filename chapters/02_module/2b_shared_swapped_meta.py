@@ -184,8 +184,9 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     if t1 is t2:
         return
     for tensor in (t1, t2):
-        if tensor._edge.__class__ is AccumulateGrad:
-            tensor._edge.register_prehook(_refuse_after_swap)
+        edge: Any = tensor._edge
+        if edge.__class__ is AccumulateGrad:
+            edge.register_prehook(_refuse_after_swap)
     values = {name: (getattr(t1, name, _MISSING), getattr(t2, name, _MISSING)) for name in slots}
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__

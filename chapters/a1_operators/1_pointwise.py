@@ -159,10 +159,6 @@ def _power(a: Any, b: Any) -> Any:
     return np.power(a, b)
 
 
-def _is_zero(value: Any) -> bool:
-    return not hasattr(value, "dtype") and value == 0
-
-
 def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
     if not hasattr(exponent, "dtype"):
         if exponent == 0:
@@ -213,10 +209,6 @@ binary(
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::maximum
-def _no_complex(what: str) -> Callable[[dtype], str | None]:
-    return lambda common: f"{what} not implemented for complex tensors." if common.is_complex else None
-
-
 def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:
     """The gradient where mine won; half of it where both are equal."""
     return at.where(mine == other, grad * 0.5, at.where(mine > other, grad, at.zeros_like(grad)))

@@ -379,11 +379,6 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
 derivative("logcumsumexp", self=_logcumsumexp_backward)
 
 
-@register("diff", key="CPU CUDA", variants="")
-def _unused_diff(self: Array) -> Array:
-    return np.diff(self)
-
-
 @composite("diff", variants="function method")
 def diff(
     at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None

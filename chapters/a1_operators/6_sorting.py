@@ -583,8 +583,3 @@ def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bo
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return at.searchsorted(boundaries, self, out_int32=out_int32, right=right)
-
-
-@register("tril_indices_raw", key="CPU CUDA", variants="")
-def _tril_indices(row: int, col: int, offset: int) -> Array:
-    return np.stack(np.tril_indices(row, offset, col)).astype(np.int64)

@@ -220,12 +220,32 @@ import readtorch as torch
 from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter, UninitializedParameter
 
+# %% [markdown]
+# A hook of this kind sits among the module's other forward pre-hooks, with the name of its parameter; spectral norm finds its own by the same two functions.
+
 # %%
 #| into: nn/utils/weight_norm.py
-#| upstream: torch/nn/utils/weight_norm.py#WeightNorm
 ModuleT = TypeVar("ModuleT", bound=Module)
 
 
+def _hooks_of(module: Module, kind: Any, name: str) -> dict[int, Any]:
+    """The forward pre-hooks of a kind that compute the parameter `name`, by their key in the module's table."""
+    hooks = module._forward_pre_hooks.items()
+    return {key: hook for key, hook in hooks if isinstance(hook, kind) and hook.name == name}
+
+
+def _without_hook(module: ModuleT, kind: Any, name: str, complaint: str) -> ModuleT:
+    """`module` after its hook has put the parameter back. ValueError where there is none."""
+    for key, hook in _hooks_of(module, kind, name).items():
+        hook.remove(module)
+        del module._forward_pre_hooks[key]
+        return module
+    raise ValueError(complaint)
+
+
+# %%
+#| into: nn/utils/weight_norm.py
+#| upstream: torch/nn/utils/weight_norm.py#WeightNorm
 class WeightNorm:
     """The hook that computes the weight before each call."""
 
@@ -239,28 +259,27 @@ class WeightNorm:
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
-        normed = WeightNorm(name, dim)
-        weight = getattr(module, name)
+        if _hooks_of(module, WeightNorm, name):
+            raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+        normed, weight = WeightNorm(name, dim), getattr(module, name)
         if isinstance(weight, UninitializedParameter):
             raise ValueError(
                 "The module passed to `WeightNorm` can't have uninitialized parameters: run a dummy forward first"
             )
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(torch.norm_except_dim(weight, 2, normed.dim).data))
-        module.register_parameter(name + "_v", Parameter(weight.data))
+        lengths = torch.norm_except_dim(weight, 2, normed.dim)
+        for suffix, part in (("_g", lengths), ("_v", weight)):
+            module.register_parameter(name + suffix, Parameter(part.data))
         setattr(module, name, normed.compute_weight(module))
         module.register_forward_pre_hook(normed)
         return normed
 
     def remove(self, module: Module) -> None:
-        weight = self.compute_weight(module)
-        delattr(module, self.name)
-        del module._parameters[self.name + "_g"]
-        del module._parameters[self.name + "_v"]
-        setattr(module, self.name, Parameter(weight.data))
+        """Make the product the parameter again."""
+        product = Parameter(self.compute_weight(module).data)
+        for gone in (self.name, self.name + "_g", self.name + "_v"):
+            delattr(module, gone)
+        setattr(module, self.name, product)
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
@@ -283,12 +302,7 @@ def weight_norm(module: ModuleT, name: str = "weight", dim: int | None = 0) -> M
 
 def remove_weight_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `weight_norm`. Raises ValueError if it was never applied."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    return _without_hook(module, WeightNorm, name, f"weight_norm of '{name}' not found in {module}")
 
 
 # %% [markdown]
@@ -302,7 +316,7 @@ def remove_weight_norm(module: ModuleT, name: str = "weight") -> ModuleT:
 #| imports
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import readtorch as torch
 from readtorch._tensor import Tensor
@@ -310,13 +324,12 @@ from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter
+from readtorch.nn.utils.weight_norm import ModuleT, _hooks_of, _without_hook
+
 
 # %%
 #| into: nn/utils/spectral_norm.py
 #| upstream: torch/nn/utils/spectral_norm.py#SpectralNorm
-ModuleT = TypeVar("ModuleT", bound=Module)
-
-
 class SpectralNorm:
     """The hook that computes the weight before each call."""
 
@@ -364,9 +377,8 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        if _hooks_of(module, SpectralNorm, name):
+            raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         normed = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
@@ -409,12 +421,7 @@ def spectral_norm(
 
 def remove_spectral_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `spectral_norm`. Raises ValueError if it was never applied."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    return _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")
 
 
 # %% [markdown]

@@ -486,12 +486,11 @@ def global_unstructured(
 
 def remove(module: Module, name: str) -> Module:
     """Make the mask of parameter `name` permanent and take away hook, mask and original. ValueError if it has none."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"Parameter '{name}' of module {module} has to be pruned, and is not: nothing to remove")
+    method = _taken_off(module, name)
+    if method is None:
+        raise ValueError(f"Parameter '{name}' of module {module} has to be pruned, and is not: nothing to remove")
+    method.remove(module)
+    return module
 
 
 def is_pruned(module: Module) -> bool:

@@ -204,10 +204,6 @@ def _power(a: Any, b: Any) -> Any:
     return np.power(a, b)
 
 
-def _is_zero(value: Any) -> bool:
-    return not hasattr(value, "dtype") and value == 0
-
-
 def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
     if not hasattr(exponent, "dtype"):
         if exponent == 0:
@@ -253,10 +249,6 @@ binary(
     numbers="first second",
     autocast="float32",
 )
-
-
-def _no_complex(what: str) -> Callable[[dtype], str | None]:
-    return lambda common: f"{what} not implemented for complex tensors." if common.is_complex else None
 
 
 def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:

@@ -39,8 +39,3 @@ def zero_(self: Array) -> Array:
 
 
 derivative("zero_", self=lambda at, grad: at.zeros_like(grad))
-
-
-@register("zeros_like_raw", key="CPU CUDA", variants="")
-def _zeros_like(self: Array) -> Array:
-    return np.zeros_like(self)

@@ -154,9 +154,6 @@ def promote_types(a: dtype, b: dtype) -> dtype:
     return _PROMOTED[a, b]
 
 
-_SIGNED_WIDTHS = {1: int8, 2: int16, 4: int32, 8: int64}
-
-
 def _promote_integral(a: dtype, b: dtype) -> dtype | None:
     if a.is_signed == b.is_signed:
         return a if a.itemsize >= b.itemsize else b

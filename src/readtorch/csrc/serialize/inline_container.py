@@ -212,7 +212,7 @@ class PyTorchStreamReader:
             piece = target[begin : begin + _LARGE]
             read += _read_into(self._stream, piece)
             #: One thread takes the pieces in order, so the one before is done when this one begins.
-            checksum = self._pool.submit(lambda piece=piece, before=checksum: zlib.crc32(piece, before())).result
+            checksum = self._pool.submit(_crc_after, checksum, piece).result
         self._checks.append((name, checksum))
         return read
 
@@ -224,6 +224,10 @@ class PyTorchStreamReader:
                 raise RuntimeError(
                     f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit"
                 )
+
+
+def _crc_after(before: Callable[[], int], piece: memoryview) -> int:
+    return zlib.crc32(piece, before())
 
 
 def _read_into(stream: BinaryIO, target: memoryview) -> int:

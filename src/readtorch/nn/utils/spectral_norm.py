@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import readtorch as torch
 from readtorch._tensor import Tensor
@@ -10,8 +10,7 @@ from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter
-
-ModuleT = TypeVar("ModuleT", bound=Module)
+from readtorch.nn.utils.weight_norm import ModuleT, _hooks_of, _without_hook
 
 
 class SpectralNorm:
@@ -61,9 +60,8 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        if _hooks_of(module, SpectralNorm, name):
+            raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         normed = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
@@ -102,9 +100,4 @@ def spectral_norm(
 
 def remove_spectral_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `spectral_norm`. Raises ValueError if it was never applied."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    return _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")

@@ -12,6 +12,21 @@ from readtorch.nn.parameter import Parameter, UninitializedParameter
 ModuleT = TypeVar("ModuleT", bound=Module)
 
 
+def _hooks_of(module: Module, kind: Any, name: str) -> dict[int, Any]:
+    """The forward pre-hooks of a kind that compute the parameter `name`, by their key in the module's table."""
+    hooks = module._forward_pre_hooks.items()
+    return {key: hook for key, hook in hooks if isinstance(hook, kind) and hook.name == name}
+
+
+def _without_hook(module: ModuleT, kind: Any, name: str, complaint: str) -> ModuleT:
+    """`module` after its hook has put the parameter back. ValueError where there is none."""
+    for key, hook in _hooks_of(module, kind, name).items():
+        hook.remove(module)
+        del module._forward_pre_hooks[key]
+        return module
+    raise ValueError(complaint)
+
+
 class WeightNorm:
     """The hook that computes the weight before each call."""
 
@@ -25,28 +40,27 @@ class WeightNorm:
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
-        normed = WeightNorm(name, dim)
-        weight = getattr(module, name)
+        if _hooks_of(module, WeightNorm, name):
+            raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+        normed, weight = WeightNorm(name, dim), getattr(module, name)
         if isinstance(weight, UninitializedParameter):
             raise ValueError(
                 "The module passed to `WeightNorm` can't have uninitialized parameters: run a dummy forward first"
             )
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(torch.norm_except_dim(weight, 2, normed.dim).data))
-        module.register_parameter(name + "_v", Parameter(weight.data))
+        lengths = torch.norm_except_dim(weight, 2, normed.dim)
+        for suffix, part in (("_g", lengths), ("_v", weight)):
+            module.register_parameter(name + suffix, Parameter(part.data))
         setattr(module, name, normed.compute_weight(module))
         module.register_forward_pre_hook(normed)
         return normed
 
     def remove(self, module: Module) -> None:
-        weight = self.compute_weight(module)
-        delattr(module, self.name)
-        del module._parameters[self.name + "_g"]
-        del module._parameters[self.name + "_v"]
-        setattr(module, self.name, Parameter(weight.data))
+        """Make the product the parameter again."""
+        product = Parameter(self.compute_weight(module).data)
+        for gone in (self.name, self.name + "_g", self.name + "_v"):
+            delattr(module, gone)
+        setattr(module, self.name, product)
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
@@ -65,9 +79,4 @@ def weight_norm(module: ModuleT, name: str = "weight", dim: int | None = 0) -> M
 
 def remove_weight_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `weight_norm`. Raises ValueError if it was never applied."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    return _without_hook(module, WeightNorm, name, f"weight_norm of '{name}' not found in {module}")
