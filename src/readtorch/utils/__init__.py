@@ -42,7 +42,7 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     if t1 is t2:
         return
     for tensor in (t1, t2):
-        edge: Any = tensor._edge
+        edge: _Any = tensor._edge
         if edge.__class__ is AccumulateGrad:
             edge.register_prehook(_refuse_after_swap)
     values = {name: (getattr(t1, name, _MISSING), getattr(t2, name, _MISSING)) for name in slots}
