@@ -117,6 +117,21 @@ def test_rows_are_walked_closed_and_opened_by_keyboard(page: Any) -> None:
     assert tab.evaluate(active) == "readtorch.nn"
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_row_that_is_chosen_by_keyboard_keeps_the_focus(page: Any, runs: int) -> None:
+    tab = page.show(*(OURS, THEIRS)[:runs])
+    tab.locator("tbody .name").nth(0).focus()
+    active = (
+        "document.querySelector('readtorch-imports').shadowRoot.activeElement.innerText.replace('readtorch', 'torch')"
+    )
+    for key in ("ArrowDown", "Enter"):
+        tab.keyboard.press(key)
+        assert tab.evaluate(active) == "torch.nn"
+    assert tab.locator("header button").first.is_visible()
+    tab.keyboard.press("Escape")
+    assert tab.evaluate(active) == "torch.nn" and not tab.locator("header button").first.is_visible()
+
+
 def test_two_runs_are_aligned_by_upstreams_names(page: Any) -> None:
     tab = page.show(OURS, THEIRS)
     assert rows(tab) == ["torch", "torch.nn"]

@@ -143,7 +143,7 @@ class ReadtorchImports extends HTMLElement {
     const place = [...this.table.body.rows].indexOf(row);
     const focus = (at) => {
       const target = this.table.body.rows[at];
-      if (target) target.querySelector(".name, .toggle").focus();
+      if (target) target.querySelector(".name").focus();
     };
     if (e.key === "ArrowDown") focus(place + 1);
     else if (e.key === "ArrowUp") focus(place - 1);

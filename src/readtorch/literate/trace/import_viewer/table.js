@@ -35,7 +35,11 @@ class ImportTable {
 
   draw() {
     const rows = { order: () => this.tree(), self: () => this.flat((a, b) => b.self - a.self), asked: () => this.flat(null), both: () => this.both(true), shared: () => this.both(false), later: () => this.later() }[this.mode]();
+    const held = this.element.getRootNode().activeElement;
+    const from = held && held.closest("tbody tr");
     this.body.replaceChildren(...rows.slice(0, MOST));
+    const to = from && rows.find((row) => row.dataset.at === from.dataset.at);
+    if (to && to.isConnected) (to.querySelector(`.${held.className}`) || to.querySelector(".name")).focus({ preventScroll: true });
     this.note.textContent = rows.length > MOST ? `${rows.length} entries, of which ${MOST} are shown; find narrows them down.` : rows.length ? "" : "None.";
   }
 
@@ -87,7 +91,7 @@ class ImportTable {
     cell.style.paddingInlineStart = `${depth * 13 + 4}px`;
     const bar = make("td", { class: "number bar" }, ms(node.total));
     bar.style.setProperty("--share", `${Math.min(100, (100 * node.total) / run.total)}%`);
-    return make("tr", { "aria-current": this.chosen[0] === side && this.chosen[1] === node.index ? "true" : null }, cell, bar, make("td", { class: "number" }, ms(node.self)));
+    return make("tr", { "data-at": `${side} ${node.index}`, "aria-current": this.chosen[0] === side && this.chosen[1] === node.index ? "true" : null }, cell, bar, make("td", { class: "number" }, ms(node.self)));
   }
 
   both(own) {
@@ -100,7 +104,7 @@ class ImportTable {
       if (!mine || !this.matches(theirs) || (own && theirs.origin !== "t")) continue;
       const name = make("button", { class: "name", type: "button", onclick: () => this.pick(1, theirs.index) }, ...breakable(theirs.name));
       const cells = [mine.order, ms(mine.total), theirs.order, ms(theirs.total)].map((text) => make("td", { class: "number" }, String(text)));
-      rows.push(make("tr", { "aria-current": this.chosen[0] === 1 && this.chosen[1] === theirs.index ? "true" : null }, make("td", {}, name), ...cells));
+      rows.push(make("tr", { "data-at": `1 ${theirs.index}`, "aria-current": this.chosen[0] === 1 && this.chosen[1] === theirs.index ? "true" : null }, make("td", {}, name), ...cells));
     }
     return rows;
   }
