@@ -23,6 +23,7 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     RuntimeError if the classes have different slots, or if a weak reference or a view of one of them exists. A backward
     through a graph that was built before raises when it reaches a tensor that was exchanged.
     """
+    from readtorch.autograd.graph import register_prehook
     from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
     from readtorch.csrc.autograd.python_variable import swap_tensor_impl
 
@@ -42,9 +43,8 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     if t1 is t2:
         return
     for tensor in (t1, t2):
-        edge: _Any = tensor._edge
-        if edge.__class__ is AccumulateGrad:
-            edge.register_prehook(_refuse_after_swap)
+        if tensor._edge.__class__ is AccumulateGrad:
+            register_prehook(tensor._edge, _refuse_after_swap)
     values = {name: (getattr(t1, name, _MISSING), getattr(t2, name, _MISSING)) for name in slots}
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
