@@ -601,7 +601,7 @@ from readtorch.nn.parameter import Parameter
 #| into: nn/modules/normalization.py
 #| upstream: torch/nn/modules/normalization.py#LayerNorm
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]
+    return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]  # an integer was told apart before
 
 
 def _fill_affine(module: Any) -> None:

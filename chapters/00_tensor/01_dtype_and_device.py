@@ -186,7 +186,7 @@ def to_numpy_dtype(wanted: dtype) -> np.dtype:
     if wanted.__class__ is not dtype:
         if wanted not in _PYTHON_TYPES:
             raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(wanted).__name__}")
-        wanted = _PYTHON_TYPES[wanted]  # type: ignore[index]
+        wanted = _PYTHON_TYPES[wanted]  # type: ignore[index]  # a type by now, not a dtype
     if wanted.numpy is None:
         raise RuntimeError(f"{wanted!r} needs the package ml_dtypes: pip install 'readtorch[bfloat16]'")
     return wanted.numpy

@@ -739,7 +739,7 @@ class GeneratedNode(Node):
                 is_list = len(key) == 1 and schema.kinds[schema.names.index(key[0])] is TENSOR_LIST
                 positions = None if is_list else tuple(order.index(name) for name in key)
                 found.append((positions, formula, rule.needs[key]))
-            cls._plan = found  # type: ignore[attr-defined]
+            cls._plan = found  # type: ignore[attr-defined]  # kept on the subclass that asks
         return found
 
     def _values(self, grads: list[Any], graph: bool) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def leading(entry: OperatorEntry) -> Call:
         if differentiable and (not counts.grad_off or state.grad_mode):
             for tensor in tensors:
                 if tensor._edge is not None:
-                    node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]
+                    node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]  # called only where there is one
                     break
         if out is not None:
             result = give_out(entry, raw, out, node, (tensors, options))

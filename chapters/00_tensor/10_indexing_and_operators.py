@@ -939,7 +939,7 @@ def init() -> None:
     dispatcher.add_registration_listener(bind_operator)
     for name, method in INPLACE.items():
         _bind(name, _inplace_operator(method))
-    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]  # replaces the one that == would take away
 
 
 # %%
@@ -987,7 +987,7 @@ def _(torch):
         assert "Boolean value of Tensor with more than one value is ambiguous" in str(error)
     else:
         raise AssertionError("found")
-    assert (a == None) is False  # noqa: E711
+    assert (a == None) is False  # noqa: E711 - == is what is shown
 
 
 # %% [markdown]

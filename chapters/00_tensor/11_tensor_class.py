@@ -1089,7 +1089,7 @@ def init() -> None:
     namespace.asarray = as_tensor
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
-    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]  # added after the class
     for offer in further:
         offer()
 

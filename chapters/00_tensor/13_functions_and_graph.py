@@ -412,7 +412,7 @@ class Function(metaclass=FunctionMeta):
 
 
 if "vjp" not in vars(Function):
-    Function.vjp = Function.backward  # type: ignore[attr-defined]
+    Function.vjp = Function.backward  # type: ignore[attr-defined]  # the older name
 
 
 # %%
@@ -782,8 +782,8 @@ def register_prehook(self: Any, fn: Callable[..., Any]) -> Any:
     return _register(self, "_pre_hooks", fn)
 
 
-Node.register_hook = register_hook  # type: ignore[attr-defined]
-Node.register_prehook = register_prehook  # type: ignore[attr-defined]
+Node.register_hook = register_hook  # type: ignore[attr-defined]  # added after the class
+Node.register_prehook = register_prehook  # type: ignore[attr-defined]  # added after the class
 
 
 # %%

@@ -155,7 +155,7 @@ for name in ("add", "sum", "mm"):
 
 # %%
 #| needs: a2_layers
-ones = lambda *shape: torch.ones(shape, requires_grad=True)  # noqa: E731
+ones = lambda *shape: torch.ones(shape, requires_grad=True)  # noqa: E731 - one line of a demo
 made = {
     "conv2d": torch.conv2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)),
     "linear": torch.nn.functional.linear(ones(2, 3), ones(4, 3), ones(4)),

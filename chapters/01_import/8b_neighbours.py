@@ -368,8 +368,8 @@ def load_state_dict_from_url(
 # %%
 #| into: utils/model_zoo.py
 #| imports
-from readtorch.hub import download_url_to_file as _download_url_to_file  # noqa: F401
-from readtorch.hub import load_state_dict_from_url as load_url  # noqa: F401
+from readtorch.hub import download_url_to_file as _download_url_to_file  # noqa: F401 - a name of this module
+from readtorch.hub import load_state_dict_from_url as load_url  # noqa: F401 - a name of this module
 
 # %%
 #| needs: 02_module
@@ -397,7 +397,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 #| into: multiprocessing/__init__.py
-from multiprocessing import *  # noqa: F403
+from multiprocessing import *  # noqa: F403 - this module stands for that one
 
 from readtorch.multiprocessing.spawn import ProcessContext as ProcessContext
 from readtorch.multiprocessing.spawn import ProcessExitedException as ProcessExitedException
@@ -644,7 +644,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import IO, TypeAlias, Union
+from typing import IO, TypeAlias
 
 from readtorch import Size, Tensor, storage
 from readtorch.c10.core.device import device as _device
@@ -654,11 +654,11 @@ from readtorch.c10.core.device import device as _device
 #| upstream: torch/types.py#Number
 Number: TypeAlias = int | float | bool
 _Number = (int, float, bool)
-Device: TypeAlias = Union[_device, str, int, None]  # noqa: UP007  (a TypeAlias of our own class)
-FileLike: TypeAlias = Union[str, os.PathLike, IO[bytes]]  # noqa: UP007
+Device: TypeAlias = _device | str | int | None
+FileLike: TypeAlias = str | os.PathLike | IO[bytes]
 Storage: TypeAlias = storage.UntypedStorage
-_size: TypeAlias = Union[Size, list[int], tuple[int, ...]]  # noqa: UP007
-_TensorOrTensors: TypeAlias = Union[Tensor, Sequence[Tensor]]  # noqa: UP007
+_size: TypeAlias = Size | list[int] | tuple[int, ...]
+_TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
 
 # %%
 #| into: utils/dlpack.py

@@ -358,7 +358,7 @@ class ndarray:
                 self.data.mem.touch(here, here.tick(), False, "copy to host")
         copies.add("DtoH", self._data.nbytes)
         if out is None:
-            return np.array(self._data, order=order)  # type: ignore[call-overload]
+            return np.array(self._data, order=order)  # type: ignore[call-overload]  # the stubs list each order apart
         out[...] = self._data
         return out
 
@@ -384,7 +384,7 @@ class ndarray:
 
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes."""
-        return self.get().tobytes(order)  # type: ignore[arg-type]
+        return self.get().tobytes(order)  # type: ignore[arg-type]  # the stubs list each order apart
 
     def __bool__(self) -> bool:
         return bool(self._one("bool"))
@@ -583,7 +583,7 @@ def _part(name: str) -> Any:
     return property(read, write)
 
 
-ndarray.real, ndarray.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
+ndarray.real, ndarray.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]  # added after the class
 
 
 # %%
@@ -740,7 +740,7 @@ def array(
         return obj if same and not copy else obj.astype(obj.dtype if dtype is None else dtype)
     if isinstance(obj, list | tuple) and _has_arrays(obj):
         return launch("stack", lambda values: np.array(values, dtype), (obj,))
-    data = np.array(obj, dtype=dtype, order=order, ndmin=ndmin)  # type: ignore[call-overload]
+    data = np.array(obj, dtype=dtype, order=order, ndmin=ndmin)  # type: ignore[call-overload]  # the stubs list each order apart
     if data.dtype == object:
         raise ValueError(f"Unsupported dtype {data.dtype}")
     if isinstance(obj, np.ndarray | list | tuple):

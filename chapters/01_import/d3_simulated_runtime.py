@@ -267,7 +267,7 @@ class MemoryHook:
 
 def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
     """Page-locked memory of the host; here, memory like any other."""
-    return np.empty(shape, dtype, order)  # type: ignore[call-overload]
+    return np.empty(shape, dtype, order)  # type: ignore[call-overload]  # the stubs list each order apart
 
 
 class SimulatedCuPy:

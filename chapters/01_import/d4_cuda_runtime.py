@@ -245,7 +245,7 @@ def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
                 break
         return kernel(*args, **kwargs)
 
-    run.__wrapped__ = kernel  # type: ignore[attr-defined]
+    run.__wrapped__ = kernel  # type: ignore[attr-defined]  # what inspect looks for
     return run
 
 
@@ -433,7 +433,7 @@ class Statistics:
         """Follow the allocations of this thread."""
         statistics = self
 
-        class Watcher(library().cuda.MemoryHook):  # type: ignore[misc]
+        class Watcher(library().cuda.MemoryHook):  # type: ignore[misc]  # a base known at run time only
             """Adds up what is given out and taken back."""
 
             name = "readtorch statistics"

@@ -150,7 +150,7 @@ for _name in ("to", "cpu", "cuda", "half", "float", "double", "bfloat16", "char"
 #| upstream: torch/nn/parameter.py#UninitializedParameter
 #| upstream: torch/nn/parameter.py#UninitializedBuffer
 #| upstream: torch/nn/parameter.py#is_lazy
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]  # the mixin narrows what the base answers
     """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
 
     cls_to_become = Parameter
@@ -166,7 +166,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return memo[id(self)]
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]  # the mixin narrows what the base answers
     """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
 
     cls_to_become = Tensor

@@ -496,7 +496,7 @@ class Parameter(Parameter):
         memo[id(self)] = copied
         return copied
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override]  # upstream leaves out the argument
         return f"Parameter containing:\n{super().__repr__()}"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -677,7 +677,7 @@ from typing import Any
 #| upstream: torch/utils/hooks.py#warn_if_has_hooks
 def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a tensor hook as one that may be dropped silently when its tensor is pickled."""
-    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]  # a mark on the function
     return f
 
 

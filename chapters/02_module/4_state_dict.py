@@ -663,7 +663,7 @@ from readtorch.csrc.utils.tensor_new import tensor
 #| into: csrc/autograd/variable_type_manual.py
 def init() -> None:
     """Put the hand-written entry points in front of the general ones."""
-    general = TensorImpl.copy_  # type: ignore[attr-defined]
+    general = TensorImpl.copy_  # type: ignore[attr-defined]  # registered as an operator
 
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         """Overwrite the elements with those of `src`, broadcast and converted. Returns self."""
@@ -690,7 +690,7 @@ def init() -> None:
             src = tensor(src, device=device_of(self._array))
         return general(self, src, non_blocking)
 
-    TensorImpl.copy_ = copy_  # type: ignore[attr-defined]
+    TensorImpl.copy_ = copy_  # type: ignore[attr-defined]  # replaces the registered operator
 
 
 # %%

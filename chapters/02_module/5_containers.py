@@ -95,7 +95,7 @@ class Sequential(Module):
     `Sequential(a, b)` names them "0" and "1"; `Sequential(OrderedDict(first=a, second=b))` as said.
     """
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -348,7 +348,7 @@ def _(torch):
 class ModuleList(Module):
     """A list of modules that are registered, and nothing more: it has no `forward`."""
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -501,7 +501,7 @@ def _(torch):
 class ModuleDict(Module):
     """A dictionary of modules that are registered, in order of insertion, and nothing more: it has no `forward`."""
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -572,8 +572,8 @@ def _pairs(owner: str, given: Any) -> Iterator[tuple[Any, Any]]:
     for position, pair in enumerate(given):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{owner} update sequence element #{position} should be Iterable; is {type(pair).__name__}")
-        if len(pair) != 2:  # type: ignore[arg-type]
-            raise ValueError(f"{owner} update sequence element #{position} has length {len(pair)}; 2 is required")  # type: ignore[arg-type]
+        if len(pair) != 2:  # type: ignore[arg-type]  # asked for its length whatever it is
+            raise ValueError(f"{owner} update sequence element #{position} has length {len(pair)}; 2 is required")  # type: ignore[arg-type]  # the same
         key, value = pair
         yield key, value
 
@@ -918,7 +918,7 @@ __all__ = [
 #| into: nn/__init__.py
 from readtorch.nn import modules as modules
 from readtorch.nn import parameter as parameter
-from readtorch.nn.modules import *  # noqa: F403
+from readtorch.nn.modules import *  # noqa: F403 - its __all__ is this namespace
 from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
 from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer

@@ -232,8 +232,8 @@ class Optimizer:
         cls = type(self)
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{cls.__name__}.zero_grad"
         if not getattr(cls.step, "hooked", False):
-            cls.step = self.profile_hook_step(cls.step)  # type: ignore[method-assign]
-            cls.step.hooked = True  # type: ignore[attr-defined]
+            cls.step = self.profile_hook_step(cls.step)  # type: ignore[method-assign]  # the wrapper takes any arguments
+            cls.step.hooked = True  # type: ignore[attr-defined]  # a mark on the function
 
 
 # %%
@@ -541,7 +541,7 @@ def _cast_state(param: Tensor, value: Any, group: dict[str, Any], key: Hashable 
     if isinstance(value, dict):
         return {k: _cast_state(param, v, group, k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return type(value)(_cast_state(param, v, group) for v in value)  # type: ignore[call-arg]
+        return type(value)(_cast_state(param, v, group) for v in value)  # type: ignore[call-arg]  # a named tuple or the like, of any type
     return value
 
 

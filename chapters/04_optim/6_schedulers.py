@@ -177,18 +177,18 @@ def _track_calls_of_step(optimizer: Optimizer) -> None:
     """Let `optimizer.step` note that it was called; once per optimizer, by a method on the instance."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    function = optimizer.step.__func__  # type: ignore[attr-defined]
+    function = optimizer.step.__func__  # type: ignore[attr-defined]  # a bound method here
     #: A weak reference: a strong one would make optimizer and wrapper keep each other alive.
     owner = ref(optimizer)
 
     @wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
         instance = owner()
-        instance._opt_called = True  # type: ignore[union-attr]
+        instance._opt_called = True  # type: ignore[union-attr]  # a mark on the optimizer
         return function.__get__(instance, type(instance))(*args, **kwargs)
 
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    optimizer.step = step  # type: ignore[method-assign]
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # a mark on the function
+    optimizer.step = step  # type: ignore[method-assign]  # replaced in this instance only
 
 
 # %% [markdown]

@@ -115,7 +115,7 @@ class SequentialLR(_Composite):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]  # upstream takes no epoch here
         """Step the scheduler whose turn it is; at a milestone it starts at its epoch 0."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -140,7 +140,7 @@ class ChainedScheduler(_Composite):
         self._schedulers = schedulers
         self._last_lr = _values(self.optimizer, "lr")
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]  # upstream takes no epoch here
         """Step every scheduler, in order."""
         for scheduler in self._schedulers:
             scheduler.step()
@@ -225,7 +225,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether bad epochs are not being counted."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]  # upstream asks for the metric first
         """Take one value of the metric, and reduce the rates if it is time."""
         value = float(metrics)
         if epoch is None:

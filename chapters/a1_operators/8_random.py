@@ -780,8 +780,8 @@ def init_random() -> None:
         if hasattr(function, "__code__"):
             function.__name__ = name
         setattr(namespace, name, checked(function))
-    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
-    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
+    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]  # added after the class
+    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]  # added after the class
     _rename_from("uniform_")
     _rename_from("random_")
 

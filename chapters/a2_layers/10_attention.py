@@ -194,7 +194,7 @@ def multi_head_attention_forward(
         if any(weight is None for weight in separate):
             raise AssertionError("use_separate_proj_weight is True but one of the three weights is None")
         biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-        q, k, v = _in_projection(query, key, value, separate, biases)  # type: ignore[arg-type]
+        q, k, v = _in_projection(query, key, value, separate, biases)  # type: ignore[arg-type]  # the weights are there or separate, as checked above
     else:
         if in_proj_weight is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
@@ -376,7 +376,7 @@ class MultiheadAttention(Module):
                 init.xavier_uniform_(weight)
         if self.in_proj_bias is not None:
             init.constant_(self.in_proj_bias, 0.0)
-            init.constant_(self.out_proj.bias, 0.0)  # type: ignore[arg-type]
+            init.constant_(self.out_proj.bias, 0.0)  # type: ignore[arg-type]  # there is one: bias was asked for
         for bias in (self.bias_k, self.bias_v):
             if bias is not None:
                 init.xavier_normal_(bias)

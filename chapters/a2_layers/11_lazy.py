@@ -178,7 +178,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
     def reset_parameters(self: Any) -> None:
         if not self.has_uninitialized_params() and self.in_channels != 0:
-            super().reset_parameters()  # type: ignore[misc]
+            super().reset_parameters()  # type: ignore[misc]  # the convolution that a subclass adds as a second base
 
     def initialize_parameters(self: Any, input: Tensor, *args: Any, **kwargs: Any) -> None:
         if not self.has_uninitialized_params():
@@ -253,37 +253,37 @@ class _LazyConvTransposeNd(_LazyConvXdMixin):
 #| upstream: torch/nn/modules/conv.py#LazyConvTranspose1d
 #| upstream: torch/nn/modules/conv.py#LazyConvTranspose2d
 #| upstream: torch/nn/modules/conv.py#LazyConvTranspose3d
-class LazyConv1d(_LazyConvNd, Conv1d):  # type: ignore[misc]
+class LazyConv1d(_LazyConvNd, Conv1d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `Conv1d` whose `in_channels` come with the first input."""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConvNd, Conv2d):  # type: ignore[misc]
+class LazyConv2d(_LazyConvNd, Conv2d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `Conv2d` whose `in_channels` come with the first input."""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConvNd, Conv3d):  # type: ignore[misc]
+class LazyConv3d(_LazyConvNd, Conv3d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `Conv3d` whose `in_channels` come with the first input."""
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConvTransposeNd, ConvTranspose1d):  # type: ignore[misc]
+class LazyConvTranspose1d(_LazyConvTransposeNd, ConvTranspose1d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `ConvTranspose1d` whose `in_channels` come with the first input."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):  # type: ignore[misc]
+class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `ConvTranspose2d` whose `in_channels` come with the first input."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):  # type: ignore[misc]
+class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):  # type: ignore[misc]  # both bases annotate the same fields
     """A `ConvTranspose3d` whose `in_channels` come with the first input."""
 
     cls_to_become = ConvTranspose3d

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import IO, TypeAlias, Union
+from typing import IO, TypeAlias
 
 from readtorch import Size, Tensor, storage
 from readtorch.c10.core.device import device as _device
 
 Number: TypeAlias = int | float | bool
 _Number = (int, float, bool)
-Device: TypeAlias = Union[_device, str, int, None]  # noqa: UP007  (a TypeAlias of our own class)
-FileLike: TypeAlias = Union[str, os.PathLike, IO[bytes]]  # noqa: UP007
+Device: TypeAlias = _device | str | int | None
+FileLike: TypeAlias = str | os.PathLike | IO[bytes]
 Storage: TypeAlias = storage.UntypedStorage
-_size: TypeAlias = Union[Size, list[int], tuple[int, ...]]  # noqa: UP007
-_TensorOrTensors: TypeAlias = Union[Tensor, Sequence[Tensor]]  # noqa: UP007
+_size: TypeAlias = Size | list[int] | tuple[int, ...]
+_TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]

@@ -86,7 +86,7 @@ class Function(metaclass=FunctionMeta):
 
 
 if "vjp" not in vars(Function):
-    Function.vjp = Function.backward  # type: ignore[attr-defined]
+    Function.vjp = Function.backward  # type: ignore[attr-defined]  # the older name
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,8 +37,8 @@ def register_prehook(self: Any, fn: Callable[..., Any]) -> Any:
     return _register(self, "_pre_hooks", fn)
 
 
-Node.register_hook = register_hook  # type: ignore[attr-defined]
-Node.register_prehook = register_prehook  # type: ignore[attr-defined]
+Node.register_hook = register_hook  # type: ignore[attr-defined]  # added after the class
+Node.register_prehook = register_prehook  # type: ignore[attr-defined]  # added after the class
 
 
 class GradientEdge(NamedTuple):

@@ -35,5 +35,5 @@ def install() -> None:
     for name in ("matplotlib", "matplotlib.pyplot"):
         module = ModuleType(name)
         module.__path__ = []
-        module.__getattr__ = lambda name: absent  # type: ignore[method-assign]
+        module.__getattr__ = lambda name: absent  # type: ignore[method-assign]  # a module may have one
         sys.modules[name] = module

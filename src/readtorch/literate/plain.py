@@ -58,7 +58,7 @@ class PlainDisplay:
 
     def attach(self, outputs: Outputs) -> None:
         self._outputs = outputs
-        builtins.display = self.display  # type: ignore[attr-defined]
+        builtins.display = self.display  # type: ignore[attr-defined]  # a name that notebooks have
 
     def bundle(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data: dict[str, Any] = {}

@@ -58,11 +58,11 @@ class IPythonDisplay:
         config.InteractiveShell.cache_size = 0
         config.InteractiveShell.colors = "nocolor"
         config.InteractiveShell.separate_in = ""
-        InteractiveShell.display_pub_class = Publisher  # type: ignore[assignment]
+        InteractiveShell.display_pub_class = Publisher  # type: ignore[assignment]  # a trait, set by its class
         streams = sys.stdout, sys.stderr
         self.shell = InteractiveShell.instance(config=config)
         sys.stdout, sys.stderr = streams
-        self.shell.showtraceback = _raise_again  # type: ignore[method-assign]
+        self.shell.showtraceback = _raise_again  # type: ignore[method-assign]  # replaced in this shell only
         self.outputs: Outputs | None = None
         assert self.shell.display_formatter is not None
         self._formatter = self.shell.display_formatter
@@ -84,7 +84,7 @@ class IPythonDisplay:
 
 def _raise_again(exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
     """IPython would print the traceback of a `__repr__` that fails, and go on; here it is an error like any other."""
-    raise exc_tuple[1] if exc_tuple else sys.exception()  # type: ignore[misc]
+    raise exc_tuple[1] if exc_tuple else sys.exception()  # type: ignore[misc]  # called while one is handled
 
 
 def _figure(figure: Any) -> Any:

@@ -1,7 +1,7 @@
 # Tangled from chapters/01_import/8b_neighbours.py — edit there, or here and run `readtorch sync`.
 """Python's `multiprocessing`, and processes started by rank."""
 
-from multiprocessing import *  # noqa: F403
+from multiprocessing import *  # noqa: F403 - this module stands for that one
 
 from readtorch.multiprocessing.spawn import ProcessContext as ProcessContext
 from readtorch.multiprocessing.spawn import ProcessExitedException as ProcessExitedException

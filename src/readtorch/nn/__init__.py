@@ -2,7 +2,7 @@
 
 from readtorch.nn import modules as modules
 from readtorch.nn import parameter as parameter
-from readtorch.nn.modules import *  # noqa: F403
+from readtorch.nn.modules import *  # noqa: F403 - its __all__ is this namespace
 from readtorch.nn.parameter import Buffer as Buffer
 from readtorch.nn.parameter import Parameter as Parameter
 from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer

@@ -1581,7 +1581,7 @@ def multi_head_attention_forward(
         if any(weight is None for weight in separate):
             raise AssertionError("use_separate_proj_weight is True but one of the three weights is None")
         biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-        q, k, v = _in_projection(query, key, value, separate, biases)  # type: ignore[arg-type]
+        q, k, v = _in_projection(query, key, value, separate, biases)  # type: ignore[arg-type]  # the weights are there or separate, as checked above
     else:
         if in_proj_weight is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")

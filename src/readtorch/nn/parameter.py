@@ -49,7 +49,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         memo[id(self)] = copied
         return copied
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override]  # upstream leaves out the argument
         return f"Parameter containing:\n{super().__repr__()}"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ for _name in ("to", "cpu", "cuda", "half", "float", "double", "bfloat16", "char"
     setattr(UninitializedTensorMixin, _name, _moved_with_its_data(_name))
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]  # the mixin narrows what the base answers
     """A parameter whose shape is not known yet; `materialize` makes it a `Parameter`."""
 
     cls_to_become = Parameter
@@ -198,7 +198,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return memo[id(self)]
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]  # the mixin narrows what the base answers
     """A buffer whose shape is not known yet; `materialize` makes it a `Tensor`."""
 
     cls_to_become = Tensor

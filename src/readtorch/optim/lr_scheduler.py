@@ -190,18 +190,18 @@ def _track_calls_of_step(optimizer: Optimizer) -> None:
     """Let `optimizer.step` note that it was called; once per optimizer, by a method on the instance."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    function = optimizer.step.__func__  # type: ignore[attr-defined]
+    function = optimizer.step.__func__  # type: ignore[attr-defined]  # a bound method here
     #: A weak reference: a strong one would make optimizer and wrapper keep each other alive.
     owner = ref(optimizer)
 
     @wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
         instance = owner()
-        instance._opt_called = True  # type: ignore[union-attr]
+        instance._opt_called = True  # type: ignore[union-attr]  # a mark on the optimizer
         return function.__get__(instance, type(instance))(*args, **kwargs)
 
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    optimizer.step = step  # type: ignore[method-assign]
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # a mark on the function
+    optimizer.step = step  # type: ignore[method-assign]  # replaced in this instance only
 
 
 class _LRScheduler(LRScheduler):
@@ -511,7 +511,7 @@ class SequentialLR(_Composite):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]  # upstream takes no epoch here
         """Step the scheduler whose turn it is; at a milestone it starts at its epoch 0."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -533,7 +533,7 @@ class ChainedScheduler(_Composite):
         self._schedulers = schedulers
         self._last_lr = _values(self.optimizer, "lr")
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]  # upstream takes no epoch here
         """Step every scheduler, in order."""
         for scheduler in self._schedulers:
             scheduler.step()
@@ -608,7 +608,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether bad epochs are not being counted."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]  # upstream asks for the metric first
         """Take one value of the metric, and reduce the rates if it is time."""
         value = float(metrics)
         if epoch is None:

@@ -51,7 +51,7 @@ class RemovableHandle:
 
 def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a tensor hook as one that may be dropped silently when its tensor is pickled."""
-    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]  # a mark on the function
     return f
 
 

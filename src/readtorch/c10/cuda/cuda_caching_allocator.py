@@ -68,7 +68,7 @@ class Statistics:
         """Follow the allocations of this thread."""
         statistics = self
 
-        class Watcher(library().cuda.MemoryHook):  # type: ignore[misc]
+        class Watcher(library().cuda.MemoryHook):  # type: ignore[misc]  # a base known at run time only
             """Adds up what is given out and taken back."""
 
             name = "readtorch statistics"

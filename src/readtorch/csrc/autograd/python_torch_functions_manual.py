@@ -499,7 +499,7 @@ def init() -> None:
     namespace.asarray = as_tensor
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         setattr(TensorImpl, name, _new_method(function))
-    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]
+    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]  # added after the class
     for offer in further:
         offer()
 
@@ -664,8 +664,8 @@ def init_random() -> None:
         if hasattr(function, "__code__"):
             function.__name__ = name
         setattr(namespace, name, checked(function))
-    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]
-    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]
+    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]  # added after the class
+    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]  # added after the class
     _rename_from("uniform_")
     _rename_from("random_")
 

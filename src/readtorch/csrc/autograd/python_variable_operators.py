@@ -109,4 +109,4 @@ def init() -> None:
     dispatcher.add_registration_listener(bind_operator)
     for name, method in INPLACE.items():
         _bind(name, _inplace_operator(method))
-    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+    TensorImpl.__hash__ = lambda self: id(self)  # type: ignore[method-assign]  # replaces the one that == would take away

@@ -70,7 +70,7 @@ class Hook:
         if pending is None or pending.tree is not None or not is_tangled(pending.source):
             return tree
         pending.tree = tree
-        call = ast.copy_location(ast.Expr(_CALL.value), tree.body[0]) if tree.body else _CALL  # type: ignore[attr-defined]
+        call = ast.copy_location(ast.Expr(_CALL.value), tree.body[0]) if tree.body else _CALL  # type: ignore[attr-defined]  # an expression statement, parsed above
         return ast.Module([call], [])
 
     def run(self, filename: str) -> None:

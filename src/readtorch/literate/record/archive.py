@@ -131,7 +131,7 @@ def check_provenance(path: Path, value: Any) -> None:
     if not isinstance(value, dict):
         raise _refused(path, "says nowhere where it was made (recording.json)")
     for key, kind in _PROVENANCE.items():
-        if not isinstance(value.get(key), kind):  # type: ignore[arg-type]
+        if not isinstance(value.get(key), kind):  # type: ignore[arg-type]  # a type or several
             raise _refused(path, f"recording.json: {key} is missing or of another type")
     if value["schema"] != SCHEMA:
         raise _refused(path, f"recording.json: schema is {value['schema']!r:.60}, not {SCHEMA}")

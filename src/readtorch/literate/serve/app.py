@@ -65,7 +65,7 @@ class PageHandler(Guarded):
 class FileHandler(StaticFileHandler, Guarded):
     """Everything that is not a page."""
 
-    def initialize(self, context: Context) -> None:  # type: ignore[override]
+    def initialize(self, context: Context) -> None:  # type: ignore[override]  # Tornado passes what the route says
         Guarded.initialize(self, context)
         StaticFileHandler.initialize(self, str(context.site))
 

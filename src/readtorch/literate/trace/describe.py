@@ -280,7 +280,7 @@ def _scalar(value: Any) -> Description:
 
 
 def _exception(value: BaseException) -> Description:
-    args = BaseException.args.__get__(value)  # type: ignore[attr-defined]
+    args = BaseException.args.__get__(value)  # type: ignore[attr-defined]  # a slot, which subclasses may hide
     message = next((a for a in args[:1] if type(a) is str), "")
     return ("e", _name_of(type(value)), without_machine_paths(message[:200]))
 

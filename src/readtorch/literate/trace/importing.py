@@ -92,7 +92,7 @@ def main(target: str, touch: tuple[str, ...], path: str) -> None:
             break
     for name in touch if not failure else ():
         reach(name)
-    bootstrap._find_and_load = find_and_load  # type: ignore[attr-defined]
+    bootstrap._find_and_load = find_and_load  # type: ignore[attr-defined]  # the same attribute, put back
     tell("done", (clock() - start) // 1000, failure)
     for name in [name for name in sys.modules if name not in before]:
         tell("module", name, *_facts(sys.modules[name]))

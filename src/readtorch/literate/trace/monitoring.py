@@ -26,7 +26,7 @@ class Monitoring:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]  # new in 3.12
         self._watched: list[CodeType] = []
         self._tool = -1
         self._alone = False
@@ -107,7 +107,7 @@ class Monitoring:
                 recorder.resume(info, frame_of(1))
 
         def suspend(code: CodeType, offset: int, value: object) -> None:
-            recorder.leave(YIELD, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]
+            recorder.leave(YIELD, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
 
         def unwind(code: CodeType, offset: int, error: BaseException) -> None:
             info = known.get(id(code))
@@ -129,10 +129,10 @@ class Monitoring:
         recorder, known, frame_of = self._recorder, self._recorder.scope.by_id, sys._getframe
 
         def line(code: CodeType, number: int) -> None:
-            recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]
+            recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]  # an object of code that was entered has an entry
 
         def leave(code: CodeType, offset: int, value: object) -> None:
-            recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]
+            recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
 
         return line, leave
 

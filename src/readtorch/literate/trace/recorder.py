@@ -135,8 +135,8 @@ class Recorder:
         for i, (look, stamp, last) in looks.items():
             if i not in bound:
                 value = seen.objects[i]
-                if stamp is not None and last.key == stamp(value):  # type: ignore[union-attr]
-                    index = last.index  # type: ignore[union-attr]
+                if stamp is not None and last.key == stamp(value):  # type: ignore[union-attr]  # both are there: one is kept for the other
+                    index = last.index  # type: ignore[union-attr]  # both are there: one is kept for the other
                 else:
                     index = look(value)
                 if index != indices[i]:

@@ -88,9 +88,9 @@ class SetTrace:
 
         def local(frame: FrameType, event: str, value: Any) -> Any:
             if event == "line":
-                recorder.line(known[id(frame.f_code)], frame, frame.f_lineno)  # type: ignore[arg-type]
+                recorder.line(known[id(frame.f_code)], frame, frame.f_lineno)  # type: ignore[arg-type]  # an object of code that was entered has an entry
             elif event == "return":
-                left(known[id(frame.f_code)], frame, value)  # type: ignore[arg-type]
+                left(known[id(frame.f_code)], frame, value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
             elif event == "exception":
                 errors[get_ident()] = (value[1], frame, frame.f_lasti, len(events))
             return local
@@ -122,7 +122,7 @@ class SetTrace:
                 return None
             if event == "line":
                 append(frame.f_lineno)
-            elif event == "return" and known[id(frame.f_code)].bytecode[frame.f_lasti] in _RETURN_OPS:  # type: ignore[union-attr]
+            elif event == "return" and known[id(frame.f_code)].bytecode[frame.f_lasti] in _RETURN_OPS:  # type: ignore[union-attr]  # an object of code that was entered has an entry
                 append(-now())
             else:
                 local(frame, event, value)

@@ -225,7 +225,7 @@ class _Reader:
         into: dict[str, Definition] | None = None,
         key: str = "",
     ) -> None:
-        line = line or node.lineno  # type: ignore[attr-defined]
+        line = line or node.lineno  # type: ignore[attr-defined]  # every node of a module has one
         origin = self.content.lines[line - 1]
         if origin.part_path is None or origin.chapter_line is None or origin.cell is None:
             return

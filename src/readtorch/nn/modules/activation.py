@@ -480,7 +480,7 @@ class MultiheadAttention(Module):
                 init.xavier_uniform_(weight)
         if self.in_proj_bias is not None:
             init.constant_(self.in_proj_bias, 0.0)
-            init.constant_(self.out_proj.bias, 0.0)  # type: ignore[arg-type]
+            init.constant_(self.out_proj.bias, 0.0)  # type: ignore[arg-type]  # there is one: bias was asked for
         for bias in (self.bias_k, self.bias_v):
             if bias is not None:
                 init.xavier_normal_(bias)

@@ -21,7 +21,7 @@ class Sequential(Module):
     `Sequential(a, b)` names them "0" and "1"; `Sequential(OrderedDict(first=a, second=b))` as said.
     """
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def _require_count(sequential: Sequential, count: Any) -> int:
 class ModuleList(Module):
     """A list of modules that are registered, and nothing more: it has no `forward`."""
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ def _runs(texts: list[str]) -> Iterator[tuple[int, int, str]]:
 class ModuleDict(Module):
     """A dictionary of modules that are registered, in order of insertion, and nothing more: it has no `forward`."""
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
+    _modules: dict[str, Module]  # type: ignore[assignment]  # here no child is None
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -296,8 +296,8 @@ def _pairs(owner: str, given: Any) -> Iterator[tuple[Any, Any]]:
     for position, pair in enumerate(given):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{owner} update sequence element #{position} should be Iterable; is {type(pair).__name__}")
-        if len(pair) != 2:  # type: ignore[arg-type]
-            raise ValueError(f"{owner} update sequence element #{position} has length {len(pair)}; 2 is required")  # type: ignore[arg-type]
+        if len(pair) != 2:  # type: ignore[arg-type]  # asked for its length whatever it is
+            raise ValueError(f"{owner} update sequence element #{position} has length {len(pair)}; 2 is required")  # type: ignore[arg-type]  # the same
         key, value = pair
         yield key, value
 

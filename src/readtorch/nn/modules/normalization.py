@@ -16,7 +16,7 @@ from readtorch.nn.parameter import Parameter
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]
+    return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]  # an integer was told apart before
 
 
 def _fill_affine(module: Any) -> None:

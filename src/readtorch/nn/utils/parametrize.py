@@ -152,7 +152,7 @@ def _copy_by_attribute(self: Any, memo: dict[int, Any]) -> Any:
         return memo[id(self)]
     copy = memo[id(self)] = self.__new__(type(self))
     copy.__dict__ = deepcopy(self.__dict__, memo)
-    for slot in copyreg._slotnames(type(self)):  # type: ignore[attr-defined]
+    for slot in copyreg._slotnames(type(self)):  # type: ignore[attr-defined]  # private, and what pickle itself asks
         if hasattr(self, slot):
             setattr(copy, slot, deepcopy(getattr(self, slot), memo))
     return copy

@@ -100,7 +100,7 @@ def _taken_off(module: Module, name: str) -> BasePruningMethod | None:
         raise AssertionError(
             f"Avoid adding multiple pruning hooks to one tensor: {name} of {module} has some already. A PruningContainer chains methods."
         )
-    return hooks.pop(found[0]) if found else None  # type: ignore[return-value]
+    return hooks.pop(found[0]) if found else None  # type: ignore[return-value]  # of this class, as found above
 
 
 def _on_top(old: BasePruningMethod | None, new: BasePruningMethod, name: str) -> BasePruningMethod:
@@ -217,7 +217,7 @@ class Identity(BasePruningMethod):
         return default_mask
 
     @classmethod
-    def apply(cls, module: Module, name: str) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str) -> Any:  # type: ignore[override]  # the options of this method come first
         """See `BasePruningMethod.apply`."""
         return super().apply(module, name)
 
@@ -246,7 +246,7 @@ class RandomUnstructured(_Unstructured):
         return torch.topk(torch.rand_like(t).view(-1), k=count).indices
 
     @classmethod
-    def apply(cls, module: Module, name: str, amount: Any) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str, amount: Any) -> Any:  # type: ignore[override]  # the options of this method come first
         """See `BasePruningMethod.apply`."""
         return super().apply(module, name, amount=amount)
 
@@ -258,7 +258,7 @@ class L1Unstructured(_Unstructured):
         return torch.topk(torch.abs(t).view(-1), k=count, largest=False).indices
 
     @classmethod
-    def apply(cls, module: Module, name: str, amount: Any, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str, amount: Any, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override]  # the options of this method come first
         """See `BasePruningMethod.apply`."""
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
@@ -281,7 +281,7 @@ class RandomStructured(BasePruningMethod):
         return _keeping(t, self.dim, lots > torch.kthvalue(lots, k=count).values, default_mask)
 
     @classmethod
-    def apply(cls, module: Module, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str, amount: Any, dim: int = -1) -> Any:  # type: ignore[override]  # the options of this method come first
         """See `BasePruningMethod.apply`."""
         return super().apply(module, name, amount=amount, dim=dim)
 
@@ -306,7 +306,7 @@ class LnStructured(BasePruningMethod):
         return _keeping(t, self.dim, largest.indices, default_mask)
 
     @classmethod
-    def apply(  # type: ignore[override]
+    def apply(  # type: ignore[override]  # the options of this method come first
         cls, module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Tensor | None = None
     ) -> Any:
         """See `BasePruningMethod.apply`."""
@@ -329,7 +329,7 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
     @classmethod
-    def apply(cls, module: Module, name: str, mask: Tensor) -> Any:  # type: ignore[override]
+    def apply(cls, module: Module, name: str, mask: Tensor) -> Any:  # type: ignore[override]  # the options of this method come first
         """See `BasePruningMethod.apply`."""
         return super().apply(module, name, mask=mask)
 

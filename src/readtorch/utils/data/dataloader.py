@@ -100,11 +100,11 @@ class DataLoader(Generic[_T_co]):
             if self._dataset_kind == _DatasetKind.Iterable:
                 sampler = _InfiniteConstantSampler()
             elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
+                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]  # a map-style dataset has a length
             else:
-                sampler = SequentialSampler(dataset)  # type: ignore[arg-type]
+                sampler = SequentialSampler(dataset)  # type: ignore[arg-type]  # a map-style dataset has a length
         if batch_size is not None and batch_sampler is None:
-            batch_sampler = BatchSampler(sampler, batch_size, drop_last)  # type: ignore[arg-type]
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)  # type: ignore[arg-type]  # not None in this branch
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler = sampler
@@ -219,7 +219,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        length = self._IterableDataset_len_called = len(self.dataset)  # type: ignore[arg-type]
+        length = self._IterableDataset_len_called = len(self.dataset)  # type: ignore[arg-type]  # TypeError, as documented, where it has none
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)

@@ -190,7 +190,7 @@ class Subset(Dataset[_T_co]):
     def __getitems__(self, indices: list[int]) -> list[_T_co]:
         chosen = [self.indices[index] for index in indices]
         if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(chosen)  # type: ignore[attr-defined]
+            return self.dataset.__getitems__(chosen)  # type: ignore[attr-defined]  # there: asked above
         return [self.dataset[index] for index in chosen]
 
     def __len__(self) -> int:
@@ -205,7 +205,7 @@ def random_split(
     Fractions are rounded down, and what remains is dealt out one by one from the first. ValueError if the lengths do not
     add up.
     """
-    size = len(dataset)  # type: ignore[arg-type]
+    size = len(dataset)  # type: ignore[arg-type]  # a map-style dataset has one
     total = sum(lengths)
     if math.isclose(total, 1) and total <= 1:
         for number, fraction in enumerate(lengths):

@@ -116,7 +116,7 @@ def array(
         return obj if same and not copy else obj.astype(obj.dtype if dtype is None else dtype)
     if isinstance(obj, list | tuple) and _has_arrays(obj):
         return launch("stack", lambda values: np.array(values, dtype), (obj,))
-    data = np.array(obj, dtype=dtype, order=order, ndmin=ndmin)  # type: ignore[call-overload]
+    data = np.array(obj, dtype=dtype, order=order, ndmin=ndmin)  # type: ignore[call-overload]  # the stubs list each order apart
     if data.dtype == object:
         raise ValueError(f"Unsupported dtype {data.dtype}")
     if isinstance(obj, np.ndarray | list | tuple):

@@ -104,7 +104,7 @@ class ndarray:
                 self.data.mem.touch(here, here.tick(), False, "copy to host")
         copies.add("DtoH", self._data.nbytes)
         if out is None:
-            return np.array(self._data, order=order)  # type: ignore[call-overload]
+            return np.array(self._data, order=order)  # type: ignore[call-overload]  # the stubs list each order apart
         out[...] = self._data
         return out
 
@@ -130,7 +130,7 @@ class ndarray:
 
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes."""
-        return self.get().tobytes(order)  # type: ignore[arg-type]
+        return self.get().tobytes(order)  # type: ignore[arg-type]  # the stubs list each order apart
 
     def __bool__(self) -> bool:
         return bool(self._one("bool"))
@@ -323,4 +323,4 @@ def _part(name: str) -> Any:
     return property(read, write)
 
 
-ndarray.real, ndarray.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]
+ndarray.real, ndarray.imag = _part("real"), _part("imag")  # type: ignore[attr-defined]  # added after the class

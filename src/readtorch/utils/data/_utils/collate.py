@@ -26,7 +26,7 @@ def _mapping_like(model: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
             clone = copy.copy(model)
             clone.update(values)
             return clone
-        return type(model)(values)  # type: ignore[call-arg]
+        return type(model)(values)  # type: ignore[call-arg]  # a container of any type
     except TypeError:
         return values
 
@@ -41,7 +41,7 @@ def _sequence_like(model: Sequence[Any], values: list[Any]) -> Any:
             for position, value in enumerate(values):
                 clone[position] = value
             return clone
-        return type(model)(values)  # type: ignore[call-arg]
+        return type(model)(values)  # type: ignore[call-arg]  # a container of any type
     except TypeError:
         return values
 
