@@ -45,15 +45,15 @@ live()
 # %% [markdown]
 # ## How does a library find another?
 #
-# A shared library lists the names of those it needs, without folders. When it is loaded, the dynamic linker looks for each name: among the libraries that the process has already; in the folders that the library itself names (its *runpath*, which may be relative to the
-# library: `$ORIGIN`); in `LD_LIBRARY_PATH`; in the system's own. Let us build the case in small. `libcounts.so` plays NVIDIA's part: it lies in the folder of another package. `libuser.so` plays PyTorch's, and needs it.
+# A shared library lists the names of those it needs, without folders. When it is loaded, the dynamic linker looks for each name: among the libraries that the process has already; in `LD_LIBRARY_PATH`; in the folders that the library itself names (its *runpath*, which may be relative to the
+# library: `$ORIGIN`); in the system's own. Let us build the case in small. `libcounts.so` plays NVIDIA's part: it lies in the folder of another package. `libuser.so` plays PyTorch's, and needs it.
 
 # %%
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 place = Path(tempfile.mkdtemp())
 
 
-def build(name: str, source: str, *needs: str, folder: str = "", version: str = "") -> str:
+def build(name: str, source: str, *needs: str, folder: str = "", version: str = "", path: str = "RUNPATH") -> str:
     """Compile `source` into a shared library below `place`; "" where there is no C compiler."""
     if CC is None or not sys.platform.startswith("linux"):
         print("not built: this needs Linux and a C compiler, and looked for cc, gcc and clang")
@@ -64,6 +64,7 @@ def build(name: str, source: str, *needs: str, folder: str = "", version: str = 
     links = [option for need in needs for option in (f"-L{(place / need).parent}", f"-l:{Path(need).name}")]
     target = where / f"{name}.so{version}"
     options = ["-shared", "-fPIC", f"-Wl,-soname,{target.name}", "-Wl,-rpath,$ORIGIN"]
+    options.append(f"-Wl,--{'enable' if path == 'RUNPATH' else 'disable'}-new-dtags")
     if version:
         (where / f"{name}.map").write_text(f"{target.name} {{ global: *; }};")
         options.append(f"-Wl,--version-script={where / name}.map")
@@ -76,11 +77,15 @@ user = build("libuser", "int count(void); int twice(void) { return 2 * count(); 
 
 
 # %%
-def attempt(*loads: tuple[str, int], ask: str = "twice") -> str:
+def attempt(*loads: tuple[str, int], ask: str = "twice", library_path: str = "") -> str:
     """In a process of its own: load these libraries in this order, and call a function of the last."""
     program = "import ctypes\n" + "".join(f"last = ctypes.CDLL({path!r}, mode={mode})\n" for path, mode in loads)
     done = subprocess.run(
-        [sys.executable, "-c", f"{program}print(last.{ask}())"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{program}print(last.{ask}())"],
+        env={**os.environ, **({"LD_LIBRARY_PATH": library_path} if library_path else {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return (done.stdout + done.stderr).strip().splitlines()[-1].replace(f"{place}/", "")
 
@@ -183,6 +188,27 @@ print(*[Path(path).name.split("-")[0] for path in mapped if "numpy" in path and 
 # %% [markdown]
 # That file is also the best witness when something is wrong. It lists what the process *has*, not what it should have: two lines with the same library in two folders are the answer to most questions of this kind. (Above, the one library that readtorch
 # stands on: NumPy's BLAS.)
+#
+# ## Whose folder comes first?
+#
+# There are two ways for a library to name folders, and they differ in this one respect. The older, `RPATH`, is asked *before* `LD_LIBRARY_PATH`, its successor `RUNPATH` behind it. Here is a library that has what it needs right beside it, and a user whose `LD_LIBRARY_PATH` names a folder with another one of that name:
+
+# %%
+system = build("libtoolkit", "int count(void) { return -1; }", folder="system")
+beside = build("libtoolkit", "int count(void) { return 42; }", folder="wheel")
+for path in ("RPATH", "RUNPATH"):
+    asker = build(
+        "libasker",
+        "int count(void); int twice(void) { return 2 * count(); }",
+        "wheel/libtoolkit.so",
+        folder="wheel",
+        path=path,
+    )
+    if asker:
+        print(f"{path:8}", attempt((asker, ctypes.RTLD_LOCAL), library_path=str(Path(system).parent)))
+
+# %% [markdown]
+# A packager who wants to be safe from the user's environment writes `RPATH` (`patchelf --force-rpath`; NumPy's wheel has it). Linkers of most distributions write `RUNPATH` unless told otherwise, as in PyTorch's CPU wheel; and where a library of the chain has one, the setting of a shell's start file decides. [The next part](../01_import/3_extension_module.py) reads both from the files.
 #
 # ## May it be another version?
 #

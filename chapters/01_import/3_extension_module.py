@@ -100,7 +100,7 @@ for name, values in dynamic(umath.__file__).items():
     print(f"{name:8}", *[value.split("-")[0] for value in values])
 
 # %% [markdown]
-# Its BLAS stands first, under a name with a hash, so that no other library of that name can be meant; and the runpath leads to `numpy.libs`, beside the package. NumPy's answer to [the problem of finding libraries](../01_import/2_before_the_extension.py) is to bring a private copy of everything. PyTorch cannot: NVIDIA's libraries have
+# Its BLAS stands first, under a name with a hash, so that no other library of that name can be meant; and the path written into it leads to `numpy.libs`, beside the package. NumPy's answer to [the problem of finding libraries](../01_import/2_before_the_extension.py) is to bring a private copy of everything. PyTorch cannot: NVIDIA's libraries have
 # gigabytes, and other packages use them too.
 #
 # With PyTorch installed, follow the chain behind the stub:
@@ -117,10 +117,11 @@ def chain(package: str) -> None:
     waiting, seen = sorted(folder.glob("_C.*.so")), set()
     while waiting:
         file = waiting.pop(0)
-        needs = [n for n in dynamic(str(file)).get("NEEDED", []) if (folder / "lib" / n).exists()]
-        print(
-            f"{file.name.split('.')[0]:16} {file.stat().st_size / 1e6:7.2f} MB  needs {', '.join(needs) or 'none of the package'}"
-        )
+        told = dynamic(str(file))
+        needs = [n for n in told.get("NEEDED", []) if (folder / "lib" / n).exists()]
+        path = next((kind for kind in ("RPATH", "RUNPATH") if kind in told), "")
+        name, size = file.name.split(".")[0], file.stat().st_size / 1e6
+        print(f"{name:16} {size:7.2f} MB  {path:8} needs {', '.join(needs) or 'none of the package'}")
         fresh = [n for n in needs if n not in seen]
         seen.update(fresh)
         waiting += [folder / "lib" / n for n in fresh]
