@@ -86,7 +86,7 @@ print(run.error.split("(")[0], "·", [(m.name, m.kind) for m in run.modules if m
 #
 # **“Pytorch 2.0.1 pypi wheel does not install dependent cuda libraries”** (pytorch/pytorch#100974). `ValueError: libnvrtc.so.*[0-9].*[0-9] not found in the system path`: the preload has searched `sys.path` and found nothing, since nothing had been installed. [Asked of the functions themselves.](../01_import/2_before_the_extension.py)
 #
-# **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. [The first library of a name wins.](../01_import/2_before_the_extension.py) Which one it was stands in `/proc/self/maps`; `ldd` does not know what another package has loaded.
+# **“Importing Torch is giving me an error undefined symbol: ncclCommRegister”** (pytorch/pytorch#119932, #119072, #120186; in 2026 the symbol is `ncclCommResume`, #186591). Two packages with a `libnccl.so.2`, the older loaded first. The error names the library that is right. [The first library of a name wins.](../01_import/2_before_the_extension.py) Which one it was stands in `/proc/self/maps`, and `LD_DEBUG=libs` says it while it happens; `ldd` does not know what another package has loaded.
 #
 # **“Functions in torch._C._nn and torch._C._onnx are not pickleable”** (pytorch/pytorch#38137). A module inside an extension cannot be found by a finder, and `pickle` goes by names. Since then such modules are put into `sys.modules` by hand. [With and without.](../01_import/5_after_the_extension.py)
 #
