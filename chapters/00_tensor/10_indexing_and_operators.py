@@ -116,16 +116,14 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     for axis, size in enumerate(mask.shape):
         if size != shape[dim + axis]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {axis} does not match that of the tensor it indexes, {list(shape)} at index {dim + axis}"
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match {list(shape)} at {dim + axis}"
             )
 
 
 def _positions(mask: Any) -> list[Any]:
     """A mask as one index tensor per dimension it covers."""
     if mask.__class__ is MetaArray:
-        raise NotImplementedError(
-            "a mask on the meta device cannot be turned into positions (nonzero): how many there are depends on its elements"
-        )
+        raise NotImplementedError("a mask on the meta device has no positions (nonzero): how many depends on elements")
     with device_guard(mask):
         return [wrap(positions) for positions in mask.nonzero()]
 
@@ -208,9 +206,7 @@ def getitem(self: Any, index: Any) -> Any:
     at = dispatcher.autograd
     if index.__class__ is int:
         if not self._array.ndim:
-            raise IndexError(
-                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
-            )
+            raise IndexError("invalid index of a 0-dim tensor. `tensor.item()` gives its number")
         return at.select(self, 0, index)
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
@@ -599,7 +595,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         raise TypeError(
-            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy it to host memory"
         )
     if array.dtype.kind == "V":
         raise TypeError("Got unsupported ScalarType BFloat16")

@@ -442,6 +442,145 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
 
 
 # %% [markdown]
+# ## `torch.linalg`
+# The functions again, under their short names: first those of the products, systems and norms, then the factorizations.
+
+
+# %%
+#| into: linalg/__init__.py
+"""Linear algebra (twin of `torch/linalg/__init__.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch import _C
+from readtorch._tensor import Tensor
+from readtorch.aten.core.dispatch.operator_entry import Dims
+from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
+from readtorch.c10.core.scalar_type import dtype, to_string
+from readtorch.csrc.utils.python_arg_parser import checked, is_number
+
+_at = _C._linalg
+cholesky = _at.linalg_cholesky
+det = _at.linalg_det
+eigh = _at.linalg_eigh
+inv = _at.linalg_inv
+matrix_exp = _at.linalg_matrix_exp
+matrix_power = _at.linalg_matrix_power
+matrix_rank = _at.linalg_matrix_rank
+pinv = _at.linalg_pinv
+qr = _at.linalg_qr
+slogdet = _at.linalg_slogdet
+solve = _at.linalg_solve
+svd = _at.linalg_svd
+svdvals = _at.linalg_svdvals
+vector_norm = _at.linalg_vector_norm
+
+
+@checked
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+) -> Any:
+    """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
+    if ord is not None and not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
+    if ord is not None and dim is None and A.ndim > 2:
+        raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
+    if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+@checked
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Dims = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Any:
+    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    if not isinstance(ord, str) and not is_number(ord):
+        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
+    if not (A.is_floating_point() or A.is_complex()):
+        name = to_string(A.dtype)
+        raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
+    if A.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    A = A if dtype is None else A.to(dtype)
+    if ord not in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    if ord == "fro":
+        return vector_norm(A, 2, dim, keepdim)
+    rows, columns = (axis % A.ndim for axis in dim)
+    if ord in ("nuc", 2, -2):
+        values = svdvals(A.movedim((rows, columns), (-2, -1)))
+        if ord == 2 and not values.shape[-1]:  # nothing stretches anything: the largest factor is 0
+            result = values.sum(-1)
+        else:
+            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for axis in sorted((rows, columns)) if keepdim else ():
+            result = result.unsqueeze(axis)
+        return result
+    summed, searched = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = A.abs().sum(summed, keepdim=True)
+    result = sums.amax(searched, keepdim=True) if ord > 0 else sums.amin(searched, keepdim=True)
+    return result if keepdim else result.squeeze((rows, columns))
+
+
+@checked
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
+    """The cross product along `dim`."""
+    return _C._VariableFunctions.cross(input, other, dim)
+
+
+@checked
+def multi_dot(tensors: Any, *, out: Any = None) -> Any:
+    """A product of several matrices, in order."""
+    if not isinstance(tensors, list | tuple):
+        kind = type(tensors).__name__
+        raise TypeError(f"linalg_multi_dot(): argument 'tensors' (position 1) must be tuple of Tensors, not {kind}")
+    for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(tensor).__name__}")
+        inner = 0 < number < len(tensors) - 1
+        if tensor.ndim != 2 and (inner or tensor.ndim != 1):
+            wanted = "2D" if inner else "1D or 2D"
+            raise RuntimeError(f"multi_dot(): tensor {number} is {tensor.ndim}D and must be {wanted}")
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): a product needs at least 2 tensors, not {len(tensors)}")
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = result @ tensor
+    return result
+
+
+@checked
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """The diagonal of the last two dimensions."""
+    return _C._VariableFunctions.diagonal(A, offset, dim1, dim2)
+
+
+@checked
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Any:
+    """The eigenvalues of a Hermitian matrix."""
+    return eigh(A, UPLO)[0]
+
+
+# %%
+#| into: __init__.py
+_MODULES.append("linalg")
+
+# %% [markdown]
 # ## Written with the others
 
 

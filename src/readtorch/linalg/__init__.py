@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/5b_factorizations.py — edit there, or here and run `readtorch sync`.
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         raise TypeError(
-            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy it to host memory"
         )
     if array.dtype.kind == "V":
         raise TypeError("Got unsupported ScalarType BFloat16")
