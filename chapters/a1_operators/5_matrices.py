@@ -39,8 +39,11 @@ live()
 # %%
 #| into: aten/native/linear_algebra.py
 #| imports
-from readtorch.aten.core.dispatch.dispatcher import composite
+from collections.abc import Sequence
+
+from readtorch.aten.core.dispatch.dispatcher import composite, operators
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -302,6 +305,80 @@ def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alp
     result = at.outer(vec1, vec2)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
+
+
+# %% [markdown]
+# ### Products of nothing
+#
+# An operator that fills no `Meta` column has its CPU kernel run on zeros, and what comes out is stripped to shape and dtype ([the dispatcher](../00_tensor/03_dispatcher.py)). A product of two 10,000-row matrices of zeros takes as long as any other:
+# asking a model for its shapes would take as long as running it. For products the result's shape can be read off the operands', and a pattern in the notation of the next section says how. Operands that do not fit it go to the kernel, which refuses
+# them before it has multiplied anything, in the same words as on the CPU.
+
+
+# %%
+#| into: aten/native/linear_algebra.py
+#| upstream: aten/src/ATen/native/native_functions.yaml#addmm
+def _fitted(pattern: str, arrays: Sequence[Array]) -> tuple[int, ...] | None:
+    """The shape on the right of the pattern; None if the arrays are not as its left says."""
+    operands, _, result = pattern.partition("->")
+    sizes: dict[str, int] = {}
+    for letters, array in zip(operands.split(","), arrays, strict=True):
+        if array.ndim != len(letters):
+            return None
+        for letter, size in zip(letters, array.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                return None
+    return tuple(sizes[letter] for letter in result)
+
+
+def _product_on_meta(name: str, pattern: str, added: int = 0) -> None:
+    """Fill the Meta column of a product, to which `added` operands in front are added."""
+    kernel = operators[name].kernel(DispatchKey.CPU)
+
+    @register(name, key="Meta")
+    def product_on_meta(*args: Any, **options: Any) -> Any:
+        shape = _fitted(pattern, args[added : added + 2])
+        if shape is None:
+            return meta_like(kernel(*(np.broadcast_to(np.int8(0), x.shape) for x in args), **options))
+        for x in args[:added]:
+            _expandable(x, shape)
+        if any(x.dtype != args[0].dtype for x in args):  # what the kernel says to that, it says to one element too
+            return meta_like(kernel(*(np.zeros((1,) * x.ndim, x.dtype) for x in args), **options))
+        return meta_like(np.broadcast_to(np.zeros((), args[0].dtype), shape))
+
+
+_product_on_meta("mm", "nm,mp->np")
+_product_on_meta("bmm", "bnm,bmp->bnp")
+_product_on_meta("mv", "nm,m->n")
+_product_on_meta("addmm", "nm,mp->np", added=1)
+
+# %%
+import time
+
+huge = torch.ones(20_000, 20_000, device="meta")
+began = time.perf_counter()
+shapes = [
+    tuple((huge @ huge).shape),
+    tuple(torch.addmm(huge[0], huge, huge).shape),
+    tuple(torch.baddbmm(huge, huge[None], huge[None]).shape),
+]
+shapes, "less than a second" if time.perf_counter() - began < 1 else "the products were computed"
+
+
+# %%
+#| claim: products on the meta device have the shape and dtype of products, and refuse what products refuse
+def _(torch):
+    a, b = torch.ones(3, 4, device="meta"), torch.ones(4, 5, device="meta")
+    assert (a @ b).shape == (3, 5) and (a @ b).is_meta
+    assert torch.addmm(torch.ones(5, device="meta"), a, b).shape == (3, 5)
+    assert torch.baddbmm(torch.ones(2, 1, 5, device="meta"), a.expand(2, 3, 4), b.expand(2, 4, 5)).shape == (2, 3, 5)
+    assert torch.addmv(torch.ones(3, device="meta"), a, b[:, 0]).shape == (3,)
+    for wrong in (lambda: b @ a, lambda: a @ b.double(), lambda: torch.addmm(torch.ones(4, device="meta"), a, b)):
+        try:
+            wrong()
+        except RuntimeError:
+            continue
+        raise AssertionError("no error")
 
 
 # %% [markdown]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.tensor_iterator import check_real
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -401,6 +403,41 @@ def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alp
     result = at.outer(vec1, vec2)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
+
+
+def _fitted(pattern: str, arrays: Sequence[Array]) -> tuple[int, ...] | None:
+    """The shape on the right of the pattern; None if the arrays are not as its left says."""
+    operands, _, result = pattern.partition("->")
+    sizes: dict[str, int] = {}
+    for letters, array in zip(operands.split(","), arrays, strict=True):
+        if array.ndim != len(letters):
+            return None
+        for letter, size in zip(letters, array.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                return None
+    return tuple(sizes[letter] for letter in result)
+
+
+def _product_on_meta(name: str, pattern: str, added: int = 0) -> None:
+    """Fill the Meta column of a product, to which `added` operands in front are added."""
+    kernel = operators[name].kernel(DispatchKey.CPU)
+
+    @register(name, key="Meta")
+    def product_on_meta(*args: Any, **options: Any) -> Any:
+        shape = _fitted(pattern, args[added : added + 2])
+        if shape is None:
+            return meta_like(kernel(*(np.broadcast_to(np.int8(0), x.shape) for x in args), **options))
+        for x in args[:added]:
+            _expandable(x, shape)
+        if any(x.dtype != args[0].dtype for x in args):  # what the kernel says to that, it says to one element too
+            return meta_like(kernel(*(np.zeros((1,) * x.ndim, x.dtype) for x in args), **options))
+        return meta_like(np.broadcast_to(np.zeros((), args[0].dtype), shape))
+
+
+_product_on_meta("mm", "nm,mp->np")
+_product_on_meta("bmm", "bnm,bmp->bnp")
+_product_on_meta("mv", "nm,m->n")
+_product_on_meta("addmm", "nm,mp->np", added=1)
 
 
 @composite("kron", variants="function method", out=True)
