@@ -186,7 +186,7 @@ print(python("import ring; print(ring.ring_inner.copy())"))
 
 # %% [markdown]
 # Both versions have the cycle `ring → ring_inner → ring`. The first uses the half-made module while it is imported, the second when it is called. A cycle of *imports* is harmless; a cycle of *uses at import time* is not. A `from ring import
-# tensor` is a use, so is a base class, a decorator, a default argument, an annotation without `from __future__ import annotations`.
+# tensor` is a use, so is a base class, a decorator, a default argument, an annotation without `from __future__ import annotations` (before Python 3.14).
 #
 # PyTorch is full of such cycles: almost every file below `torch/` begins with `import torch`, while `torch/__init__.py` is still running. What each of them may use depends on how far it has come. The order of that file is therefore part
 # of the program, and several of its statements carry a comment that says what they must precede. One line in the wrong place is enough:
