@@ -77,7 +77,7 @@ in_a_child(Scale()), in_a_child(Scale().share_memory())
 
 
 # %%
-#| claim: share_memory keeps the Parameter objects, shares parameters, buffers and gradients that exist, and ties survive
+#| claim: sharing a module's memory keeps the Parameter objects, shares parameters, buffers and gradients that exist, and ties survive
 def _(torch):
     nn = torch.nn
     model = nn.Module()
@@ -314,11 +314,16 @@ def what_is_kept(swap):
 # The two that `.data =` had to give up are kept, so ties survive `to("meta")` and an optimizer survives `assign=True`. Watch one conversion: `fn` makes the new tensor, a Parameter is made of it, and the two objects change places.
 
 # %%
-#| trace: torch.nn torch.utils layers=calls values=summary title="double() with the flag: make, exchange, drop"
-torch.__future__.set_swap_module_params_on_conversion(True)
 kept = Scale(2)
+torch.__future__.set_swap_module_params_on_conversion(True)
+
+# %%
+#| trace: torch.nn torch.utils torch.csrc.autograd layers=calls,lines values=summary title="double() with the flag: make, exchange, drop"
 same = kept.double()
+
+# %%
 torch.__future__.set_swap_module_params_on_conversion(False)
+kept.weight.dtype, kept.weight.is_leaf
 
 
 # %%
@@ -400,6 +405,7 @@ def _(torch):
 # A model of 70 billion parameters, built in the usual way, is first filled with random numbers that nobody wants, and then loaded. On the device `meta` a tensor has shape, dtype, strides and history, and no elements. The constructor runs, `nn.init` included, and nothing is computed:
 
 # %%
+#| needs: a2_layers
 start = time.perf_counter()
 with torch.device("meta"):
     huge = nn.Module()
