@@ -26,6 +26,9 @@
 # second-level cache and writes its result in place; temporaries are of the block's size. Sums of products are dot products
 # (`vecdot`, `einsum`, matrix-vector products), never a product array that is then reduced, and never `x.var()`, which makes two
 # arrays of the input's size and is seven times slower.
+#
+# Blocks do not depend on each other, so several threads [share](0_threads.py) them. Where all of them contribute to one sum, each leaves its part in a row of its own
+# and the rows are added at the end: added as they come, in whatever order that is, they would give another last bit in every run.
 
 # %%
 import readtorch as torch
@@ -39,14 +42,15 @@ live()
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.convolution import is_channels_last
+from readtorch.aten.native.convolution import _buffer, is_channels_last
+from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.scalar_type import not_implemented
 
 
@@ -74,9 +78,23 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
         raise not_implemented(kernel, input.dtype)
 
 
-def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
-    step = max(1, _BLOCK // max(bytes_each, 1))
-    return (slice(first, min(count, first + step)) for first in range(0, count, step))
+def rows_in_block(count: int, bytes_each: int) -> int:
+    """How many of `count` rows make a block."""
+    return max(1, min(count, _BLOCK // max(bytes_each, 1)))
+
+
+def in_blocks(count: int, bytes_each: int, function: Callable[[slice], None]) -> None:
+    """Call `function` for blocks of `count` rows, in several threads where there are several blocks."""
+    parallel_for(0, count, rows_in_block(count, bytes_each), lambda start, stop: function(slice(start, stop)))
+
+
+def sums_in_blocks(rows: Array, sums: int, function: Callable[[slice, Array], None]) -> Array:
+    """`(sums, C)` for a matrix of `C` columns: `function(part, own)` fills `own (sums, C)` for each block, and those are added in order."""
+    count, c = rows.shape
+    step = rows_in_block(count, c * rows.itemsize)
+    own = np.empty((-(-count // step), sums, c), rows.dtype)
+    in_blocks(count, c * rows.itemsize, lambda part: function(part, own[part.start // step]))
+    return np.add.reduce(own, 0)
 
 
 def _as_rows(x: Array) -> Array | None:
@@ -116,7 +134,8 @@ def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: fl
     n, c, p = planes.shape
     y, mean, var = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
     count = n * p
-    for part in _pieces(c, count * x.itemsize):
+
+    def normalize(part: slice) -> None:
         block, out = planes[:, part], y[:, part]
         mu = np.einsum("ncp->c", block)
         mu /= count
@@ -130,6 +149,8 @@ def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: fl
         out *= scale[:, None]
         if bias is not None:
             out += bias[part, None]
+
+    in_blocks(c, count * x.itemsize, normalize)
     return y.reshape(x.shape), mean, var
 
 
@@ -139,19 +160,24 @@ def _normalize_rows_by_column(
     count, c = rows.shape
     y = np.empty_like(rows)
     mean = np.full(count, 1 / count, rows.dtype) @ rows
-    var = np.zeros(c, rows.dtype)
-    for part in _pieces(count, c * rows.itemsize):
+
+    def centre(part: slice, own: Array) -> None:
         out = np.subtract(rows[part], mean, out=y[part])
-        var += np.einsum("ij,ij->j", out, out)
+        np.einsum("ij,ij->j", out, out, out=own[0])
+
+    var = sums_in_blocks(rows, 1, centre)[0]
     var /= count
     scale = 1 / np.sqrt(var + rows.dtype.type(eps))
     if weight is not None:
         scale *= weight
-    for part in _pieces(count, c * rows.itemsize):
+
+    def stretch(part: slice) -> None:
         out = y[part]
         out *= scale
         if bias is not None:
             out += bias
+
+    in_blocks(count, c * rows.itemsize, stretch)
     return y, mean, var
 
 
@@ -178,18 +204,18 @@ def _batch_gradients(
     n, c, p = planes.shape
     count = n * p
     dx, dw, db = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
-    scaled: Array | None = None
-    for part in _pieces(c, count * x.itemsize):
+
+    def differentiate(part: slice) -> None:
         block, out = gradients[:, part], dx[:, part]
-        if scaled is None:
-            scaled = np.empty(out.shape, x.dtype)
         np.subtract(planes[:, part], mean[part, None], out=out)
         total, dot = np.einsum("ncp->c", block), np.einsum("ncp,ncp->c", block, out)
         db[part], dw[part] = total, dot * invstd[part]
         a = scale[part]
         out *= (dot * a * invstd[part] ** 2 / -count)[:, None]
-        out += np.multiply(block, a[:, None], out=scaled[:, : out.shape[1]])
+        out += np.multiply(block, a[:, None], out=_buffer("block", out.shape, out.dtype))
         out -= (a * total / count)[:, None]
+
+    in_blocks(c, count * x.itemsize, differentiate)
     return dx.reshape(x.shape), dw, db
 
 
@@ -197,17 +223,23 @@ def _batch_gradients_by_column(
     dy: Array, rows: Array, scale: Array, mean: Array, invstd: Array
 ) -> tuple[Array, Array, Array]:
     count, c = rows.shape
-    dx, dot = np.empty_like(rows), np.zeros(c, rows.dtype)
+    dx = np.empty_like(rows)
     total = np.ones(count, rows.dtype) @ dy
-    for part in _pieces(count, c * rows.itemsize):
+
+    def centre(part: slice, own: Array) -> None:
         out = np.subtract(rows[part], mean, out=dx[part])
-        dot += np.einsum("ij,ij->j", dy[part], out)
+        np.einsum("ij,ij->j", dy[part], out, out=own[0])
+
+    dot = sums_in_blocks(rows, 1, centre)[0]
     b, shift = dot * scale * invstd**2 / -count, scale * total / count
-    for part in _pieces(count, c * rows.itemsize):
+
+    def combine(part: slice) -> None:
         out = dx[part]
         out *= b
         out += dy[part] * scale
         out -= shift
+
+    in_blocks(count, c * rows.itemsize, combine)
     return dx, dot, total
 
 
@@ -463,7 +495,14 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
+from readtorch.aten.native.convolution import _buffer
+from readtorch.aten.native.normalization import (
+    check_floats,
+    in_blocks,
+    in_working_precision,
+    rows_in_block,
+    sums_in_blocks,
+)
 from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
 
 
@@ -488,11 +527,10 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
         return _normalize_few(x, weight, bias, eps)
     y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
     average = np.full(d, 1 / d, x.dtype)
-    spread: list[Array | None] | None = None
-    for part in _pieces(count, d * x.itemsize):
+    w, b = (_spread(values, rows_in_block(count, d * x.itemsize), x.dtype) for values in (weight, bias))
+
+    def normalize(part: slice) -> None:
         block, out = x[part], y[part]
-        if spread is None:
-            spread = [_spread(weight, len(block), x.dtype), _spread(bias, len(block), x.dtype)]
         mu = np.matmul(block, average, out=mean[part])
         np.subtract(block, mu[:, None], out=out)
         scale = np.vecdot(out, out)
@@ -501,11 +539,12 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
         np.divide(1, np.sqrt(scale, out=scale), out=scale)
         rstd[part] = scale
         out *= scale[:, None]
-        w, b = spread
         if w is not None:
             out *= w[: len(out)]
         if b is not None:
             out += b[: len(out)]
+
+    in_blocks(count, d * x.itemsize, normalize)
     return y, mean, rstd
 
 
@@ -529,22 +568,17 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
 def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
     count, d = x.shape
-    dx, dw, db = np.empty_like(x), np.zeros(d, x.dtype), np.zeros(d, x.dtype)
+    dx = np.empty_like(x)
     flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
-    spread: Any = None
-    centred: Any = None
-    product: Any = None
-    for part in _pieces(count, d * x.itemsize):
-        g, r, out = dy[part], rstd[part], dx[part]
+    spread = _spread(weight, rows_in_block(count, d * x.itemsize), x.dtype)
+
+    def differentiate(part: slice, own: Array) -> None:
+        g, r, c = dy[part], rstd[part], dx[part]
         rows = len(g)
-        if centred is None:
-            centred, product = np.empty_like(out), np.empty_like(out)
-            spread = None if weight is None else _spread(weight, rows, x.dtype)
-        c, p = centred[:rows], product[:rows]
         np.subtract(x[part], mean[part, None], out=c)
-        np.multiply(g, c, out=p)
-        dw += r @ p
-        db += np.ones(rows, x.dtype) @ g
+        p = np.multiply(g, c, out=_buffer("block", c.shape, c.dtype))
+        np.matmul(r, p, out=own[0])
+        np.matmul(np.ones(rows, x.dtype), g, out=own[1])
         mean_g = g @ flat
         mean_g /= d
         mean_gx = p @ flat
@@ -552,8 +586,10 @@ def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd:
         c *= mean_gx[:, None]
         np.copyto(p, g) if spread is None else np.multiply(g, spread[:rows], out=p)
         p -= mean_g[:, None]
-        p -= c
-        np.multiply(p, r[:, None], out=out)
+        np.subtract(p, c, out=c)
+        c *= r[:, None]
+
+    dw, db = sums_in_blocks(x, 2, differentiate)
     return dx, dw, db
 
 

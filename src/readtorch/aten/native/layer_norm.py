@@ -10,7 +10,14 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import _pieces, check_floats, in_working_precision
+from readtorch.aten.native.convolution import _buffer
+from readtorch.aten.native.normalization import (
+    check_floats,
+    in_blocks,
+    in_working_precision,
+    rows_in_block,
+    sums_in_blocks,
+)
 from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
 
 _FEW = 4096
@@ -32,11 +39,10 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
         return _normalize_few(x, weight, bias, eps)
     y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
     average = np.full(d, 1 / d, x.dtype)
-    spread: list[Array | None] | None = None
-    for part in _pieces(count, d * x.itemsize):
+    w, b = (_spread(values, rows_in_block(count, d * x.itemsize), x.dtype) for values in (weight, bias))
+
+    def normalize(part: slice) -> None:
         block, out = x[part], y[part]
-        if spread is None:
-            spread = [_spread(weight, len(block), x.dtype), _spread(bias, len(block), x.dtype)]
         mu = np.matmul(block, average, out=mean[part])
         np.subtract(block, mu[:, None], out=out)
         scale = np.vecdot(out, out)
@@ -45,11 +51,12 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
         np.divide(1, np.sqrt(scale, out=scale), out=scale)
         rstd[part] = scale
         out *= scale[:, None]
-        w, b = spread
         if w is not None:
             out *= w[: len(out)]
         if b is not None:
             out += b[: len(out)]
+
+    in_blocks(count, d * x.itemsize, normalize)
     return y, mean, rstd
 
 
@@ -73,22 +80,17 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
 def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
     count, d = x.shape
-    dx, dw, db = np.empty_like(x), np.zeros(d, x.dtype), np.zeros(d, x.dtype)
+    dx = np.empty_like(x)
     flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
-    spread: Any = None
-    centred: Any = None
-    product: Any = None
-    for part in _pieces(count, d * x.itemsize):
-        g, r, out = dy[part], rstd[part], dx[part]
+    spread = _spread(weight, rows_in_block(count, d * x.itemsize), x.dtype)
+
+    def differentiate(part: slice, own: Array) -> None:
+        g, r, c = dy[part], rstd[part], dx[part]
         rows = len(g)
-        if centred is None:
-            centred, product = np.empty_like(out), np.empty_like(out)
-            spread = None if weight is None else _spread(weight, rows, x.dtype)
-        c, p = centred[:rows], product[:rows]
         np.subtract(x[part], mean[part, None], out=c)
-        np.multiply(g, c, out=p)
-        dw += r @ p
-        db += np.ones(rows, x.dtype) @ g
+        p = np.multiply(g, c, out=_buffer("block", c.shape, c.dtype))
+        np.matmul(r, p, out=own[0])
+        np.matmul(np.ones(rows, x.dtype), g, out=own[1])
         mean_g = g @ flat
         mean_g /= d
         mean_gx = p @ flat
@@ -96,8 +98,10 @@ def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd:
         c *= mean_gx[:, None]
         np.copyto(p, g) if spread is None else np.multiply(g, spread[:rows], out=p)
         p -= mean_g[:, None]
-        p -= c
-        np.multiply(p, r[:, None], out=out)
+        np.subtract(p, c, out=c)
+        c *= r[:, None]
+
+    dw, db = sums_in_blocks(x, 2, differentiate)
     return dx, dw, db
 
 

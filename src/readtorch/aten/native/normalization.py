@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.convolution import is_channels_last
+from readtorch.aten.native.convolution import _buffer, is_channels_last
+from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.scalar_type import not_implemented
 
 _BLOCK = 1 << 20
@@ -29,9 +30,23 @@ def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
         raise not_implemented(kernel, input.dtype)
 
 
-def _pieces(count: int, bytes_each: int) -> Iterator[slice]:
-    step = max(1, _BLOCK // max(bytes_each, 1))
-    return (slice(first, min(count, first + step)) for first in range(0, count, step))
+def rows_in_block(count: int, bytes_each: int) -> int:
+    """How many of `count` rows make a block."""
+    return max(1, min(count, _BLOCK // max(bytes_each, 1)))
+
+
+def in_blocks(count: int, bytes_each: int, function: Callable[[slice], None]) -> None:
+    """Call `function` for blocks of `count` rows, in several threads where there are several blocks."""
+    parallel_for(0, count, rows_in_block(count, bytes_each), lambda start, stop: function(slice(start, stop)))
+
+
+def sums_in_blocks(rows: Array, sums: int, function: Callable[[slice, Array], None]) -> Array:
+    """`(sums, C)` for a matrix of `C` columns: `function(part, own)` fills `own (sums, C)` for each block, and those are added in order."""
+    count, c = rows.shape
+    step = rows_in_block(count, c * rows.itemsize)
+    own = np.empty((-(-count // step), sums, c), rows.dtype)
+    in_blocks(count, c * rows.itemsize, lambda part: function(part, own[part.start // step]))
+    return np.add.reduce(own, 0)
 
 
 def _as_rows(x: Array) -> Array | None:
@@ -63,7 +78,8 @@ def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: fl
     n, c, p = planes.shape
     y, mean, var = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
     count = n * p
-    for part in _pieces(c, count * x.itemsize):
+
+    def normalize(part: slice) -> None:
         block, out = planes[:, part], y[:, part]
         mu = np.einsum("ncp->c", block)
         mu /= count
@@ -77,6 +93,8 @@ def _normalize_batch(x: Array, weight: Array | None, bias: Array | None, eps: fl
         out *= scale[:, None]
         if bias is not None:
             out += bias[part, None]
+
+    in_blocks(c, count * x.itemsize, normalize)
     return y.reshape(x.shape), mean, var
 
 
@@ -86,19 +104,24 @@ def _normalize_rows_by_column(
     count, c = rows.shape
     y = np.empty_like(rows)
     mean = np.full(count, 1 / count, rows.dtype) @ rows
-    var = np.zeros(c, rows.dtype)
-    for part in _pieces(count, c * rows.itemsize):
+
+    def centre(part: slice, own: Array) -> None:
         out = np.subtract(rows[part], mean, out=y[part])
-        var += np.einsum("ij,ij->j", out, out)
+        np.einsum("ij,ij->j", out, out, out=own[0])
+
+    var = sums_in_blocks(rows, 1, centre)[0]
     var /= count
     scale = 1 / np.sqrt(var + rows.dtype.type(eps))
     if weight is not None:
         scale *= weight
-    for part in _pieces(count, c * rows.itemsize):
+
+    def stretch(part: slice) -> None:
         out = y[part]
         out *= scale
         if bias is not None:
             out += bias
+
+    in_blocks(count, c * rows.itemsize, stretch)
     return y, mean, var
 
 
@@ -116,18 +139,18 @@ def _batch_gradients(
     n, c, p = planes.shape
     count = n * p
     dx, dw, db = np.empty_like(planes), np.empty(c, x.dtype), np.empty(c, x.dtype)
-    scaled: Array | None = None
-    for part in _pieces(c, count * x.itemsize):
+
+    def differentiate(part: slice) -> None:
         block, out = gradients[:, part], dx[:, part]
-        if scaled is None:
-            scaled = np.empty(out.shape, x.dtype)
         np.subtract(planes[:, part], mean[part, None], out=out)
         total, dot = np.einsum("ncp->c", block), np.einsum("ncp,ncp->c", block, out)
         db[part], dw[part] = total, dot * invstd[part]
         a = scale[part]
         out *= (dot * a * invstd[part] ** 2 / -count)[:, None]
-        out += np.multiply(block, a[:, None], out=scaled[:, : out.shape[1]])
+        out += np.multiply(block, a[:, None], out=_buffer("block", out.shape, out.dtype))
         out -= (a * total / count)[:, None]
+
+    in_blocks(c, count * x.itemsize, differentiate)
     return dx.reshape(x.shape), dw, db
 
 
@@ -135,17 +158,23 @@ def _batch_gradients_by_column(
     dy: Array, rows: Array, scale: Array, mean: Array, invstd: Array
 ) -> tuple[Array, Array, Array]:
     count, c = rows.shape
-    dx, dot = np.empty_like(rows), np.zeros(c, rows.dtype)
+    dx = np.empty_like(rows)
     total = np.ones(count, rows.dtype) @ dy
-    for part in _pieces(count, c * rows.itemsize):
+
+    def centre(part: slice, own: Array) -> None:
         out = np.subtract(rows[part], mean, out=dx[part])
-        dot += np.einsum("ij,ij->j", dy[part], out)
+        np.einsum("ij,ij->j", dy[part], out, out=own[0])
+
+    dot = sums_in_blocks(rows, 1, centre)[0]
     b, shift = dot * scale * invstd**2 / -count, scale * total / count
-    for part in _pieces(count, c * rows.itemsize):
+
+    def combine(part: slice) -> None:
         out = dx[part]
         out *= b
         out += dy[part] * scale
         out -= shift
+
+    in_blocks(count, c * rows.itemsize, combine)
     return dx, dot, total
 
 
