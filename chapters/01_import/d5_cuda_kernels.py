@@ -388,7 +388,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten import tensor_iterator
+from readtorch.aten import parallel, tensor_iterator
 from readtorch.aten.cuda.instantiate import Maker, specialise
 from readtorch.aten.native import average_pool2d, batch_linear_algebra, convolution, loss_nll, pooling, tensor_shape
 
@@ -453,6 +453,21 @@ def _buffer(maker: Maker) -> Callable[..., Any]:
         return maker.library.empty(tuple(shape), dtype)
 
     return buffer
+
+
+@specialise(parallel.get_num_threads)
+def _get_num_threads(maker: Maker) -> Callable[..., Any]:
+    return lambda: 1  # the host's; the device has its own
+
+
+@specialise(parallel.parallel_for)
+def _parallel_for(maker: Maker) -> Callable[..., Any]:
+    def parallel_for(begin: int, end: int, grain_size: int, function: Callable[[int, int], None]) -> None:
+        """In the calling thread, whose device and stream are the current ones."""
+        for start in range(begin, end, grain_size):
+            function(start, min(start + grain_size, end))
+
+    return parallel_for
 
 
 @specialise(convolution.copy_transposed)

@@ -37,11 +37,14 @@
 #
 # As a matrix product. The window of inputs under each output place is written out as a row of a matrix (*im2row*), and the rows are
 # multiplied by the weights. Written out whole, that matrix is `K L` times the input and falls out of the cache; written a block at a
-# time into one buffer, the copies cost about a fifth of the product. Three things decide the rest of the speed, all measured:
+# time into one buffer, the copies cost about a fifth of the product. Four things decide the rest of the speed, all measured:
 #
 # * **Channels last.** With `C` contiguous in memory a window row is `K` runs of `L C` numbers. Inputs that are not stored so are turned
 #   on the way into the padded copy, which has to be made anyway.
 # * **Blocks of a megabyte**, more where the weights are large: each product packs the weights again.
+# * **A thread a block.** With several threads it would be simplest to let BLAS use them for each product; but then one thread copies while the others wait, and copying is a fifth of the work. So threads
+#   [share](0_threads.py) the blocks, which are cut smaller where there would be fewer than threads, and each does its own copying and its own product. The weights' gradient is a sum over blocks:
+#   each thread adds up a fixed share of them, so that the result is the same in every run.
 # * **No scatter where one can gather.** With stride 1 the input gradient is itself a convolution, of `g` with the flipped weights.
 
 # %%
@@ -60,7 +63,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +73,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import as_dim
+from readtorch.aten.parallel import get_num_threads, parallel_for
 
 # %% [markdown]
 # ## Geometry
@@ -151,16 +155,20 @@ def _buffer(name: str, shape: Sequence[int], dtype: Any) -> Array:
 #| into: aten/native/convolution.py
 _PAGE = 4096
 _WAYS = 8
+_BLOCK = 1 << 20
+"""Bytes. What is less is done by one thread, and what is more piece by piece."""
 
 
 def copy_transposed(target: Array, source: Array) -> None:
     """`target[...] = source`, where the last dimension is contiguous in `target` and far apart in `source`."""
     channels = source.shape[-1]
-    if channels > _WAYS and source.strides[-1] % _PAGE == 0:
-        for first in range(0, channels, _WAYS):
-            target[..., first : first + _WAYS] = source[..., first : first + _WAYS]
-    else:
-        target[...] = source
+    step = _WAYS if channels > _WAYS and source.strides[-1] % _PAGE == 0 else max(channels, 1)
+
+    def copy(start: int, stop: int) -> None:
+        for first in range(0, channels, step):
+            target[start:stop, ..., first : first + step] = source[start:stop, ..., first : first + step]
+
+    parallel_for(0, len(source), max(1, len(source) * _BLOCK // max(source.nbytes, 1)), copy)
 
 
 def _padded_last(x: Array, geometry: Geometry) -> Array:
@@ -223,9 +231,6 @@ def _windows_first(padded: Array, kernel: Sequence[int], geometry: Geometry, out
 
 # %%
 #| into: aten/native/convolution.py
-_BLOCK = 1 << 20
-
-
 def _blocks(images: int, rows: int, row_bytes: int, most: int) -> Iterator[tuple[slice, slice]]:
     """Cut a batch of images of `rows` rows each into (images, rows) of at most `most` bytes, or a single row."""
     per_image = max(rows * row_bytes, 1)
@@ -241,12 +246,17 @@ def _blocks(images: int, rows: int, row_bytes: int, most: int) -> Iterator[tuple
             yield slice(image, image + 1), slice(first, min(rows, first + step))
 
 
-def _im2row(windows: Array, weight_bytes: int) -> Iterator[tuple[slice, slice, Array]]:
+def _row_blocks(images: int, rows: int, row_bytes: int, weight_bytes: int) -> list[tuple[slice, slice]]:
+    """Blocks large enough for the weights, and if possible one for each thread."""
+    share = images * rows * row_bytes // get_num_threads()
+    return list(_blocks(images, rows, row_bytes, max(_BLOCK, min(4 * weight_bytes, share))))
+
+
+def _im2row(windows: Array, blocks: Sequence[tuple[slice, slice]]) -> Iterator[tuple[slice, slice, Array]]:
     """Blocks of `windows (N, *out, *kernel, C)` as matrices `(places, kernel · C)`, each valid until the next."""
     dims = (windows.ndim - 2) // 2
     length = math.prod(windows.shape[1 + dims :])
-    row_bytes = math.prod(windows.shape[2:]) * windows.dtype.itemsize
-    for images, rows in _blocks(len(windows), windows.shape[1], row_bytes, max(_BLOCK, 4 * weight_bytes)):
+    for images, rows in blocks:
         part = windows[images, rows]
         if not part.flags.c_contiguous:
             columns = _buffer("columns", part.shape, part.dtype)
@@ -255,13 +265,20 @@ def _im2row(windows: Array, weight_bytes: int) -> Iterator[tuple[slice, slice, A
         yield images, rows, part.reshape(-1, length)
 
 
-def _im2col(windows: Array) -> Iterator[tuple[int, slice, Array]]:
+def _column_blocks(windows: Array) -> list[tuple[slice, slice]]:
+    """Blocks for `_im2col`, none of them of more than one image."""
+    dims = (windows.ndim - 2) // 2
+    rows = windows.shape[2 + dims]
+    row_bytes = math.prod(windows.shape[1 : 2 + dims]) * math.prod(windows.shape[3 + dims :]) * windows.dtype.itemsize
+    return list(_blocks(len(windows), rows, row_bytes, min(_BLOCK, max(rows * row_bytes, 1))))
+
+
+def _im2col(windows: Array, blocks: Sequence[tuple[slice, slice]]) -> Iterator[tuple[int, slice, Array]]:
     """Blocks of `windows (N, C, *kernel, *out)` as matrices `(C · kernel, places)` within one image."""
     dims = (windows.ndim - 2) // 2
-    rows, *rest = windows.shape[2 + dims :]
+    rest = windows.shape[3 + dims :]
     length = math.prod(windows.shape[1 : 2 + dims])
-    row_bytes = length * math.prod(rest) * windows.dtype.itemsize
-    for images, part in _blocks(len(windows), rows, row_bytes, min(_BLOCK, max(rows * row_bytes, 1))):
+    for images, part in blocks:
         view = windows[images.start][(*(slice(None),) * (1 + dims), part)]
         if not view.flags.c_contiguous:
             columns = _buffer("columns", view.shape, view.dtype)
@@ -295,14 +312,20 @@ def _forward(x: Array, weight: Array, geometry: Geometry, channels_last: bool) -
     matrix = _as_matrix(weight)
     y = np.empty((n, *out, o) if channels_last else (n, o, *out), x.dtype)
     last = y if channels_last else np.moveaxis(y, 1, -1)
-    for images, rows, block in _im2row(windows, weight.nbytes):
-        target = last[images, rows]
-        if channels_last:
-            np.matmul(block, matrix, out=target.reshape(-1, o))
-        else:
-            product = _buffer("product", (len(block), o), x.dtype)
-            np.matmul(block, matrix, out=product)
-            target[...] = product.reshape(target.shape)
+    row_bytes = math.prod(windows.shape[2:]) * windows.dtype.itemsize
+    blocks = _row_blocks(n, windows.shape[1], row_bytes, weight.nbytes)
+
+    def multiply(start: int, stop: int) -> None:
+        for images, rows, block in _im2row(windows, blocks[start:stop]):
+            target = last[images, rows]
+            if channels_last:
+                np.matmul(block, matrix, out=target.reshape(-1, o))
+            else:
+                product = _buffer("product", (len(block), o), x.dtype)
+                np.matmul(block, matrix, out=product)
+                target[...] = product.reshape(target.shape)
+
+    parallel_for(0, len(blocks), 1, multiply)
     return np.moveaxis(y, -1, 1) if channels_last else y
 
 
@@ -318,8 +341,13 @@ def _forward_first(x: Array, weight: Array, geometry: Geometry, out: Sequence[in
     windows = _windows_first(_padded_first(x, geometry), weight.shape[2:], geometry, out)
     matrix = np.ascontiguousarray(weight).reshape(len(weight), math.prod(weight.shape[1:]))
     y = np.empty((len(x), len(weight), math.prod(out)), x.dtype)
-    for image, places, columns in _im2col(windows):
-        np.matmul(matrix, columns, out=y[image][:, places])
+    blocks = _column_blocks(windows)
+
+    def multiply(start: int, stop: int) -> None:
+        for image, places, columns in _im2col(windows, blocks[start:stop]):
+            np.matmul(matrix, columns, out=y[image][:, places])
+
+    parallel_for(0, len(blocks), 1, multiply)
     return y.reshape(len(x), len(weight), *out)
 
 
@@ -337,29 +365,52 @@ def _weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geome
     if _few_channels(x, kernel):
         windows = _windows_first(_padded_first(x, geometry), kernel, geometry, out)
         planes = np.ascontiguousarray(dy).reshape(len(dy), o, math.prod(out))
-        products = ((planes[i][:, places], columns.T) for i, places, columns in _im2col(windows))
-        return _summed(products, (o, c * math.prod(kernel)), x.dtype).reshape(o, c, *kernel)
+        columns_of = _column_blocks(windows)
+
+        def by_columns(start: int, stop: int) -> Iterator[tuple[Array, Array]]:
+            for image, places, columns in _im2col(windows, columns_of[start:stop]):
+                yield planes[image][:, places], columns.T
+
+        return _summed(len(columns_of), by_columns, (o, c * math.prod(kernel)), x.dtype).reshape(o, c, *kernel)
     windows = _windows_last(_padded_last(x, geometry), kernel, geometry, out)
     last = np.moveaxis(dy, 1, -1)
     if not last.flags.c_contiguous:
         last = as_channels_last(dy)
     size = o * c * math.prod(kernel)
-    blocks = _im2row(windows, size * x.dtype.itemsize)
-    products = ((last[images, rows].reshape(-1, o).T, block) for images, rows, block in blocks)
-    total = _summed(products, (o, size // max(o, 1)), x.dtype)
+    row_bytes = math.prod(windows.shape[2:]) * windows.dtype.itemsize
+    blocks = _row_blocks(len(windows), windows.shape[1], row_bytes, size * x.dtype.itemsize)
+
+    def by_rows(start: int, stop: int) -> Iterator[tuple[Array, Array]]:
+        for images, rows, block in _im2row(windows, blocks[start:stop]):
+            yield last[images, rows].reshape(-1, o).T, block
+
+    total = _summed(len(blocks), by_rows, (o, size // max(o, 1)), x.dtype)
     return np.ascontiguousarray(np.moveaxis(total.reshape(o, *kernel, c), -1, 1))
 
 
-def _summed(products: Iterator[tuple[Array, Array]], shape: tuple[int, ...], dtype: Any) -> Array:
-    """The sum of the matrix products of the pairs."""
-    total = part = None
-    for left, right in products:
-        if total is None:
-            total = left @ right
-        else:
-            part = np.empty(shape, dtype) if part is None else part
-            total += np.matmul(left, right, out=part)
-    return np.zeros(shape, dtype) if total is None else total
+def _summed(
+    count: int, pairs: Callable[[int, int], Iterator[tuple[Array, Array]]], shape: tuple[int, ...], dtype: Any
+) -> Array:
+    """The sum of the matrix products of `count` pairs; `pairs(start, stop)` makes some of them."""
+    share = max(1, -(-count // get_num_threads()))
+    sums: list[Array] = [np.zeros(shape, dtype)] * -(-count // share)
+
+    def add_up(start: int, stop: int) -> None:
+        total = part = None
+        for left, right in pairs(start, stop):
+            if total is None:
+                total = left @ right
+            else:
+                part = np.empty(shape, dtype) if part is None else part
+                total += np.matmul(left, right, out=part)
+        sums[start // share] = total
+
+    parallel_for(0, count, share, add_up)
+    if not sums:
+        return np.zeros(shape, dtype)
+    for other in sums[1:]:
+        sums[0] += other
+    return sums[0]
 
 
 # %% [markdown]
@@ -368,6 +419,7 @@ def _summed(products: Iterator[tuple[Array, Array]], shape: tuple[int, ...], dty
 # Either gather: with stride 1, a convolution of the output gradient, padded by `d (K - 1) - p`, with the weights flipped and their
 # first two dimensions exchanged. Or scatter: multiply each output gradient by the weights and add the pieces where their inputs were.
 # Gathering copies `O` channels per window, scattering adds `C`; the estimate below was fitted to both over fifteen shapes.
+# Parts of one image overlap where they are added, so they are not shared among threads.
 
 
 # %%
@@ -398,15 +450,21 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
     matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(o, -1)
     padded = np.zeros((n, *geometry.padded(size), c), dy.dtype)
     row_bytes = math.prod(out[1:]) * matrix.shape[1] * dy.dtype.itemsize
-    for images, rows in _blocks(n, out[0], row_bytes, max(_BLOCK, 4 * weight.nbytes)):
-        part = last[images, rows]
-        columns = _buffer("columns", (*part.shape[:-1], *kernel, c), dy.dtype)
-        np.matmul(part.reshape(-1, o), matrix, out=columns.reshape(-1, matrix.shape[1]))
-        first = rows.start * geometry.stride[0]
-        for offset in itertools.product(*map(range, kernel)):
-            where = geometry.tap(offset, part.shape[1:-1])
-            where = (slice(where[0].start + first, where[0].stop + first, where[0].step), *where[1:])
-            padded[(images, *where)] += columns[(*(slice(None),) * (1 + len(out)), *offset)]
+    blocks = _row_blocks(n, out[0], row_bytes, weight.nbytes)
+
+    def scatter(start: int, stop: int) -> None:
+        for images, rows in blocks[start:stop]:
+            part = last[images, rows]
+            columns = _buffer("columns", (*part.shape[:-1], *kernel, c), dy.dtype)
+            np.matmul(part.reshape(-1, o), matrix, out=columns.reshape(-1, matrix.shape[1]))
+            first = rows.start * geometry.stride[0]
+            for offset in itertools.product(*map(range, kernel)):
+                where = geometry.tap(offset, part.shape[1:-1])
+                where = (slice(where[0].start + first, where[0].stop + first, where[0].step), *where[1:])
+                padded[(images, *where)] += columns[(*(slice(None),) * (1 + len(out)), *offset)]
+
+    whole_images = all(rows.stop - rows.start == out[0] for _, rows in blocks)
+    parallel_for(0, len(blocks), 1 if whole_images else max(len(blocks), 1), scatter)
     dx = np.moveaxis(padded[(slice(None), *geometry.interior(size))], -1, 1)
     return dx if channels_last else np.ascontiguousarray(dx)
 

@@ -17,6 +17,7 @@ from readtorch.multiprocessing import reductions
 from readtorch.multiprocessing.reductions import Receiver, Sender, SharedFile, pack
 from readtorch.utils.data import DataLoader, Dataset, IterableDataset
 
+pytestmark = pytest.mark.cpu("memory of the host crosses")
 needs_files = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
 BIG = 1 << 14
 """Numbers; in any dtype of two bytes or more they go by shared memory."""

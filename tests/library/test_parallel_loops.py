@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,3 +124,54 @@ def test_arrays_of_a_finished_loop_are_let_go(three_threads: None) -> None:
     names_of_workers()
     gc.collect()
     assert gone() is None
+
+
+def _gradients(function: Any, *shapes: tuple[int, ...], last: bool = False) -> list[np.ndarray]:
+    """Result and gradients of all inputs, which are random numbers of these shapes."""
+    rng = np.random.default_rng(0)
+    inputs = [torch.from_numpy(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
+    if last:
+        inputs[0] = inputs[0].contiguous(memory_format=torch.channels_last)
+    for tensor in inputs:
+        tensor.requires_grad_()
+    result = function(*inputs)
+    weights = torch.from_numpy(rng.standard_normal(result.shape).astype(np.float32))
+    return [result.detach().numpy(), *(grad.numpy() for grad in torch.autograd.grad(result, inputs, weights))]
+
+
+F = torch.nn.functional
+OPERATORS: dict[str, Callable[[], list[np.ndarray]]] = {
+    "conv2d": lambda: _gradients(lambda x, w: F.conv2d(x, w, padding=1), (16, 32, 24, 24), (40, 32, 3, 3)),
+    "conv2d, channels last": lambda: _gradients(
+        lambda x, w: F.conv2d(x, w, padding=1), (16, 32, 24, 24), (40, 32, 3, 3), last=True
+    ),
+    "conv2d, few channels": lambda: _gradients(lambda x, w: F.conv2d(x, w), (16, 3, 48, 48), (24, 3, 5, 5)),
+    "conv2d, large weights": lambda: _gradients(
+        lambda x, w: F.conv2d(x, w, padding=1), (40, 128, 4, 4), (256, 128, 3, 3)
+    ),
+    "conv2d, stride": lambda: _gradients(
+        lambda x, w: F.conv2d(x, w, stride=2, padding=1), (16, 32, 32, 32), (64, 32, 3, 3)
+    ),
+    "conv2d, parts of an image": lambda: _gradients(
+        lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 16, 160, 160), (64, 16, 3, 3)
+    ),
+    "batch_norm": lambda: _gradients(
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (32, 24, 32, 32), (24,), (24,)
+    ),
+    "batch_norm, channels last": lambda: _gradients(
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (32, 24, 32, 32), (24,), (24,), last=True
+    ),
+    "layer_norm": lambda: _gradients(lambda x, w, b: F.layer_norm(x, (512,), w, b), (40, 64, 512), (512,), (512,)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_give_the_same_in_every_run_and_nearly_the_same_with_one_thread(
+    three_threads: None, name: str
+) -> None:
+    shared, again = OPERATORS[name](), OPERATORS[name]()
+    torch.set_num_threads(1)
+    alone = OPERATORS[name]()
+    for one, two, three in zip(shared, again, alone, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, three, rtol=1e-4, atol=1e-4 * np.abs(three).max())
