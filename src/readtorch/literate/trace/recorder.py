@@ -209,7 +209,7 @@ class Recorder:
         """What is told of every operator (OP) or node (NODE): the shortest way, for it runs inside the dispatcher."""
         append, length, thread, lanes = self.events.append, self.events.__len__, get_ident, self.lanes
         tensors, kinds, mention = self.describe.tensors, self.describe.kinds.get, self.describe.mention
-        known, numbers, ref, ndarray = tensors.known, tensors.numbers, ref_to, np.ndarray
+        known, ref, ndarray = tensors.known, ref_to, np.ndarray
 
         def observe(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
             if length() >= self.limit and self.full():
@@ -235,12 +235,14 @@ class Recorder:
                 append((kind, lane, end, name, given, mention(outputs), begin))
                 return
             made = ref(outputs)
-            if id(made) not in known:  # as Tensors.meet does, without the way there
-                array = of.light.array(outputs)
+            number = id(made)  # its own as long as the recording keeps it; the document numbers tensors anew
+            if number not in known:  # as Tensors.meet does, without the way there
+                light = of.light
+                array = light.array(outputs)
                 if type(array) is ndarray:
-                    edge = of.light.edge
+                    edge = light.edge
                     flags = "" if edge is None or edge(outputs) is None else "g"
-                    known[id(made)] = (made, next(numbers), (array.dtype, array.shape, "cpu", flags, None))
+                    known[number] = (made, number, (array.dtype, array.shape, "cpu", flags, None))
                 else:
                     mention(outputs)
             append((kind, lane, end, name, given, made, begin))

@@ -71,7 +71,7 @@ class CodeInfo:
     def unknown(cls) -> CodeInfo:
         """An entry that stands for no code."""
         code = compile("", "", "exec")
-        return cls(-1, code, (), False, False, False, False, False, b"", False, True)
+        return cls(-1, code, (), False, False, False, False, False, b"", False, False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from readtorch.literate.trace.events import RETURN, UNWIND, YIELD
+from readtorch.literate.trace.events import CALL, RETURN, UNWIND, YIELD
 from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import CodeInfo
 
@@ -34,7 +34,7 @@ class SetTrace:
         self._before: tuple[Any, Any] = (None, None)
         self._errors: dict[int, tuple[BaseException, FrameType, int, int]] = {}
         """by thread: the last exception, the frame that saw it, its instruction, the number of events then"""
-        self._call, self._local = self._functions()
+        self._call, self._home_call, self._local, self._brief = self._functions()
 
     def start(self, frame: FrameType | None) -> None:
         """Begin with the next event; `frame` is recorded too although it is running already."""
@@ -45,16 +45,17 @@ class SetTrace:
             info = self._recorder.scope.add(frame.f_code)
             self._recorder.call(info, frame, running=True)
             frame.f_trace_lines = self._recorder.lines
-            frame.f_trace = self._local
+            frame.f_trace = self._local if info.suspends else self._brief
         threading.settrace(self._call)
-        sys.settrace(self._call)
+        sys.settrace(self._home_call)
 
     def stop(self) -> None:
         """No event after this (other threads stop at their next event). May be called twice."""
         if not self._active:
             return
         own, others = self._before
-        if sys.gettrace() is self._call:
+        current = sys.gettrace()
+        if current is self._call or current is self._home_call:
             sys.settrace(own)
         self._active = False
         threading.settrace(others)
@@ -62,8 +63,9 @@ class SetTrace:
             self._frame.f_trace = None
             self._frame = None
 
-    def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        recorder, scope, home = self._recorder, self._recorder.scope, get_ident()
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        """What is told of calls, of those in the thread that began, of events in a frame, of those in a plain frame of it."""
+        recorder, scope = self._recorder, self._recorder.scope
         known, events, lines = scope.by_id, recorder.events, recorder.lines
         errors = self._errors
 
@@ -84,7 +86,7 @@ class SetTrace:
                 recorder.resume(info, frame)
                 return local
             recorder.call(info, frame)
-            return brief if get_ident() == home else local
+            return local
 
         def local(frame: FrameType, event: str, value: Any) -> Any:
             if event == "line":
@@ -107,10 +109,34 @@ class SetTrace:
             else:
                 recorder.leave(UNWIND, info, frame, last[0] if last else None)
 
-        brief = self._brief(local) if recorder.brief else local
-        return call, brief
+        if not recorder.brief:
+            return call, call, local, local
+        brief = self._brief_local(local)
+        return call, self._brief_call(call, local, brief), local, brief
 
-    def _brief(self, local: Callable[..., Any]) -> Callable[..., Any]:
+    def _brief_call(
+        self, call: Callable[..., Any], local: Callable[..., Any], brief: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """As `call`, the shortest way to where it leads nearly always; what is out of the ordinary goes the long one."""
+        recorder, scope, home, limit = self._recorder, self._recorder.scope, get_ident(), self._recorder.limit
+        append, length, now = recorder.events.append, recorder.events.__len__, perf_counter_ns
+        known, lanes, lines = scope.by_id.get, recorder.lanes, recorder.lines
+
+        def brief_call(frame: FrameType, event: str, value: Any) -> Any:
+            info = known(id(frame.f_code), _UNKNOWN)
+            if info is None:
+                return None
+            if info.plain and not scope.dispatching and length() < limit and home in lanes:
+                append((CALL, home, now(), info, None, "", 0))
+                if not lines:
+                    frame.f_trace_lines = False
+                return brief
+            found = call(frame, event, value)
+            return brief if found is local and not known(id(frame.f_code)).suspends else found  # type: ignore[union-attr]  # code that was entered has an entry
+
+        return brief_call
+
+    def _brief_local(self, local: Callable[..., Any]) -> Callable[..., Any]:
         """For frames of the thread that began the recording where no values are wanted: lines and returns, nearly all events."""
         recorder, limit = self._recorder, self._recorder.limit
         append, length, now = recorder.events.append, recorder.events.__len__, perf_counter_ns
@@ -122,10 +148,16 @@ class SetTrace:
                 return None
             if event == "line":
                 append(frame.f_lineno)
-            elif event == "return" and known[id(frame.f_code)].bytecode[frame.f_lasti] in _RETURN_OPS:  # type: ignore[union-attr]  # an object of code that was entered has an entry
+            elif event == "return" and (
+                value is not None  # which it is when an exception leaves the frame; no generator comes here
+                or known[id(frame.f_code)].bytecode[frame.f_lasti] in _RETURN_OPS  # type: ignore[union-attr]  # code that was entered has an entry
+            ):
                 append(-now())
             else:
                 local(frame, event, value)
             return brief
 
         return brief
+
+
+_UNKNOWN = CodeInfo.unknown()
