@@ -139,17 +139,17 @@ class Monitoring:
     def _alone_callbacks(self) -> tuple[Any, Any]:
         """For lines and returns, which are nearly all events, as long as one thread is recorded and no values are wanted."""
         recorder, limit = self._recorder, self._recorder.limit
-        append, length, now = recorder.events.append, recorder.events.__len__, perf_counter_ns
+        events, now = recorder.events, perf_counter_ns  # `len(events)` and `events.append` are quicker than both bound
 
         def line(code: CodeType, number: int) -> None:
-            if length() < limit:
-                append(number)
+            if len(events) < limit:
+                events.append(number)
             else:
                 recorder.full()
 
         def leave(code: CodeType, offset: int, value: object) -> None:
-            if length() < limit:
-                append(-now())
+            if len(events) < limit:
+                events.append(-now())
             else:
                 recorder.full()
 

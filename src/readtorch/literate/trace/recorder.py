@@ -207,12 +207,12 @@ class Recorder:
 
     def observer(self, kind: int) -> Callable[[str, Any, Any, int, int], None]:
         """What is told of every operator (OP) or node (NODE): the shortest way, for it runs inside the dispatcher."""
-        append, length, thread, lanes = self.events.append, self.events.__len__, get_ident, self.lanes
+        events, thread, lanes = self.events, get_ident, self.lanes
         tensors, kinds, mention = self.describe.tensors, self.describe.kinds.get, self.describe.mention
         known, ref, ndarray = tensors.known, ref_to, np.ndarray
 
         def observe(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
-            if length() >= self.limit and self.full():
+            if len(events) >= self.limit and self.full():
                 return
             lane = thread()
             if lane not in lanes:
@@ -228,11 +228,11 @@ class Recorder:
                         given = tuple(map(mention, inputs))
                         break
             if type(outputs) is tuple:
-                append((kind, lane, end, name, given, list(map(mention, outputs)), begin))
+                events.append((kind, lane, end, name, given, list(map(mention, outputs)), begin))
                 return
             of = kinds(id(type(outputs)))
             if of is None or of.light is None:
-                append((kind, lane, end, name, given, mention(outputs), begin))
+                events.append((kind, lane, end, name, given, mention(outputs), begin))
                 return
             made = ref(outputs)
             number = id(made)  # its own as long as the recording keeps it; the document numbers tensors anew
@@ -245,14 +245,14 @@ class Recorder:
                     known[number] = (made, number, (array.dtype, array.shape, "cpu", flags, None))
                 else:
                     mention(outputs)
-            append((kind, lane, end, name, given, made, begin))
+            events.append((kind, lane, end, name, given, made, begin))
 
         look = self.describe.index
 
         def observe_values(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
             if not self.full():
                 made = outputs if type(outputs) is tuple else (outputs,)
-                append(
+                events.append(
                     (kind, self._lane_of_thread(), end, name, [look(v) for v in inputs], [look(v) for v in made], begin)
                 )
 
