@@ -71,9 +71,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.parallel import get_num_threads, parallel_for
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import as_dim
-from readtorch.aten.parallel import get_num_threads, parallel_for
 
 # %% [markdown]
 # ## Geometry

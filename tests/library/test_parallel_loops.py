@@ -175,3 +175,19 @@ def test_operators_give_the_same_in_every_run_and_nearly_the_same_with_one_threa
     for one, two, three in zip(shared, again, alone, strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_allclose(one, three, rtol=1e-4, atol=1e-4 * np.abs(three).max())
+
+
+@pytest.mark.parametrize("count", [1, 5, 80])
+@pytest.mark.parametrize("shape", [(), (2,), (0, 4), (4, 0), (3, 64, 64)])
+def test_stacked_samples_stand_behind_each_other(three_threads: None, shape: tuple[int, ...], count: int) -> None:
+    samples = [np.full(shape, number, np.float32) for number in range(count)]
+    stacked = torch.stack([torch.from_numpy(sample) for sample in samples])
+    np.testing.assert_array_equal(stacked.numpy(), np.array(samples))
+    assert stacked.is_contiguous() and stacked.shape == (count, *shape)
+
+
+def test_transposed_samples_and_several_dtypes_are_stacked(three_threads: None) -> None:
+    rows = torch.arange(12).reshape(3, 4)
+    both = torch.stack([rows.t(), rows.reshape(4, 3).float()])
+    assert both.dtype == torch.float32 and both.stride() == (12, 3, 1)
+    assert torch.equal(both[0], rows.t().float()) and torch.equal(both[1], rows.reshape(4, 3).float())
