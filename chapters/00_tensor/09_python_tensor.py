@@ -72,12 +72,12 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import layout as layouts
-from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core import scalar_type, storage_impl, tensor_impl
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of, storage_of
+from readtorch.c10.core.storage_impl import data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
     TensorImpl,
@@ -396,9 +396,12 @@ def _(torch):
 # %%
 #| into: csrc/autograd/python_variable.py
 def strides_in_elements(array: Any) -> tuple[int, ...]:
-    """Strides as upstream counts them. NumPy's are 0 where there is no element; upstream's are those of one per dimension."""
+    """Strides as upstream counts them. NumPy's are 0 where there is no element; upstream's are those of one per dimension.
+
+    A meta tensor's array repeats one element; its strides are told as those of a tensor in one piece.
+    """
     itemsize = array.itemsize
-    if not array.size:
+    if not array.size or array.__class__ is MetaArray:
         return tuple(math.prod(max(size, 1) for size in array.shape[dim + 1 :]) for dim in range(array.ndim))
     return tuple(step // itemsize for step in array.strides)
 
@@ -412,9 +415,13 @@ def stride(self: Any, dim: int | None = None) -> Any:
 
 
 def untyped_storage(self: Any) -> Any:
-    """The bytes this tensor looks into."""
-    if self._array.__class__ is MetaArray:
-        return StorageImpl(np.empty(0, np.uint8), device_of(self._array))
+    """The bytes this tensor looks into. A meta tensor's are a number of bytes and no more."""
+    array = self._array
+    if array.__class__ is MetaArray:
+        storage = storage_impl.Storage.__new__(storage_impl.Storage)
+        storage.owner = np.broadcast_to(np.zeros((), np.uint8), (array.size * array.itemsize,))
+        storage.device = device_of(array)
+        return storage
     return storage_of(self._array, device_of(self._array))
 
 
@@ -437,7 +444,7 @@ def is_contiguous(self: Any, *, memory_format: Any = None) -> bool:
     from readtorch.c10.core import memory_format as formats
 
     if memory_format in (None, formats.contiguous_format, formats.preserve_format):
-        return bool(self._array.flags.c_contiguous)
+        return bool(self._array.flags.c_contiguous) or self._array.__class__ is MetaArray
     rank = 4 if memory_format is formats.channels_last else 5
     if self._array.ndim != rank:
         return False

@@ -71,7 +71,9 @@ def _(torch):
 #| imports
 from __future__ import annotations
 
+import mmap
 import os
+import weakref
 
 import numpy as np
 
@@ -106,12 +108,12 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.map_allocator import map_file
+from readtorch.aten.map_allocator import SharedMemory, map_file
 from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard
@@ -244,22 +246,29 @@ class UntypedStorage(StorageImpl):
 
     def is_shared(self) -> bool:
         """Can other processes see it?"""
-        return _is_shared(self.owner)
+        return _mapping_of(self.owner) is not None
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that processes forked later share. Tensors made before keep theirs."""
-        if not self.is_shared():
+        """Move the bytes to memory that other processes can have too. Tensors made before keep theirs."""
+        if self.device.type != "cpu":
+            raise RuntimeError(f"share_memory_: memory of {self.device} cannot be shared, only that of the CPU")
+        if not isinstance(_mapping_of(self.owner), SharedMemory):
             self.owner = _shared_copy(self.bytes())
         return self
 
     def __repr__(self) -> str:
-        head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
+        if self.device.type == "meta":
+            head = "...\n"
+        else:
+            head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
         return f"{head}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         return memo.setdefault(id(self), self.clone())
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.device.type == "meta":
+            return (_meta_storage, (self.nbytes(),))
         where = () if self.device.type == "cpu" else (str(self.device),)
         return (_storage_from_bytes, (self.cpu().bytes().tobytes(), *where))
 
@@ -281,6 +290,10 @@ def _moved(data: Any, where: device) -> tuple[Any, device]:
 
 def _device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
+
+
+def _meta_storage(nbytes: int) -> UntypedStorage:
+    return UntypedStorage(nbytes, device="meta")
 
 
 def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
@@ -307,10 +320,44 @@ def _(torch):
 # `share_memory_()` moves the bytes to a mapping that other processes can have too. Only the bytes are shared. Shape, strides, `requires_grad`, the version counter and `.grad` belong to each process's own tensor object: a write in one
 # process changes numbers in the other, under a graph that has no way to know.
 #
-# Shared memory here is an anonymous mapping: processes forked afterwards see each other's writes, and it disappears with the last of them. Upstream must also serve processes that were not forked. Its default on Linux is to open a file that has been unlinked
-# already and to pass the *file descriptor* through a socket. Nothing can be left behind, and each storage in flight is an open file. A loader that collects many small tensors runs into the limit of open files, and the message, *received 0 items of
+# A process that is forked afterwards has the mapping with everything else. One that was not forked has to be given something to map. Upstream's default on Linux, and what is done here, is a *file descriptor* of a file that has no name, passed through a
+# socket: nothing can be left behind, and the memory is gone with the last process that has it. But each storage is an open file then. A loader that collects many small tensors runs into the limit of open files, and the message, *received 0 items of
 # ancdata*, is what Python says when a socket had a descriptor to deliver and the process no room for it (pytorch/pytorch#973). The strategy `file_system` passes names instead, and leaves files behind when a process is killed; a helper process (`torch_shm_manager`)
 # is there to sweep.
+#
+# When the table of open files is full, or the system has no such files, the mapping made here is anonymous: forked processes share it and no others, and [sending it](../05_data/3b_crossing.py) is refused. Python's `mmap` holds a duplicate of the descriptor, so a
+# storage counts twice.
+
+
+# %%
+#| into: aten/map_allocator.py
+#| upstream: aten/src/ATen/MapAllocator.h#at::MapAllocator
+class SharedMemory(mmap.mmap):
+    """Memory without a name. Processes forked later share it, and those that are given its descriptor."""
+
+    #: -1 for memory that only forked processes can share
+    descriptor = -1
+
+    @classmethod
+    def of_size(cls, nbytes: int) -> SharedMemory:
+        """New memory, full of zeros."""
+        descriptor = -1
+        try:
+            descriptor = os.memfd_create("readtorch")
+            os.ftruncate(descriptor, nbytes)
+            return cls.behind(descriptor)
+        except (AttributeError, OSError):
+            if descriptor >= 0:
+                os.close(descriptor)
+            return cls(-1, nbytes)
+
+    @classmethod
+    def behind(cls, descriptor: int) -> SharedMemory:
+        """What a descriptor stands for; it belongs to the mapping from now on."""
+        memory = cls(descriptor, 0)
+        memory.descriptor = descriptor
+        weakref.finalize(memory, os.close, descriptor).atexit = False
+        return memory
 
 
 # %%
@@ -318,14 +365,16 @@ def _(torch):
 def _shared_copy(data: np.ndarray) -> np.ndarray:
     if not data.size:
         return data
-    shared = np.frombuffer(mmap.mmap(-1, data.nbytes), np.uint8)
+    shared = np.frombuffer(SharedMemory.of_size(data.nbytes), np.uint8)
     shared[:] = data
     return shared
 
 
-def _is_shared(owner: Any) -> bool:
+def _mapping_of(owner: Any) -> mmap.mmap | None:
+    """The mapping that an array of bytes looks into."""
     base = getattr(owner, "base", None)
-    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+    memory = base.obj if isinstance(base, memoryview) else base
+    return memory if isinstance(memory, mmap.mmap) else None
 
 
 # %%
@@ -513,12 +562,12 @@ class TypedStorage:
         return f"{head}[{kind} of size {len(self)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        data, *where = self._untyped_storage.__reduce__()[1]
-        return (_typed_storage_from_bytes, (data, self.dtype, *where))
+        #: Bytes and not the storage as an object: each storage is written as often as it occurs, as upstream does it.
+        return (_typed_storage, (*self._untyped_storage.__reduce__(), self.dtype))
 
 
-def _typed_storage_from_bytes(data: bytes, kind: dtype, where: str = "cpu") -> TypedStorage:
-    return TypedStorage(wrap_storage=_storage_from_bytes(data, where), dtype=kind, _internal=True)
+def _typed_storage(rebuild: Callable[..., UntypedStorage], args: tuple[Any, ...], kind: dtype) -> TypedStorage:
+    return TypedStorage(wrap_storage=rebuild(*args), dtype=kind, _internal=True)
 
 
 # %%
@@ -664,8 +713,11 @@ def _(torch):
 #| upstream: torch/storage.py#_StorageBase.share_memory_
 def _share_memory(tensor: Any) -> None:
     """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
+    from readtorch.storage import SharedMemory, _mapping_of
+
     storage = tensor.untyped_storage()
-    if storage.is_shared() or storage.device.type != "cpu":  # other processes can open a GPU's memory
+    #: Other processes can open a GPU's memory. A loader's batch is shared, but its memory will be used again: it moves too.
+    if storage.device.type == "cuda" or isinstance(_mapping_of(storage.owner), SharedMemory):
         return
     offset, stride = tensor.storage_offset(), tensor.stride()
     shared = type(storage)._from_array(storage.bytes()).share_memory_()
@@ -735,8 +787,7 @@ def _(torch):
 # ### What upstream does more
 #
 # * A storage's bytes may be mapped lazily, allocated by a plugin, copied at the first write (`COW`), or live on a device; each storage knows the function that frees it.
-# * `torch.multiprocessing` replaces pickle's treatment of tensors in queues and pipes: shared memory on the CPU, IPC handles on CUDA, with a reference counter in shared memory so that the giver keeps the block alive. A non-leaf that requires a gradient is
-#   refused there (*Cowardly refusing to serialize non-leaf tensor*), since its history cannot cross.
+# * CUDA tensors cross between processes as IPC handles, with a reference counter in shared memory so that the giver keeps the block alive.
 # * `torch.serialization` can write to and load from any file object, maps devices, and knows aligned records (chapter 2 has the format).
 
 # %%

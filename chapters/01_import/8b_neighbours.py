@@ -389,7 +389,7 @@ with tempfile.TemporaryDirectory() as folder:
 # ## `torch.multiprocessing`: Python's, and `spawn`
 #
 # The package is Python's `multiprocessing` with two additions. `spawn` starts `nprocs` processes that get their rank as first argument, waits for all, and if one fails ends the others and raises its traceback in the parent. (The other addition,
-# tensors that travel between processes as references to shared memory, is that of `share_memory_`: what was moved there before a fork is shared after it.)
+# tensors that travel between processes as references to shared memory, is [chapter 5's](../05_data/3b_crossing.py#every-other-queue).)
 
 # %%
 #| into: multiprocessing/__init__.py

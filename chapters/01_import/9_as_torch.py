@@ -144,7 +144,7 @@ def uninstall() -> None:
 # ## Child processes
 #
 # A worker started by `spawn` or `subprocess` is a fresh interpreter that knows nothing of our finder. What children do inherit is the environment, and `PYTHONPATH` in it. So the runner puts a folder there whose only content is a module called `torch` that
-# installs the finder and steps aside.
+# installs the finder and steps aside. `multiprocessing` sends its children the parent's `sys.path` as well and puts it in place of their own: the folder stands in that too. The parent does not find it, as its finder is asked first.
 
 # %%
 #| into: _as_torch_children/torch.py
@@ -173,6 +173,8 @@ def _reach_children() -> None:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     wanted = [folder, package]
     os.environ["PYTHONPATH"] = os.pathsep.join([*wanted, *(p for p in inherited if p and p not in wanted)])
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -183,6 +185,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     install()
     _reach_children()
+    importlib.import_module(
+        "readtorch.multiprocessing"
+    )  # teaches Python's own how tensors cross, as `import torch` does
     if arguments[0] == "-m":
         if len(arguments) < 2:
             raise SystemExit("as_torch: -m needs the name of a module")

@@ -46,14 +46,19 @@ import pickle
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import reduction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from readtorch import Tensor
+from readtorch.aten.map_allocator import SharedMemory
+from readtorch.c10.core.device import cpu
 from readtorch.c10.core.scalar_type import to_numpy_dtype
-from readtorch.c10.core.storage_impl import data_address, owner_of
+from readtorch.c10.core.storage_impl import data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import wrap
+from readtorch.nn.parameter import Parameter
+from readtorch.storage import TypedStorage, UntypedStorage, _mapping_of
+from readtorch.utils.hooks import warn_if_has_hooks
 
 # %% [markdown]
 # ## Memory that has no name
@@ -235,11 +240,13 @@ class Message(NamedTuple):
 
 class _Pickler(reduction.ForkingPickler):
     def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is not Tensor or thing.requires_grad or thing.__dict__:
+        if not isinstance(thing, Tensor | UntypedStorage | TypedStorage):
             return NotImplemented
+        if type(thing) is not Tensor or thing.requires_grad or thing.__dict__:
+            return thing.__reduce_ex__(5)
         array = thing._array
         if array.__class__ is not np.ndarray or not array.flags.carray:
-            return NotImplemented
+            return thing.__reduce_ex__(5)
         memory: Any = array.reshape(-1).view(np.uint8)
         return _tensor_on, (pickle.PickleBuffer(memory), thing.dtype, array.shape)
 
@@ -352,7 +359,147 @@ def stacked(samples: Sequence[Tensor]) -> Tensor | None:
 
 
 # %% [markdown]
+# ## Every other queue
+#
+# A loader knows both ends of its pipe. A tensor may also be an argument of a process that is spawned, or be put into any queue, and there the rule is another one: what arrives is *the same memory*. So sending is not without effect on the sender. The tensor is moved to
+# shared memory first, as if by `share_memory_`, and only the descriptor crosses. `multiprocessing` has a table for this, kept by its `ForkingPickler`: how objects are reduced on the way to another process, and only there. `pickle.dumps` and `copy` do not ask it.
+#
+# A storage that crosses twice has to be one storage on the other side: tied weights, two views, a model that is sent again each round. File descriptors have different numbers everywhere. The file behind them has an identity, device and inode.
+
+
+# %%
+#| into: multiprocessing/reductions.py
+#| upstream: torch/multiprocessing/reductions.py#reduce_storage
+#| upstream: torch/multiprocessing/reductions.py#rebuild_storage_fd
+_crossed: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
+"""Device and inode of memory that was sent or received -> its bytes."""
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    file = os.fstat(descriptor)
+    return file.st_dev, file.st_ino
+
+
+def reduce_storage(storage: UntypedStorage) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """How a storage goes to another process. RuntimeError for shared memory that only forked processes can have."""
+    if storage.device.type != "cpu" or not storage.nbytes():
+        return storage.__reduce__()
+    memory = _mapping_of(storage.owner)
+    if not isinstance(memory, SharedMemory):
+        storage = UntypedStorage._from_array(storage.bytes()).share_memory_()
+        memory = _mapping_of(storage.owner)
+    if not isinstance(memory, SharedMemory) or memory.descriptor < 0:
+        raise RuntimeError(
+            "unable to send shared memory: it has no file descriptor, so only processes forked later can have it "
+            "(were there too many open files when it was made? see `ulimit -n`)"
+        )
+    _crossed[_identity(memory.descriptor)] = storage.owner
+    return rebuild_storage, (reduction.DupFd(memory.descriptor),)
+
+
+def rebuild_storage(sent: Any) -> UntypedStorage:
+    """The storage on memory that another process has sent."""
+    descriptor = sent.detach()
+    identity = _identity(descriptor)
+    owner = _crossed.get(identity)
+    if owner is None:
+        owner = _crossed[identity] = np.frombuffer(SharedMemory.behind(descriptor), np.uint8)
+    else:
+        os.close(descriptor)
+    return cast(UntypedStorage, storage_of(owner, cpu))
+
+
+def reduce_typed_storage(storage: TypedStorage) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The same of a storage that knows a dtype."""
+    return rebuild_typed_storage, (storage.untyped(), storage.dtype)
+
+
+def rebuild_typed_storage(storage: UntypedStorage, dtype: Any) -> TypedStorage:
+    """A storage that knows a dtype."""
+    return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+# %% [markdown]
+# The graph behind a tensor consists of objects of this process. A tensor that has one is refused, rather than sent as a leaf that looks as if its gradient went somewhere. `.grad` and hooks stay at home, as they do in every pickle.
+
+
+# %%
+#| into: multiprocessing/reductions.py
+#| upstream: torch/multiprocessing/reductions.py#reduce_tensor
+#| upstream: torch/multiprocessing/reductions.py#init_reductions
+def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
+    """How a tensor goes to another process; it is in shared memory afterwards. RuntimeError for one with a history."""
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor: its graph cannot follow it to another process. "
+            "Send x.detach()"
+        )
+    warn_if_has_hooks(tensor)
+    if tensor.device.type == "cpu":
+        tensor.share_memory_()
+    return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+
+def init_reductions() -> None:
+    """Tell `multiprocessing`; done when `torch.multiprocessing` is imported. Without files in memory, tensors are copied."""
+    if not hasattr(os, "memfd_create"):
+        return
+    reduction.ForkingPickler.register(Tensor, reduce_tensor)
+    reduction.ForkingPickler.register(Parameter, reduce_tensor)
+    reduction.ForkingPickler.register(UntypedStorage, reduce_storage)
+    reduction.ForkingPickler.register(TypedStorage, reduce_typed_storage)
+
+
+# %%
+#| into: multiprocessing/__init__.py
+from readtorch.multiprocessing import reductions as reductions
+
+reductions.init_reductions()
+
+
+# %%
+#| claim: what is sent to another process is moved to shared memory at home, and what arrives is that memory; two views arrive on one storage
+#| differs: readtorch moves each tensor by itself, so two views of one storage are two memories once they are sent
+#| upstream: torch/multiprocessing/reductions.py#reduce_tensor
+def _(torch):
+    import pickle
+    from multiprocessing.reduction import ForkingPickler
+
+    assert torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
+    x = torch.zeros(4)
+    part = x[2:]
+    there, there_part = pickle.loads(ForkingPickler.dumps([x, part]))
+    assert x.is_shared() and there.is_shared()
+    there[2] = 5.0
+    assert x[2].item() == 5 and there_part[0].item() == 5
+
+
+# %%
+#| claim: a parameter that is sent twice arrives on one storage; gradients and histories do not cross
+#| source: https://docs.pytorch.org/docs/2.13/notes/multiprocessing.html
+def _(torch):
+    import pickle
+    from multiprocessing.reduction import ForkingPickler
+
+    assert torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
+    weight = torch.nn.Parameter(torch.ones(2))
+    (weight * 2).sum().backward()
+    one, two = (pickle.loads(ForkingPickler.dumps(weight)) for _ in range(2))
+    assert one is not two and one.requires_grad and one.grad is None
+    assert one.data_ptr() == two.data_ptr()
+    try:
+        ForkingPickler.dumps(weight * 2)
+    except RuntimeError as error:
+        assert "Cowardly refusing to serialize non-leaf tensor" in str(error)
+    else:
+        raise AssertionError("sent")
+
+
+# %% [markdown]
+# The receiver gets the descriptor from the sender's process, by a socket, when it unpickles. A sender that has ended by then has nothing to give: *ConnectionRefusedError* or *FileNotFoundError*, seen in the process that did nothing wrong. Keep the sender alive until the
+# queue has been read.
+#
 # ### What upstream does more
 #
-# `torch.multiprocessing` treats every queue and pipe of its own in this way, not the loader's alone, and CUDA tensors with them (a handle to the device's memory crosses, with a counter that keeps it alive). A tensor is a file of its own there, which is what fills the table of
-# descriptors (*too many open files*; `set_sharing_strategy("file_system")` is the way out), and its memory is given back to the system when it is no longer used: the next batch gets fresh pages.
+# `torch.multiprocessing` treats the loader's queues as all others. A batch is then a file for each tensor, its memory is given back to the system when it is no longer used, and the next batch gets fresh pages. CUDA tensors cross by a handle to the device's memory, with a
+# counter that keeps it alive; here they are copied. `set_sharing_strategy("file_system")` passes names in `/dev/shm` instead of descriptors; here it changes nothing.

@@ -82,8 +82,11 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
 
 def _share_memory(tensor: Any) -> None:
     """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
+    from readtorch.storage import SharedMemory, _mapping_of
+
     storage = tensor.untyped_storage()
-    if storage.is_shared() or storage.device.type != "cpu":  # other processes can open a GPU's memory
+    #: Other processes can open a GPU's memory. A loader's batch is shared, but its memory will be used again: it moves too.
+    if storage.device.type == "cuda" or isinstance(_mapping_of(storage.owner), SharedMemory):
         return
     offset, stride = tensor.storage_offset(), tensor.stride()
     shared = type(storage)._from_array(storage.bytes()).share_memory_()

@@ -84,6 +84,8 @@ def _reach_children() -> None:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     wanted = [folder, package]
     os.environ["PYTHONPATH"] = os.pathsep.join([*wanted, *(p for p in inherited if p and p not in wanted)])
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -94,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     install()
     _reach_children()
+    importlib.import_module(
+        "readtorch.multiprocessing"
+    )  # teaches Python's own how tensors cross, as `import torch` does
     if arguments[0] == "-m":
         if len(arguments) < 2:
             raise SystemExit("as_torch: -m needs the name of a module")

@@ -6,12 +6,12 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from readtorch.aten.map_allocator import map_file
+from readtorch.aten.map_allocator import SharedMemory, map_file
 from readtorch.c10.core import scalar_type, storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard, with_index
@@ -140,22 +140,29 @@ class UntypedStorage(StorageImpl):
 
     def is_shared(self) -> bool:
         """Can other processes see it?"""
-        return _is_shared(self.owner)
+        return _mapping_of(self.owner) is not None
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that processes forked later share. Tensors made before keep theirs."""
-        if not self.is_shared():
+        """Move the bytes to memory that other processes can have too. Tensors made before keep theirs."""
+        if self.device.type != "cpu":
+            raise RuntimeError(f"share_memory_: memory of {self.device} cannot be shared, only that of the CPU")
+        if not isinstance(_mapping_of(self.owner), SharedMemory):
             self.owner = _shared_copy(self.bytes())
         return self
 
     def __repr__(self) -> str:
-        head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
+        if self.device.type == "meta":
+            head = "...\n"
+        else:
+            head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
         return f"{head}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         return memo.setdefault(id(self), self.clone())
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.device.type == "meta":
+            return (_meta_storage, (self.nbytes(),))
         where = () if self.device.type == "cpu" else (str(self.device),)
         return (_storage_from_bytes, (self.cpu().bytes().tobytes(), *where))
 
@@ -179,6 +186,10 @@ def _device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
 
 
+def _meta_storage(nbytes: int) -> UntypedStorage:
+    return UntypedStorage(nbytes, device="meta")
+
+
 def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
     return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)).to(device=where)
 
@@ -186,14 +197,16 @@ def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
 def _shared_copy(data: np.ndarray) -> np.ndarray:
     if not data.size:
         return data
-    shared = np.frombuffer(mmap.mmap(-1, data.nbytes), np.uint8)
+    shared = np.frombuffer(SharedMemory.of_size(data.nbytes), np.uint8)
     shared[:] = data
     return shared
 
 
-def _is_shared(owner: Any) -> bool:
+def _mapping_of(owner: Any) -> mmap.mmap | None:
+    """The mapping that an array of bytes looks into."""
     base = getattr(owner, "base", None)
-    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+    memory = base.obj if isinstance(base, memoryview) else base
+    return memory if isinstance(memory, mmap.mmap) else None
 
 
 @functools.cache
@@ -323,9 +336,9 @@ class TypedStorage:
         return f"{head}[{kind} of size {len(self)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        data, *where = self._untyped_storage.__reduce__()[1]
-        return (_typed_storage_from_bytes, (data, self.dtype, *where))
+        #: Bytes and not the storage as an object: each storage is written as often as it occurs, as upstream does it.
+        return (_typed_storage, (*self._untyped_storage.__reduce__(), self.dtype))
 
 
-def _typed_storage_from_bytes(data: bytes, kind: dtype, where: str = "cpu") -> TypedStorage:
-    return TypedStorage(wrap_storage=_storage_from_bytes(data, where), dtype=kind, _internal=True)
+def _typed_storage(rebuild: Callable[..., UntypedStorage], args: tuple[Any, ...], kind: dtype) -> TypedStorage:
+    return TypedStorage(wrap_storage=rebuild(*args), dtype=kind, _internal=True)

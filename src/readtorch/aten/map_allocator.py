@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import weakref
 
 import numpy as np
 
@@ -20,3 +22,31 @@ def map_file(filename: str | os.PathLike[str], shared: bool, nbytes: int) -> np.
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
     #: Through a memoryview, the new array's base is no array: it owns its bytes as far as storages are concerned.
     return np.frombuffer(mapped.data, np.uint8)
+
+
+class SharedMemory(mmap.mmap):
+    """Memory without a name. Processes forked later share it, and those that are given its descriptor."""
+
+    #: -1 for memory that only forked processes can share
+    descriptor = -1
+
+    @classmethod
+    def of_size(cls, nbytes: int) -> SharedMemory:
+        """New memory, full of zeros."""
+        descriptor = -1
+        try:
+            descriptor = os.memfd_create("readtorch")
+            os.ftruncate(descriptor, nbytes)
+            return cls.behind(descriptor)
+        except (AttributeError, OSError):
+            if descriptor >= 0:
+                os.close(descriptor)
+            return cls(-1, nbytes)
+
+    @classmethod
+    def behind(cls, descriptor: int) -> SharedMemory:
+        """What a descriptor stands for; it belongs to the mapping from now on."""
+        memory = cls(descriptor, 0)
+        memory.descriptor = descriptor
+        weakref.finalize(memory, os.close, descriptor).atexit = False
+        return memory

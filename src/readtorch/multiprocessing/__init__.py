@@ -1,4 +1,4 @@
-# Tangled from chapters/01_import/8b_neighbours.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/01_import/, chapters/05_data/ — edit there, or here and run `readtorch sync`.
 """Python's `multiprocessing`, and processes started by rank."""
 
 from multiprocessing import *  # noqa: F403 - this module stands for that one
@@ -31,3 +31,8 @@ def get_sharing_strategy() -> str:
 def get_all_sharing_strategies() -> set[str]:
     """The strategies that may be set."""
     return {"file_descriptor", "file_system"}
+
+
+from readtorch.multiprocessing import reductions as reductions
+
+reductions.init_reductions()

@@ -10,14 +10,19 @@ import pickle
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import reduction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from readtorch import Tensor
+from readtorch.aten.map_allocator import SharedMemory
+from readtorch.c10.core.device import cpu
 from readtorch.c10.core.scalar_type import to_numpy_dtype
-from readtorch.c10.core.storage_impl import data_address, owner_of
+from readtorch.c10.core.storage_impl import data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import wrap
+from readtorch.nn.parameter import Parameter
+from readtorch.storage import TypedStorage, UntypedStorage, _mapping_of
+from readtorch.utils.hooks import warn_if_has_hooks
 
 _SEGMENT = 1 << 28
 
@@ -169,11 +174,13 @@ class Message(NamedTuple):
 
 class _Pickler(reduction.ForkingPickler):
     def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is not Tensor or thing.requires_grad or thing.__dict__:
+        if not isinstance(thing, Tensor | UntypedStorage | TypedStorage):
             return NotImplemented
+        if type(thing) is not Tensor or thing.requires_grad or thing.__dict__:
+            return thing.__reduce_ex__(5)
         array = thing._array
         if array.__class__ is not np.ndarray or not array.flags.carray:
-            return NotImplemented
+            return thing.__reduce_ex__(5)
         memory: Any = array.reshape(-1).view(np.uint8)
         return _tensor_on, (pickle.PickleBuffer(memory), thing.dtype, array.shape)
 
@@ -241,3 +248,74 @@ def stacked(samples: Sequence[Tensor]) -> Tensor | None:
     if memory is None:
         return None
     return wrap(np.stack(arrays, out=memory.view(first.dtype).reshape(len(arrays), *first.shape)))
+
+
+_crossed: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
+"""Device and inode of memory that was sent or received -> its bytes."""
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    file = os.fstat(descriptor)
+    return file.st_dev, file.st_ino
+
+
+def reduce_storage(storage: UntypedStorage) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """How a storage goes to another process. RuntimeError for shared memory that only forked processes can have."""
+    if storage.device.type != "cpu" or not storage.nbytes():
+        return storage.__reduce__()
+    memory = _mapping_of(storage.owner)
+    if not isinstance(memory, SharedMemory):
+        storage = UntypedStorage._from_array(storage.bytes()).share_memory_()
+        memory = _mapping_of(storage.owner)
+    if not isinstance(memory, SharedMemory) or memory.descriptor < 0:
+        raise RuntimeError(
+            "unable to send shared memory: it has no file descriptor, so only processes forked later can have it "
+            "(were there too many open files when it was made? see `ulimit -n`)"
+        )
+    _crossed[_identity(memory.descriptor)] = storage.owner
+    return rebuild_storage, (reduction.DupFd(memory.descriptor),)
+
+
+def rebuild_storage(sent: Any) -> UntypedStorage:
+    """The storage on memory that another process has sent."""
+    descriptor = sent.detach()
+    identity = _identity(descriptor)
+    owner = _crossed.get(identity)
+    if owner is None:
+        owner = _crossed[identity] = np.frombuffer(SharedMemory.behind(descriptor), np.uint8)
+    else:
+        os.close(descriptor)
+    return cast(UntypedStorage, storage_of(owner, cpu))
+
+
+def reduce_typed_storage(storage: TypedStorage) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The same of a storage that knows a dtype."""
+    return rebuild_typed_storage, (storage.untyped(), storage.dtype)
+
+
+def rebuild_typed_storage(storage: UntypedStorage, dtype: Any) -> TypedStorage:
+    """A storage that knows a dtype."""
+    return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
+    """How a tensor goes to another process; it is in shared memory afterwards. RuntimeError for one with a history."""
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor: its graph cannot follow it to another process. "
+            "Send x.detach()"
+        )
+    warn_if_has_hooks(tensor)
+    if tensor.device.type == "cpu":
+        tensor.share_memory_()
+    return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+
+def init_reductions() -> None:
+    """Tell `multiprocessing`; done when `torch.multiprocessing` is imported. Without files in memory, tensors are copied."""
+    if not hasattr(os, "memfd_create"):
+        return
+    reduction.ForkingPickler.register(Tensor, reduce_tensor)
+    reduction.ForkingPickler.register(Parameter, reduce_tensor)
+    reduction.ForkingPickler.register(UntypedStorage, reduce_storage)
+    reduction.ForkingPickler.register(TypedStorage, reduce_typed_storage)
