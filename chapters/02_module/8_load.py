@@ -348,7 +348,7 @@ def _load(
             else:
                 data = reader.get_array(name)
             if swapped and dtype.itemsize > 1:
-                data = data.reshape(-1, dtype.itemsize)[:, ::-1].reshape(-1)
+                data = np.ascontiguousarray(data.reshape(-1, dtype.itemsize)[:, ::-1]).reshape(-1)
             storage = restore(UntypedStorage._from_array(data), location)
             loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
         return loaded[key]

@@ -17,7 +17,7 @@
 # %% [markdown]
 # # Files that do not say their byte order
 #
-# Archives of old have no record `byteorder`. They are taken for little-endian, as almost every machine is, unless the default says otherwise.
+# The record `byteorder` came with 2.1. Archives from before do not say on what kind of machine they were written. Nearly all machines are little-endian, and so is the assumption; on a big-endian one (IBM's mainframes are why the record exists) a program that reads its own old files says so once, for the whole process.
 
 # %%
 import readtorch as torch
@@ -70,5 +70,43 @@ def _fallback_byte_order() -> bytes:
     return b"big" if _default_endianness is LoadEndianness.BIG else b"little"
 
 
+# %% [markdown]
+# A wrong guess is not noticed by anything: each element has the right number of bytes, and the numbers are nonsense.
+
 # %%
-torch.serialization.get_default_load_endianness()
+import io
+
+file = io.BytesIO()
+torch.save(torch.tensor([1.0, 2.0]), file, _disable_byteorder_record=True)
+for order in (None, torch.serialization.LoadEndianness.BIG):
+    torch.serialization.set_default_load_endianness(order)
+    file.seek(0)
+    print(order, torch.load(file))
+torch.serialization.set_default_load_endianness(None)
+
+
+# %%
+#| claim: an archive without the record is read as little-endian, or as set_default_load_endianness says; one with the record as it says itself
+def _(torch):
+    import io
+    import zipfile
+
+    LoadEndianness = torch.serialization.LoadEndianness
+    silent, explicit = io.BytesIO(), io.BytesIO()
+    torch.save(torch.tensor([1], dtype=torch.int32), explicit)
+    with zipfile.ZipFile(explicit) as source, zipfile.ZipFile(silent, "w") as target:
+        for name in source.namelist():
+            if not name.endswith("byteorder"):
+                target.writestr(name, source.read(name))
+
+    def read(file, order):
+        torch.serialization.set_default_load_endianness(order)
+        try:
+            return torch.load(io.BytesIO(file.getvalue())).item()
+        finally:
+            torch.serialization.set_default_load_endianness(None)
+
+    assert torch.serialization.get_default_load_endianness() is None
+    assert read(silent, None) == read(silent, LoadEndianness.LITTLE) == 1
+    assert read(silent, LoadEndianness.BIG) == 1 << 24
+    assert read(explicit, LoadEndianness.BIG) == 1
