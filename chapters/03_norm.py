@@ -601,6 +601,8 @@ from readtorch.nn.parameter import Parameter
 #| into: nn/modules/normalization.py
 #| upstream: torch/nn/modules/normalization.py#LayerNorm
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(normalized_shape, bool):
+        raise TypeError("normalized_shape must be an int or several, not bool")
     return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]  # an integer was told apart before
 
 

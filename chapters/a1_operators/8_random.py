@@ -195,6 +195,9 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
         raise not_implemented("check_uniform_bounds", self.dtype)
     if not from_ <= to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
+    for name, bound in (("from", from_), ("to", to)):
+        if math.isinf(bound):
+            raise RuntimeError(f"{name} is out of bounds for {to_string(from_numpy_dtype(self.dtype))}")
     self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
     return self
 

@@ -43,6 +43,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import readtorch as torch
 from readtorch._tensor import Tensor
+from readtorch.csrc.utils.python_arg_parser import require
 
 
 # %%
@@ -173,6 +174,11 @@ def pack_padded_sequence(
     Unless `enforce_sorted` the sequences may come in any order. Raises RuntimeError if they are not sorted although they
     should be, or if a length is not positive.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"pack_padded_sequence(): argument 'input' must be Tensor, not {type(input).__name__}")
+    require("pack_padded_sequence", "bool", batch_first=batch_first)
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     lengths = torch.as_tensor(lengths, dtype=torch.int64).cpu()
     sorted_indices = None
     if not enforce_sorted:
@@ -259,6 +265,10 @@ def pad_sequence(
     rows = list(sequences)
     if not rows:
         raise RuntimeError("received an empty list of sequences")
+    for number, row in enumerate(rows):
+        if not isinstance(row, Tensor):
+            raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(row).__name__}")
+    require("pad_sequence", "bool", batch_first=batch_first)
     longest = max(row.size(0) for row in rows)
     padded = []
     for row in rows:

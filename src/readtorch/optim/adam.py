@@ -61,7 +61,7 @@ class Adam(Optimizer):
         _check_not_negative(lr=("learning rate", lr), eps=("epsilon value", eps))
         _check_betas(betas)
         _check_not_negative(weight_decay=("weight_decay value", weight_decay))
-        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+        if not any(isinstance(betas[0], kind) and isinstance(betas[1], kind) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
         for index, beta in enumerate(betas):
             if isinstance(beta, Tensor):

@@ -438,19 +438,22 @@ class CosineAnnealingLR(LRScheduler):
         return [self.eta_min + (lr - self.eta_min) * height for lr in self.base_lrs]
 
 
-def _check_schedulers(owner: LRScheduler, schedulers: Sequence[LRScheduler], optimizer: Any) -> Optimizer:
+def _check_schedulers(
+    owner: LRScheduler, schedulers: Sequence[LRScheduler], optimizer: Any, required: bool = False
+) -> Optimizer:
     """All schedulers of a composite must step without arguments, on one optimizer, which is returned."""
     name = type(owner).__name__
     for number, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {number} should have `optimizer` as its attribute.")
-        optimizer = optimizer or scheduler.optimizer
+        if optimizer is None and not required:
+            optimizer = scheduler.optimizer
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
                 f"{name} does not support `ReduceLROnPlateau` scheduler, whose `step` wants the metric; "
                 f"the one at index {number} is of this kind."
             )
-        if optimizer != scheduler.optimizer:
+        if optimizer is not scheduler.optimizer:
             raise ValueError(
                 f"{name} expects all schedulers to belong to the same optimizer: the "
                 f"{type(scheduler).__name__} at index {number} has {scheduler.optimizer}, not "
@@ -483,9 +486,9 @@ class SequentialLR(_Composite):
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
     ) -> None:
-        if not schedulers:
+        if len(schedulers) < 1:
             raise ValueError(f"{type(self).__name__} expects at least one scheduler, but got no scheduler.")
-        self.optimizer = _check_schedulers(self, schedulers, optimizer)
+        self.optimizer = _check_schedulers(self, schedulers, optimizer, required=True)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers to exceed that of the milestones between them by "

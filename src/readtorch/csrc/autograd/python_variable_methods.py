@@ -275,6 +275,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
 
 def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
     """`Tensor._make_subclass`: the data of a tensor under another class."""
+    require("_make_subclass", "bool", require_grad=require_grad)
     tensor = init(new(cls), data._array)
     tensor._meta = INFERENCE if is_inference(data) else None
     if require_grad:

@@ -219,8 +219,8 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
-        if delta <= 0:
-            raise ValueError(f"delta must be greater than 0, got {delta}")
+        if not isinstance(delta, float | int):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

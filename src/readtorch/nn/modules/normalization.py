@@ -16,6 +16,8 @@ from readtorch.nn.parameter import Parameter
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(normalized_shape, bool):
+        raise TypeError("normalized_shape must be an int or several, not bool")
     return (int(normalized_shape),) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)  # type: ignore[arg-type]  # an integer was told apart before
 
 

@@ -298,8 +298,9 @@ class Transformer(Module):
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         if custom_encoder is None:
+            encoder_layer = TransformerEncoderLayer(*layer, **where)
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-            custom_encoder = TransformerEncoder(TransformerEncoderLayer(*layer, **where), num_encoder_layers, norm)
+            custom_encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm)
         if custom_decoder is None:
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
             custom_decoder = TransformerDecoder(TransformerDecoderLayer(*layer, **where), num_decoder_layers, norm)
