@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 
@@ -249,6 +250,44 @@ def test_a_document_too_large_is_cut_and_says_so(module, mechanism, monkeypatch)
     assert t.truncated == "bytes"
     assert encode.gzipped_size(t.document) <= 3000
     t.validate()
+
+
+@pytest.mark.parametrize("steps", [None, 3])
+def test_the_collector_runs_less_often_meanwhile_and_as_before_after(module, mechanism, steps):
+    sample = module("import gc\ndef f():\n    found = gc.get_threshold()\n    return found\n")
+    before = gc.get_threshold()
+    with trace("traced_sample", mechanism=mechanism) as t:
+        inside = sample.f()
+    assert t.document["events"]["count"] > 3
+    assert inside[0] > before[0]
+    assert inside[1:] == before[1:]
+    assert gc.get_threshold() == before
+    with trace("traced_sample", mechanism=mechanism, steps=steps):
+        sample.f()
+        ended = gc.get_threshold()
+    assert (ended == before) == (steps is not None)
+    assert gc.get_threshold() == before
+
+
+def test_what_the_recorded_code_sets_the_collector_to_stays(mechanism):
+    before = gc.get_threshold()
+    try:
+        with trace(mechanism=mechanism):
+            gc.set_threshold(1234, 5, 6)
+        assert gc.get_threshold() == (1234, 5, 6)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_a_recording_begun_inside_a_generator_sees_it_left_and_reentered(mechanism):
+    def counting():
+        with trace(mechanism=mechanism) as t:
+            yield 1
+            yield 2
+        yield t
+
+    *_, t = counting()
+    assert [s[0] for s in story(t) if "counting" in s and s[0] in "CGYER"].count("Y") == 2
 
 
 def test_notebook_code_is_recognised_by_its_globals(mechanism):

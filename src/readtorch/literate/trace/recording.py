@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import platform
 import sys
@@ -26,6 +27,26 @@ LAYERS = ("calls", "lines", "ops", "autograd", "alloc", "queues", "comm", "kerne
 DEFAULT = ("calls", "lines", "ops", "autograd")
 
 _running = threading.Lock()
+
+
+class _FewerCollections:
+    """Keeps the garbage collector from running for the recorder's sake.
+
+    It runs when so many objects more were made than freed, and a recording keeps several per event: the collector would run many
+    times as often as it does without, and take a quarter of the time that recording operators costs.
+    """
+
+    FACTOR = 16
+
+    def __init__(self) -> None:
+        self._before = gc.get_threshold()
+        self._raised = (self._before[0] * self.FACTOR, *self._before[1:])
+        gc.set_threshold(*self._raised)
+
+    def end(self) -> None:
+        """As before, unless the recorded code has set it itself. May be called twice."""
+        if gc.get_threshold() == self._raised:
+            gc.set_threshold(*self._before)
 
 
 class Recording:
@@ -103,13 +124,19 @@ class Recording:
         if self._gpu is not None:
             self._gpu.start()
         recorder.on_stop = self._stop
+        self._collections = _FewerCollections()
         self._begin = perf_counter_ns()
         if self._slot is not None:
             self._slot.observer = self._observer
         if self._source is not None:
-            self._source.start(frame)
+            try:
+                self._source.start(frame)
+            except BaseException:
+                self._stop()
+                raise
 
     def _stop(self) -> None:
+        self._collections.end()
         if self._source is not None:
             self._source.stop()
         if self._slot is not None and self._slot.observer is self._observer:
