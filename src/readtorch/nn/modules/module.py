@@ -1218,7 +1218,7 @@ def _load_below(
     missing, unexpected = report
     module._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
     if module._modules:
-        _, below = _by_child(state_dict, prefix)
+        below = _by_child(state_dict, prefix)
         for name, child in module._modules.items():
             if child is None:
                 continue
@@ -1235,13 +1235,12 @@ def _load_below(
             )
 
 
-def _by_child(state_dict: dict[str, Any], prefix: str) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """What lies under `prefix`: the names without a further dot, and by first step the entries with one.
+def _by_child(state_dict: dict[str, Any], prefix: str) -> dict[str, dict[str, Any]]:
+    """The entries that lie below `prefix` by more than one step, by the first of them.
 
     One pass over the keys, however many children there are. Keys of one child stand together as a rule, so the first
     thing asked of a key is whether it belongs with the one before.
     """
-    leaves: list[str] = []
     below: dict[str, dict[str, Any]] = {}
     skip = len(prefix)
     same = "."  # no key begins so
@@ -1255,9 +1254,7 @@ def _by_child(state_dict: dict[str, Any], prefix: str) -> tuple[list[str], dict[
                 same = f"{prefix}{name}."
                 part = below.setdefault(name, {})
                 part[key] = value
-            else:
-                leaves.append(name)
-    return leaves, below
+    return below
 
 
 def _saved_members(module: Module) -> dict[str, Tensor]:
@@ -1273,13 +1270,18 @@ def _saved_members(module: Module) -> dict[str, Tensor]:
 
 def _unknown_keys(state_dict: dict[str, Any], prefix: str, own: dict[str, Any], children: dict[str, Any]) -> list[str]:
     """The keys under `prefix` that are neither a member of this module nor below one of its children."""
-    leaves, below = _by_child(state_dict, prefix)
-    strangers = [name for name in leaves if name not in own and name != _EXTRA_STATE_KEY_SUFFIX]
-    unknown = below.keys() - children.keys()
-    if not strangers and not unknown:
-        return []
-    keys = {prefix + name for name in strangers}.union(*(below[child] for child in unknown))
-    return [key for key in state_dict if key in keys]
+    unknown = []
+    skip = len(prefix)
+    same = "."  # no key begins so
+    for key in state_dict:
+        if key.startswith(same) or not key.startswith(prefix):
+            continue
+        name, dot, _ = key[skip:].partition(".")
+        if dot and name in children:
+            same = f"{prefix}{name}."
+        elif dot or (name not in own and name != _EXTRA_STATE_KEY_SUFFIX):
+            unknown.append(key)
+    return unknown
 
 
 def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any, assign: bool) -> str | None:
@@ -1310,8 +1312,9 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
         elif assign:
             setattr(module, name, _in_place_of(tensor, given))
         elif not (lazy and is_lazy(given)):
-            #: Into an alias without history: a leaf that requires a gradient may not be changed in place.
-            tensor.detach().copy_(given)
+            #: Into an alias without history where there is a gradient: a leaf that requires one may not be changed in place.
+            alone = isinstance(given, Tensor) and not (tensor.requires_grad or given.requires_grad)
+            (tensor if alone else tensor.detach()).copy_(given)
     except Exception as error:
         return (
             f'While {"swapping" if swap else "copying"} the parameter named "{key}" ({given.size()} in the checkpoint, '
