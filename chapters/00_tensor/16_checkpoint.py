@@ -433,6 +433,17 @@ def _itself(value: Any) -> Any:
     return value
 
 
+def _chosen(name: str, use_reentrant: bool | None) -> bool:
+    """What the caller asked for, or the default of old, with a warning: it is to change."""
+    if use_reentrant is None:
+        warnings.warn(
+            f"{name}: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended; "
+            "without it, use_reentrant=True is taken, and future versions raise.",
+            stacklevel=3,
+        )
+    return use_reentrant is None or use_reentrant
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -448,13 +459,7 @@ def checkpoint(
     `preserve_rng_state=True` (a keyword taken from `kwargs`) lets the second run draw the first one's random numbers. ValueError for keywords or contexts
     with `use_reentrant=True`, which is the default of old and warns; CheckpointError in backward where the runs save different tensors.
     """
-    if use_reentrant is None:
-        warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended; "
-            "without it, use_reentrant=True is taken, and future versions raise.",
-            stacklevel=2,
-        )
-        use_reentrant = True
+    use_reentrant = _chosen("torch.utils.checkpoint", use_reentrant)
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant:
         if kwargs:
@@ -493,13 +498,7 @@ def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
     """Run `functions` one after the other in `segments` runs, each but the last checkpointed. ValueError for unknown keywords."""
-    if use_reentrant is None:
-        warnings.warn(
-            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-            "use_reentrant=False is recommended; without it, use_reentrant=True is taken, and future versions raise.",
-            stacklevel=2,
-        )
-        use_reentrant = True
+    use_reentrant = _chosen("torch.utils.checkpoint.checkpoint_sequential", use_reentrant)
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")

@@ -66,7 +66,7 @@ def _(torch):
 
 
 # %% [markdown]
-# **“ImportError:failed to load Pytorch C extensions: It appears that Pytorch has loaded the ‘torch/_C’ folder of the Pytorch repository rather than the C extensions …”** (pytorch/pytorch#62470; before there was that message, *No module named 'torch._C'*, #574). A folder `_C` without `__init__.py` is found when no extension of that name fits: a build that was not finished, a file for another
+# **“ImportError: failed to load Pytorch C extensions … has loaded the ‘torch/_C’ folder …”** (pytorch/pytorch#62470; before there was that message, *No module named 'torch._C'*, #574). A folder `_C` without `__init__.py` is found when no extension of that name fits: a build that was not finished, a file for another
 # Python, a checkout beside the installed package; [a run](../01_import/1_finding_a_module.py). Here with the file for another Python in its place, which the finder does not see:
 
 # %%

@@ -193,6 +193,10 @@ def _has_no_elements(tensor: Tensor) -> bool:
     return True
 
 
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+
+
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -207,8 +211,7 @@ def kaiming_uniform_(
     """
     if _has_no_elements(tensor):
         return tensor
-    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
-    bound = math.sqrt(3.0) * std
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -222,8 +225,7 @@ def kaiming_normal_(
     """Fill from N(0, std²), std = gain / sqrt(fan) (He et al. 2015); arguments as `kaiming_uniform_`."""
     if _has_no_elements(tensor):
         return tensor
-    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
-    return normal_(tensor, 0, std, generator)
+    return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 # %% [markdown]
