@@ -109,7 +109,7 @@ def bump(*tensors: Any) -> None:
 
 
 # %% [markdown]
-# The blocks of *all* parameters make one list, and that list is a loop that threads can [share](../a1_operators/0_threads.py). Loops over one parameter at a time would not do: a third of ResNet-18's parameters have two or three blocks, and whoever gets the last one is waited for. The largest come
+# The blocks of *all* parameters make one list, and that list is a loop that threads can [share](../a1_operators/0_threads.py). Loops over one parameter at a time would not do: of ResNet-18's eleven parameters larger than a block four have two or three, and whoever gets the last one is waited for. The largest come
 # first, so that no thread begins a large one when the others are done. With little to do in all, nobody is woken.
 #
 # A parameter that stands in a list twice is stepped twice, in turn. Its second turn is left to the loop of operators.
@@ -245,7 +245,7 @@ print(f"{(one != two).mean():.1%} of the results differ, by at most {np.abs(one 
 # In the first step with momentum a buffer does not exist yet, and that step is left to the loop. Momentum is one pass and the update another.
 #
 # Plain momentum, what most scripts run, is two calls of BLAS and nothing else, so it goes by addresses and makes no array for a block. That is more than tidiness. A block's 1.5 MB have pushed the interpreter out of the second cache, and every line of Python
-# between two blocks comes from farther away than usual: slicing three arrays and asking each for its address made the whole step half as long again.
+# between two blocks comes from farther away than usual: with three arrays sliced and each asked for its address, the step of ResNet-18's parameters took between a third and a half longer.
 
 
 # %%
