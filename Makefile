@@ -19,7 +19,7 @@ export MKL_NUM_THREADS = 1
 export NO_MKDOCS_2_WARNING = 1
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: read test test-rest test-long test-all lint lab parity bench site tangle clean help
+.PHONY: read test test-rest test-long test-all compiled lint lab parity bench site tangle clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -44,9 +44,13 @@ lab: $(VENV)/.installed
 tangle: $(VENV)/.installed
 	$(BIN)/readtorch tangle
 
-test: $(VENV)/.installed
+test: $(VENV)/.installed compiled
 	$(BIN)/readtorch tangle --check
 	$(PYTEST) -m "not browser and not slow and not gpu"
+
+# Hundreds of tests start a process of their own; where Python may not write byte code, each of them would compile the package.
+compiled: $(VENV)/.installed
+	@$(BIN)/python -m compileall -q src
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -60,7 +64,7 @@ test-rest: lint site
 	$(BIN)/python benchmarks/import_time.py --check
 
 # The longest: every page and trace of the woven book, a real JupyterLab, each chapter's tests on its as-of build, wide models.
-test-long: $(VENV)/.installed
+test-long: $(VENV)/.installed compiled
 	$(PYTEST) -m "(slow or book) and not gpu"
 
 test-all: test test-rest test-long
