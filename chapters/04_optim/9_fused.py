@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ def bump(*tensors: Any) -> None:
 # The blocks of *all* parameters make one list, and that list is a loop that threads can [share](../a1_operators/0_threads.py). Loops over one parameter at a time would not do: of ResNet-18's eleven parameters larger than a block four have two or three, and whoever gets the last one is waited for. The largest come
 # first, so that no thread begins a large one when the others are done. With little to do in all, nobody is woken.
 #
-# A parameter that stands in a list twice is stepped twice, in turn. Its second turn is left to the loop of operators.
+# A parameter that stands in a list twice is stepped twice, in turn. Its second turn is left to the loop of operators. Two parameters on the same memory, as a view and its base are, keep the loop in one thread: of two that add to one number at once, one may be lost.
 
 
 # %%
@@ -125,9 +126,18 @@ class Row(NamedTuple):
     addresses: list[int]
 
 
+def _share_memory(rows: Iterable[Row]) -> bool:
+    """Does one of the rows write where another does?"""
+    spans = sorted(
+        (at, at + array.nbytes) for row in rows for at, array in zip(row.addresses[1:], row.arrays[1:], strict=True)
+    )
+    return any(stop > start for (_, stop), (start, _) in pairwise(spans))
+
+
 def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row, int, int], None]) -> frozenset[int]:
     """Call `update(row, start, stop)` for blocks of the rows `(gradient, *written)` in plain memory: which rows those were."""
     blocks: list[tuple[Row, int, int]] = []
+    taken: list[Row] = []
     written: list[Any] = []
     seen = set()
     for number, tensors in enumerate(rows):
@@ -138,6 +148,7 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         written += tensors[1:]
         size = arrays[0].size
         row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        taken.append(row)
         blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
     blocks.sort(key=lambda block: block[1] - block[2])
 
@@ -145,10 +156,10 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         for block in blocks[start:stop]:
             update(*block)
 
-    little = sum(stop - start for _, start, stop in blocks) <= BLOCK
-    parallel_for(0, len(blocks), max(len(blocks), 1) if little else 1, some)
+    alone = sum(stop - start for _, start, stop in blocks) <= BLOCK or _share_memory(taken)
+    parallel_for(0, len(blocks), max(len(blocks), 1) if alone else 1, some)
     bump(*written)
-    return frozenset(row.number for row, _, _ in blocks)
+    return frozenset(row.number for row in taken)
 
 
 # %% [markdown]

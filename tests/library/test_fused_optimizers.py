@@ -119,3 +119,24 @@ def test_a_graph_through_an_updated_parameter_is_refused() -> None:
     optimizer.step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_parameters_on_the_same_memory_are_stepped_in_one_thread(
+    overlap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[int] = []
+
+    def noted(begin: int, end: int, grain_size: int, function: Any) -> None:
+        pieces.append(-(-(end - begin) // grain_size))
+        function(begin, end)
+
+    monkeypatch.setattr(fused_sgd, "parallel_for", noted)
+    size = fused_sgd.BLOCK
+    memory = torch.zeros(2 * size)
+    params = [torch.nn.Parameter(memory[:size]), torch.nn.Parameter(memory[size - overlap : 2 * size - overlap])]
+    for param in params:
+        param.grad = torch.ones(size)
+    torch.optim.SGD(params, lr=1.0).step()
+    assert pieces == [1 if overlap else 2]
+    assert memory[size - 1].item() == (-2 if overlap else -1)

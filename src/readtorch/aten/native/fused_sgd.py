@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +60,18 @@ class Row(NamedTuple):
     addresses: list[int]
 
 
+def _share_memory(rows: Iterable[Row]) -> bool:
+    """Does one of the rows write where another does?"""
+    spans = sorted(
+        (at, at + array.nbytes) for row in rows for at, array in zip(row.addresses[1:], row.arrays[1:], strict=True)
+    )
+    return any(stop > start for (_, stop), (start, _) in pairwise(spans))
+
+
 def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row, int, int], None]) -> frozenset[int]:
     """Call `update(row, start, stop)` for blocks of the rows `(gradient, *written)` in plain memory: which rows those were."""
     blocks: list[tuple[Row, int, int]] = []
+    taken: list[Row] = []
     written: list[Any] = []
     seen = set()
     for number, tensors in enumerate(rows):
@@ -72,6 +82,7 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         written += tensors[1:]
         size = arrays[0].size
         row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        taken.append(row)
         blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
     blocks.sort(key=lambda block: block[1] - block[2])
 
@@ -79,10 +90,10 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         for block in blocks[start:stop]:
             update(*block)
 
-    little = sum(stop - start for _, start, stop in blocks) <= BLOCK
-    parallel_for(0, len(blocks), max(len(blocks), 1) if little else 1, some)
+    alone = sum(stop - start for _, start, stop in blocks) <= BLOCK or _share_memory(taken)
+    parallel_for(0, len(blocks), max(len(blocks), 1) if alone else 1, some)
     bump(*written)
-    return frozenset(row.number for row, _, _ in blocks)
+    return frozenset(row.number for row in taken)
 
 
 def sgd(
