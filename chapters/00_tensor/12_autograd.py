@@ -192,7 +192,8 @@ def grad(
     for number, value in enumerate(inputs):
         if not isinstance(value, _C.TensorBase | graph.GradientEdge):
             kind = type(value).__name__
-            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {kind} at index {number}")
+            error = TypeError if value is None else RuntimeError
+            raise error(f"all inputs have to be Tensors or GradientEdges, but got {kind} at index {number}")
     grads = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:

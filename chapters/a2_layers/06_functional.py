@@ -278,7 +278,8 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 
 def _require_sizes(op: str, output_size: Any, dims: int) -> None:
-    if isinstance(output_size, list | tuple) and len(output_size) != dims:
+    several = isinstance(output_size, list | tuple) and all(size is None or is_int(size) for size in output_size)
+    if several and len(output_size) < dims:
         raise RuntimeError(f"{op}: output_size must be {dims}")
 
 

@@ -387,9 +387,9 @@ def _resize_target(
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
         sizes = list(size) if isinstance(size, list | tuple) else [size] * dims
-        if not all(isinstance(number, bool) or is_int(number) for number in sizes):
+        if len(sizes) == dims and not all(map(is_int, sizes)):
             raise TypeError(f"interpolate(): argument 'size' must be int or tuple of ints, not {type(size).__name__}")
-        sizes = [number.__index__() for number in sizes]
+        sizes = [number.__index__() for number in sizes] if len(sizes) == dims else sizes
         if len(sizes) != dims:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions; the input has "

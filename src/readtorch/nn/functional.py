@@ -319,7 +319,8 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 
 def _require_sizes(op: str, output_size: Any, dims: int) -> None:
-    if isinstance(output_size, list | tuple) and len(output_size) != dims:
+    several = isinstance(output_size, list | tuple) and all(size is None or is_int(size) for size in output_size)
+    if several and len(output_size) < dims:
         raise RuntimeError(f"{op}: output_size must be {dims}")
 
 
@@ -1314,9 +1315,9 @@ def _resize_target(
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
         sizes = list(size) if isinstance(size, list | tuple) else [size] * dims
-        if not all(isinstance(number, bool) or is_int(number) for number in sizes):
+        if len(sizes) == dims and not all(map(is_int, sizes)):
             raise TypeError(f"interpolate(): argument 'size' must be int or tuple of ints, not {type(size).__name__}")
-        sizes = [number.__index__() for number in sizes]
+        sizes = [number.__index__() for number in sizes] if len(sizes) == dims else sizes
         if len(sizes) != dims:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions; the input has "
