@@ -17,7 +17,10 @@ import readtorch as torch
 import readtorch.multiprocessing as mp
 from readtorch import nn
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory"),
+    pytest.mark.cpu("host memory is what crosses; a device's is copied"),
+]
 
 
 def sent(thing: Any) -> Any:
