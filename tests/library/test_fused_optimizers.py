@@ -121,6 +121,7 @@ def test_a_graph_through_an_updated_parameter_is_refused() -> None:
         loss.backward()
 
 
+@pytest.mark.cpu("a device steps them by one launch")
 @pytest.mark.parametrize("overlap", [True, False])
 def test_parameters_on_the_same_memory_are_stepped_in_one_thread(
     overlap: bool, monkeypatch: pytest.MonkeyPatch
