@@ -1,4 +1,4 @@
-# Every target makes its own environment in .venv; nothing outside this folder is written.
+# Whichever target runs first makes the one environment of all of them, .venv; nothing outside this folder is written.
 #
 #   make read       weave the book (running every chapter) and serve it on 127.0.0.1:8000
 #   make test       the quick layers of the test suite, at most 10 minutes on 2 cores

@@ -182,9 +182,16 @@ class Examiner:
         self.versions = {"readtorch": _readtorch_version(), "torch": self.torch_version}
 
     def examine(
-        self, cells: Iterable[Cell], on_result: Callable[[Cell, str, Outcome], None] = lambda *_: None
+        self,
+        cells: Iterable[Cell],
+        on_result: Callable[[Cell, str, Outcome], None] = lambda *_: None,
+        on_run: Callable[[str, int, int], None] = lambda *_: None,
     ) -> dict[tuple[str, int], dict[str, Outcome]]:
-        """The outcome of each claim by (part, cell index) and library."""
+        """The outcome of each claim by (part, cell index) and library.
+
+        `on_result` hears of each. `on_run` of those alone that had to be run: first of none, then of each the place, and how many of
+        how many are done.
+        """
         from readtorch.literate.zygote import Event, Task, Zygote
 
         found: dict[tuple[str, int], dict[str, Outcome]] = {}
@@ -219,6 +226,8 @@ class Examiner:
                 outcome = Outcome("failed", f"{event.reason}\n{event.where}".rstrip(), cell.first_line)
             with lock:
                 settle(cell, library, outcome)
+                runs.append(library)
+                on_run(f"{cell.path}:{cell.line}, on {library}", len(runs), wanted)
 
         def examine_on(library: str) -> None:
             preload = ["numpy", "readtorch.literate.shell", "readtorch.literate.asserts", library]
@@ -228,6 +237,10 @@ class Examiner:
                     finish(library, event)
 
         lock = Lock()
+        runs: list[str] = []
+        wanted = sum(map(len, tasks.values()))
+        if wanted:
+            on_run("", 0, wanted)
         with ThreadPoolExecutor(len(LIBRARIES)) as pool:
             list(pool.map(examine_on, [library for library in LIBRARIES if tasks[library]]))
         return found

@@ -59,7 +59,11 @@ Progress = Callable[["Event"], None]
 
 @dataclass(frozen=True)
 class Event:
-    """For `on_progress`: `part` has begun cell `cell` (of `cells`), or is "cached", "done" or "failed"."""
+    """For `on_progress`: `part` has begun cell `cell` (of `cells`), or is "cached", "done" or "failed".
+
+    In the state "claims", `cell` of `cells` runs of claims are done, the last one that of the claim at `part` ("" before the first);
+    what is known to hold is not run. "weaving": everything has run, and the pages are made.
+    """
 
     part: str
     state: str
@@ -108,22 +112,26 @@ def execute(
     device: str = "cpu",
     jobs: int | None = None,
     on_progress: Progress | None = None,
+    faults: list[Problem] | None = None,
 ) -> dict[str, PartResult]:
     """Run `parts` (default: all) and their evidence; results by part name. `cache=None` runs everything.
 
-    Raises one LiterateError with every unexpected error of every part.
+    Raises one LiterateError with every unexpected error of every part; where `faults` is given, they are added to it instead.
     """
     chosen = list(book.parts if parts is None else parts)
     executor = Executor(book, store=None if cache is None else Store(cache), device=device, jobs=jobs)
     results = executor.run(chosen, on_progress)
-    executor.examine(chosen, results)
+    executor.examine(chosen, results, on_progress)
     problems = Problems()
     check_facts(book, chosen, problems)
     found = [problem for result in results.values() for problem in result.problems]
     with problems.collecting():
         if found:
             raise LiterateError(found)
-    problems.raise_if_any()
+    if faults is None:
+        problems.raise_if_any()
+    else:
+        faults += problems.error.problems
     return results
 
 
@@ -192,10 +200,15 @@ class Executor:
             for part, document in found:
                 resolve(document, part, by_path, files)
 
-    def examine(self, parts: list[Part], results: dict[str, PartResult]) -> None:
+    def examine(self, parts: list[Part], results: dict[str, PartResult], on_progress: Progress | None = None) -> None:
         """Add the evidence to the results."""
         examiner = self.examiner()
-        outcomes = examiner.examine(cell for part in parts for cell in claims(part))
+        progress = on_progress or (lambda event: None)
+
+        def ran(place: str, done: int, of: int) -> None:
+            progress(Event(place, "claims", done, of))
+
+        outcomes = examiner.examine((cell for part in parts for cell in claims(part)), on_run=ran)
         for part in parts:
             for cell in part.code_cells:
                 evidence = evidence_of(cell, outcomes.get((cell.part, cell.index)), examiner.versions)

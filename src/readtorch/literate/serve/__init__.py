@@ -8,8 +8,12 @@ import os
 import secrets
 import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from readtorch.literate.errors import Problem
 
 HOST = "127.0.0.1"
 
@@ -58,6 +62,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+FIRST = (
+    "Running {parts} parts of the book and their claims, then writing the pages. The first time this takes some minutes; later only\n"
+    "what changed is run again. Without running anything: readtorch read --no-execute"
+)
+
+
+def tell(faults: Sequence[Problem]) -> None:
+    """The faults that the pages show, on the terminal."""
+    if faults:
+        from readtorch.literate.weave.plugin import listed_faults
+
+        print(f"\n{listed_faults(faults)}\n", file=sys.stderr)
+        print(
+            "The site is made all the same; its pages show them in red. `readtorch run` and `readtorch claims` run them again,\n"
+            "`readtorch read --no-execute` makes the pages without running anything.",
+            file=sys.stderr,
+        )
+
+
 def _free_port() -> int:
     from tornado.netutil import bind_sockets
 
@@ -73,14 +96,17 @@ def _free_port() -> int:
 
 
 def weave(root: Path, *, execute: bool = True) -> Path | None:
-    """Build the site as `mkdocs build` does, with a progress bar; returns its folder, or None after printing what is wrong."""
+    """Build the site as `mkdocs build` does, with a progress bar; returns its folder, or None after printing what is wrong.
+
+    A cell that fails or a claim that does not hold is no reason to have no site: it is printed here, and its page shows it.
+    """
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
     from mkdocs.exceptions import Abort, ConfigurationError
 
     from readtorch.literate.chapter import part_files
-    from readtorch.literate.terminal import Tally
+    from readtorch.literate.terminal import Making
 
     if not (root / "mkdocs.yml").is_file():
         print(f"readtorch read: {root} has no mkdocs.yml; the site is built from a checkout.", file=sys.stderr)
@@ -90,21 +116,19 @@ def weave(root: Path, *, execute: bool = True) -> Path | None:
         config = load_config(str(root / "mkdocs.yml"))
         plugin: Any = config.plugins["readtorch"]
         plugin.config.execute = execute
+        plugin.shows_faults = True
         count = len(part_files(root / "chapters")) if execute else 0
-        with Tally(count, "running the chapters") as tally:
-
-            def show(event: Any) -> None:
-                if event.state == "running":
-                    tally.now(f"{event.part} {event.cell + 1}/{event.cells}")
-                else:
-                    tally.step(event.part)
-
-            plugin.on_progress = show
+        if count:
+            print(FIRST.format(parts=count), file=sys.stderr, flush=True)
+        with Making(count) as making:
+            plugin.on_progress = making.show
             config.plugins.on_startup(command="build", dirty=False)
             build(config)
     except (Abort, ConfigurationError) as error:
         print(error, file=sys.stderr)
         return None
+    else:
+        tell(plugin.faults)
     finally:
         if "config" in locals():
             config.plugins.on_shutdown()

@@ -12,6 +12,7 @@ from readtorch.literate import facts
 from readtorch.literate.chapter import Cell, Part
 from readtorch.literate.weave import listing
 from readtorch.literate.weave.addresses import page_url, relative
+from readtorch.literate.weave.faulty import why_not
 from readtorch.literate.weave.fragments import Fragment
 from readtorch.literate.weave.prose import inline_html, to_html
 from readtorch.literate.weave.resolve import Local, Reference, References
@@ -141,7 +142,7 @@ class CellWriter:
         why = f'<p class="rt-differs">Differs: {inline_html(differs)}</p>' if differs else ""
         body = (
             f'<p class="rt-sentence{named}">{sentence}</p>{why}<details><summary>{_ticks(result)}</summary>'
-            f"{self._listing(cell)[0]}</details>{self._footer(cell)}"
+            f"{self._listing(cell)[0]}</details>{why_not(result)}{self._footer(cell)}"
         )
         return self._cell(cell, "rt-claim", body)
 

@@ -103,7 +103,8 @@ def _error(output: Mapping[str, Any]) -> str:
     body = f"<pre>{ansi(trace)}</pre>" if trace.strip() else ""
     if not body:
         return f'<pre class="rt-out rt-error">{last}</pre>'
-    return f'<details class="rt-out rt-error"><summary><code>{last}</code></summary>{body}</details>'
+    unfolded = " open" if output.get("unfolded") else ""
+    return f'<details class="rt-out rt-error"{unfolded}><summary><code>{last}</code></summary>{body}</details>'
 
 
 def _last_states(text: str) -> str:

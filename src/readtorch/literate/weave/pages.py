@@ -21,6 +21,7 @@ from readtorch.literate.weave import prose
 from readtorch.literate.weave.addresses import page_source, page_url, relative, slug
 from readtorch.literate.weave.cells import CellWriter, is_setup
 from readtorch.literate.weave.devices import HERE, provenance, recorded, tabs
+from readtorch.literate.weave.faulty import faults_box, with_fault
 from readtorch.literate.weave.outputs import render_outputs
 from readtorch.literate.weave.whole import whole_name
 
@@ -82,6 +83,9 @@ class _PageMaker:
             f'<div class="rt-page" data-part="{escape(self.part.name)}" data-path="{escape(self.part.path)}" '
             f'data-root="{escape(relative("index.html", self.url).removesuffix("index.html"))}">'
         )
+        faults = self.site.faults.get(self.part.path)
+        if faults:
+            self._slot(faults_box(faults, self.part))
         sections: list[str] = []
         cells: list[Cell] = []
         for cell in self.part.cells:
@@ -166,7 +170,8 @@ class _PageMaker:
         panels = []
         if result is not None and result.skipped and not elsewhere:
             return f'<p class="rt-skipped">Not run here: {escape(result.skipped)}.</p>'
-        if result is not None and not result.skipped and (inner := self._rendered(cell, result.outputs, slug(anchor))):
+        outputs = with_fault(result) if result is not None and not result.skipped else []
+        if inner := self._rendered(cell, outputs, slug(anchor)):
             panels.append((HERE, inner))
         for recording, entry, current in elsewhere:
             inner = self._rendered(cell, entry["outputs"], f"{slug(anchor)}-{slug(recording.device)}")

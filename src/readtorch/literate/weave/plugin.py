@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from mkdocs.utils.templates import TemplateContext
 
 from readtorch.literate.build import check_package
 from readtorch.literate.chapter import Book
-from readtorch.literate.errors import LiterateError
+from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.tangle import tangle
 from readtorch.literate.weave import api, here
 from readtorch.literate.weave.addresses import page_source
@@ -70,6 +70,10 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self._keep_nothing()
         self._whole_page: str | None = None
         self.on_progress: Callable[..., None] | None = None
+        self.shows_faults = False
+        """Whether a cell that fails or a claim that is false is shown in its page, and does not end the build."""
+        self.faults: list[Problem] = []
+        self.serving = False
 
     def _keep_nothing(self) -> None:
         """Forget what rests on the settings of the last build."""
@@ -79,6 +83,8 @@ class ReadtorchPlugin(BasePlugin[Options]):
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Its presence tells mkdocs to keep this object between builds."""
+        self.serving = command == "serve"
+        self.shows_faults = self.shows_faults or self.serving
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path).parent if config.config_file_path else Path.cwd()
@@ -88,12 +94,17 @@ class ReadtorchPlugin(BasePlugin[Options]):
             tangled = tangle(book, previous.tangled if previous is not None else None)
             if self.config.execute or self.config.api:
                 check_package(book, tangled)
-            site = Site(book, tangled, self._execute(book, root), self.scripts, previous)
+            results = self._execute(book, root)
+            site = Site(book, tangled, results, self.scripts, previous, self.faults)
             self.api_pages = api.pages(site) if self.config.api else {}
             self.woven = site.weave(self.woven)
             self._weave_here(site, root, wanted=_names(config.nav, HERE))
         except LiterateError as error:
-            raise PluginError(f"{_count(len(error.problems))} in the chapters:\n{error}") from None
+            raise PluginError(listed_faults([*self.faults, *error.problems])) from None
+        if self.faults and not self.shows_faults:
+            raise PluginError(f"{listed_faults(self.faults)}\nREADTORCH_EXECUTE=false weaves without running anything.")
+        if self.faults and self.serving:
+            log.warning(listed_faults(self.faults))
         self.site = site
         reference = sorted(p.name for p in (Path(config.docs_dir) / "reference").glob("*.md"))
         generated: dict[str, list[Any]] = {
@@ -117,12 +128,17 @@ class ReadtorchPlugin(BasePlugin[Options]):
             self._here_state = state
 
     def _execute(self, book: Book, root: Path) -> dict[str, Any]:
+        self.faults = []
         if not self.config.execute or not book.parts:
             return {}
         from readtorch.literate.cache import default_location
-        from readtorch.literate.execute import execute
+        from readtorch.literate.execute import Event, execute
 
-        return dict(execute(book, cache=default_location(root), on_progress=self.on_progress))
+        tell = self.on_progress
+        results = execute(book, cache=default_location(root), on_progress=tell, faults=self.faults)
+        if tell is not None:
+            tell(Event("", "weaving"))
+        return dict(results)
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
         now = settings(config)  # all plugins have said theirs
@@ -240,8 +256,12 @@ def _without_indentation(html: str) -> str:
     )
 
 
-def _count(number: int) -> str:
-    return "1 fault" if number == 1 else f"{number} faults"
+def counted(faults: Sequence[Problem]) -> str:
+    return "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+
+
+def listed_faults(faults: Sequence[Problem]) -> str:
+    return "\n".join([f"{counted(faults)} in the chapters:", *map(str, faults)])
 
 
 def _names(nav: Any, placeholder: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -52,7 +52,12 @@ class Site:
         results: Results,
         kept_scripts: dict[str, tuple[tuple[str, str], bytes]] | None = None,
         previous: Site | None = None,
+        faults: Iterable[Problem] = (),
     ) -> None:
+        self.faults: dict[str, list[Problem]] = {}
+        """What went wrong when the chapters ran, to be shown in their pages, by the part's path."""
+        for fault in faults:
+            self.faults.setdefault(fault.path, []).append(fault)
         self.kept_scripts = {} if kept_scripts is None else kept_scripts
         """Scripts of the last build by address, each with what it was made of."""
         self.book = book
@@ -105,7 +110,7 @@ class Site:
         mark = "not run"
         if result is not None:
             evidence = [(i, r.evidence, r.skipped) for i, r in sorted(result.cells.items())]
-            mark = f"{result.digest}{evidence}"
+            mark = f"{result.digest}{evidence}{self.faults.get(part.path, '')}"
         mark += "".join(
             dumps([recording.provenance, recording.parts[part.name]])
             for recording in self.recordings
