@@ -165,6 +165,36 @@ def test_check_names_a_file_that_no_chapter_writes(checkout: Path) -> None:
     assert run(checkout, "tangle", "--check").returncode == 0
 
 
+def test_sync_and_tangle_name_a_file_that_no_chapter_writes(checkout: Path) -> None:
+    assert run(checkout, "tangle").returncode == 0
+    new = checkout / "src" / "readtorch" / "nn" / "modules" / "brand.py"
+    new.parent.mkdir(parents=True, exist_ok=True)
+    new.write_text("x = 1\n")
+    for _ in range(2):
+        for command, status in (("sync", 1), ("tangle", 0)):
+            done = run(checkout, command)
+            assert done.returncode == status, command
+            assert f"src/readtorch/nn/modules/brand.py: {STRAY}" in done.stderr
+            assert "#| into: nn/modules/brand.py" in done.stderr
+            assert "agree" not in done.stdout
+    dry = run(checkout, "sync", "--dry-run")
+    assert (dry.returncode, STRAY in dry.stderr) == (1, True)
+    new.unlink()
+    assert "chapters and package agree" in run(checkout, "sync").stdout
+
+
+@pytest.mark.parametrize("command", ["tangle", "sync"])
+def test_force_names_a_file_of_the_package(checkout: Path, command: str) -> None:
+    for _ in range(2):  # a tangle with nothing to do ends early
+        assert run(checkout, "tangle").returncode == 0
+        done = run(checkout, command, "--force", "nope/a.py", "src/readtorch/nope.py")
+        assert done.returncode == 1
+        assert "nope/a.py: --force: is no file of the package\n    did you mean src/readtorch/a.py?" in done.stderr
+        assert "src/readtorch/nope.py: --force: is no file" in done.stderr
+    for name in ("a.py", "src/readtorch/a.py", str(checkout / "src/readtorch/a.py")):
+        assert run(checkout, command, "--force", name).returncode == 0
+
+
 def test_a_reference_that_does_not_resolve_stops_tangle(checkout: Path) -> None:
     shutil.copytree(REPOSITORY / "src/readtorch/literate/data", checkout / "src/readtorch/literate/data")
     good = "#| upstream: torch/nn/modules/module.py#Module.register_buffer\n"

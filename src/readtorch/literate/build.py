@@ -10,7 +10,7 @@ from pathlib import Path
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.references import check_references
-from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle
+from readtorch.literate.tangle import TangledFile, is_tangled_header, tangle, tangled_cells
 from readtorch.literate.transaction import Transaction
 from readtorch.literate.unchanged import SUFFIXES, remember, source_files
 
@@ -59,13 +59,17 @@ def write(book: Book, force: Container[str] = ()) -> int:
         for path in gone:
             transaction.delete(book.package / path)
     agreed.record({path: file.text for path, file in files.items()})
-    remember(book.root)
+    alone = strays(book.package, files)
+    if not alone:
+        remember(book.root)
     for path in changed:
         print(f"wrote   {PACKAGE}/{path}")
     for path in gone:
         print(f"deleted {PACKAGE}/{path}")
     if not changed and not gone:
         print(f"{len(files)} files are up to date")
+    for problem in alone:
+        print(problem, file=sys.stderr)
     return 0
 
 
@@ -99,11 +103,34 @@ class EveryFile:
         return True
 
 
-def forced(names: list[str] | None) -> Container[str]:
-    """The argument of `--force`: paths in the package, given as one likes; all of them without any."""
+def forced(names: list[str] | None, book: Book) -> Container[str]:
+    """The argument of `--force`: paths in the package, given as one likes; all of them without any.
+
+    Raises LiterateError for a file that no cell goes into and that is not there.
+    """
     if names is None:
         return ()
-    return {name.replace(os.sep, "/").rpartition(f"{PACKAGE}/")[2] for name in names} or EveryFile()
+    known = {*tangled_cells(book), *package_files(book.package)}
+    problems = Problems()
+    paths = set()
+    for name in names:
+        path = name.replace(os.sep, "/").rpartition(f"{PACKAGE}/")[2].removeprefix("./")
+        paths.add(path)
+        if path not in known:
+            problems.add(name, 0, "--force: is no file of the package", _meant(path, known))
+    problems.raise_if_any()
+    return paths or EveryFile()
+
+
+def _meant(path: str, known: set[str]) -> str:
+    """The files that a wrong path may mean: of the same name, else of a similar path."""
+    from difflib import get_close_matches
+
+    named = sorted(p for p in known if p.rpartition("/")[2] == path.rpartition("/")[2])
+    close = named[:3] or get_close_matches(path, sorted(known), n=3, cutoff=0.5)
+    if not close:
+        return f"give a path below {PACKAGE}/ such as nn/modules/module.py"
+    return f"did you mean {', '.join(f'{PACKAGE}/{p}' for p in close)}?"
 
 
 def take_one_side(path: str) -> str:
@@ -129,10 +156,10 @@ def check(book: Book) -> int:
         print(f"{PACKAGE}/{path}: no cell goes into this file any more")
     if faults:
         print("run `readtorch tangle` if the chapters are right, `readtorch sync` if the files are", file=sys.stderr)
-    strays = [path for path in package_files(book.package) if path not in files and path not in left]
-    for path in strays:
-        print(f"{PACKAGE}/{path}: is written by no chapter; move it into one, or delete it")
-    if faults or strays:
+    alone = strays(book.package, files)
+    for problem in alone:
+        print(f"{problem.place}: {problem.message}")
+    if faults or alone:
         return 1
     remember(book.root)
     return 0
@@ -180,7 +207,7 @@ def package_files(package: Path) -> Iterator[str]:
         yield path[start:].replace(os.sep, "/")
 
 
-def orphans(package: Path, files: dict[str, TangledFile]) -> list[str]:
+def orphans(package: Path, files: Container[str]) -> list[str]:
     """Files that tangle wrote once and that no cell makes any more. Files without our header are not ours."""
     found = []
     for path in package_files(package):
@@ -189,6 +216,21 @@ def orphans(package: Path, files: dict[str, TangledFile]) -> list[str]:
                 if is_tangled_header(stream.readline()):
                     found.append(path)
     return found
+
+
+def strays(package: Path, files: Container[str]) -> list[Problem]:
+    """Source files that no cell goes into and that tangle never wrote: made by hand, where nothing is written by hand."""
+    left = orphans(package, files)
+    return [
+        Problem(
+            f"{PACKAGE}/{path}",
+            0,
+            "is written by no chapter; move it into one, or delete it",
+            f"its code goes into a cell that begins with `#| into: {path}`",
+        )
+        for path in package_files(package)
+        if path not in files and path not in left
+    ]
 
 
 def check_package(book: Book, tangled: dict[str, TangledFile]) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from readtorch.literate.agreed import Agreed, Edited
 from readtorch.literate.bring_back import below_header, bring_back, refusal
-from readtorch.literate.build import PACKAGE, checkout, forced, orphans, place_of, read, take_one_side
+from readtorch.literate.build import PACKAGE, checkout, forced, orphans, place_of, read, strays, take_one_side
 from readtorch.literate.chapter import Book, Cell
-from readtorch.literate.errors import LiterateError, Problems
+from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.hunks import Segment, owners_of, segments
 from readtorch.literate.merge3 import Hunk, hunks, merge
 from readtorch.literate.rewrite import Rewrite, rewritten
@@ -43,20 +43,26 @@ def run(args: argparse.Namespace) -> int:
         from readtorch.literate.watch import watch
 
         return watch()
-    return sync_book(checkout(), dry_run=args.dry_run, force=forced(args.force))
+    book = checkout()
+    return sync_book(book, dry_run=args.dry_run, force=forced(args.force, book))
 
 
 def sync_book(book: Book, dry_run: bool = False, force: Container[str] = ()) -> int:
-    """Sync, write and say what was done. Raises LiterateError, with nothing written."""
+    """Sync, write and say what was done. Raises LiterateError, with nothing written.
+
+    A new file of the package has no cell to go into: it is named, the rest is synced, and the status is 1.
+    """
     agreed = Agreed(book.root)
     plan = sync(book, agreed, force)
     if dry_run:
         sys.stdout.writelines(plan.diff(book))
-        return 0
-    plan.commit(book, agreed)
-    for line in plan.report(book):
-        print(line)
-    return 0
+    else:
+        plan.commit(book, agreed)
+        for line in plan.report(book):
+            print(line)
+    for problem in plan.strays:
+        print(problem, file=sys.stderr)
+    return 1 if plan.strays else 0
 
 
 @dataclass(slots=True)
@@ -69,6 +75,8 @@ class Plan:
     stale: list[str] = field(default_factory=list)
     """Files that only the chapters changed, or that were merged: they are written as tangle would."""
     unwanted: list[str] = field(default_factory=list)
+    strays: list[Problem] = field(default_factory=list)
+    """Files that no cell goes into, which a sync cannot bring back."""
 
     def commit(self, before: Book, agreed: Agreed) -> None:
         with Transaction() as transaction:
@@ -80,7 +88,8 @@ class Plan:
             for path in self.unwanted:
                 transaction.delete(self.book.package / path)
         agreed.record({path: file.text for path, file in self.files.items()})
-        remember(self.book.root)
+        if not self.strays:
+            remember(self.book.root)
 
     def report(self, before: Book) -> list[str]:
         lines = []
@@ -96,7 +105,7 @@ class Plan:
             )
         lines.extend(f"wrote   src/readtorch/{path}" for path in self.stale)
         lines.extend(f"deleted src/readtorch/{path}" for path in self.unwanted)
-        return lines or ["chapters and package agree"]
+        return lines or ([] if self.strays else ["chapters and package agree"])
 
     def diff(self, before: Book) -> Iterator[str]:
         from difflib import unified_diff
@@ -114,7 +123,7 @@ def sync(book: Book, agreed: Agreed, force: Container[str] = ()) -> Plan:
     """
     files = tangle(book)
     problems = Problems()
-    plan = Plan(book, files)
+    plan = Plan(book, files, strays=strays(book.package, files))
     targets: dict[str, str] = {}
     for path, file in files.items():
         with problems.collecting():

@@ -43,14 +43,18 @@ def run(args: argparse.Namespace) -> int:
         return watch()
     root = _checkout()
     # A check leaves no copy of what both sides agree on; the next tangle does, though it has nothing else to do.
-    if unchanged(root) and (args.check or os.path.exists(os.path.join(root, ".cache", "readtorch", "agreed", "index"))):
+    if (
+        not args.force
+        and unchanged(root)
+        and (args.check or os.path.exists(os.path.join(root, ".cache", "readtorch", "agreed", "index")))
+    ):
         if not args.check:
             print("everything is up to date")
         return 0
     from readtorch.literate import build
 
     book = build.checkout()
-    return build.check(book) if args.check else build.write(book, force=build.forced(args.force))
+    return build.check(book) if args.check else build.write(book, force=build.forced(args.force, book))
 
 
 def _checkout() -> str:

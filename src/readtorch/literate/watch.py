@@ -87,8 +87,8 @@ def direction(before: Stamps, now: Stamps, root: Path, say: Callable[[str], None
         if in_chapters:
             write(Book.load(root))
             return f"{clock} tangled"
-        sync_book(Book.load(root))
-        return f"{clock} synced"
+        whole = sync_book(Book.load(root)) == 0
+        return f"{clock} synced" if whole else f"{clock} synced, but for the files named above"
     except LiterateError as error:
         return f"{clock} nothing written:\n{error}"
 
