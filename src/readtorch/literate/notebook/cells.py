@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from readtorch.literate.errors import Problems
 from readtorch.literate.grammar import Directive, parse_directives
 from readtorch.literate.notebook.errors import LiveError
 from readtorch.literate.notebook.units import imported_names, reopened
+
+_DIRECTIVE = re.compile(r"^# ?\|", re.MULTILINE)
+_INTO = re.compile(r"\s*%%[^\n]*\n(?:# ?\|[^\n]*\n)*# ?\| *into *:")
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,31 @@ class TangledCell:
 
 
 def read_cell(source: str, tree: ast.Module, filename: str, cell_id: str | None = None) -> TangledCell | None:
-    """The cell if it is a tangled one, else None. Raises LiterateError on a faulty directive."""
-    problems = Problems()
-    lines = source.split("\n")
-    skipped = next((i for i, line in enumerate(lines) if line.strip()), 0)
-    directives, _ = parse_directives(lines[skipped:], skipped + 1, "this cell", problems)
+    """The cell if it is a tangled one, else None. Raises LiterateError on a faulty directive, as tangle would."""
+    directives, problems = _directives(source)
+    problems.raise_if_any()
     into = next((d.value for d in directives if d.key == "into"), None)
     if into is None:
         return None
-    problems.raise_if_any()
     return TangledCell(into, directives, source, tree, filename, cell_id)
+
+
+def concerns_the_package(source: str) -> bool:
+    """Does the cell go into a file, or is something wrong with what it says? Then `read_cell` has a word on it."""
+    if not _DIRECTIVE.search(source):
+        return False
+    if source.lstrip().startswith(
+        "%%"
+    ):  # the text of a cell magic is not ours, unless it begins as a tangled cell does
+        return _INTO.match(source) is not None
+    directives, problems = _directives(source)
+    return len(problems) > 0 or any(d.key == "into" for d in directives)
+
+
+def _directives(source: str) -> tuple[tuple[Directive, ...], Problems]:
+    problems = Problems()
+    directives, _ = parse_directives(source.split("\n"), 1, "this cell", problems)
+    return directives, problems
 
 
 def below_directives(cell: TangledCell) -> str:

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, cast
 
-from readtorch.literate.notebook.cells import read_cell
+from readtorch.literate.notebook.cells import concerns_the_package, read_cell
 from readtorch.literate.notebook.session import Session
 
 _TANGLED = re.compile(r"\s*(?:# ?\|[^\n]*\n)*# ?\| *into *:")
@@ -67,7 +67,7 @@ class Hook:
     def visit(self, tree: ast.Module) -> ast.Module:
         """Called by IPython with the tree of every cell."""
         pending = self._pending[-1] if self._pending else None
-        if pending is None or pending.tree is not None or not is_tangled(pending.source):
+        if pending is None or pending.tree is not None or not concerns_the_package(pending.source):
             return tree
         pending.tree = tree
         call = ast.copy_location(ast.Expr(_CALL.value), tree.body[0]) if tree.body else _CALL  # type: ignore[attr-defined]  # an expression statement, parsed above
