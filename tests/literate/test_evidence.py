@@ -13,6 +13,7 @@ from readtorch.literate import evidence
 from readtorch.literate.chapter import Cell
 from readtorch.literate.errors import LiterateError, Problems
 from readtorch.literate.evidence import EvidenceResult
+from readtorch.literate.terminal import claims_table
 
 
 @pytest.fixture
@@ -204,6 +205,56 @@ def test_without_torch_claims_run_on_one_library_and_the_summary_counts_them(
     assert text.startswith(
         "2 claims: 2 as stated; 2 not cross-checked with PyTorch (not installed: pip install torch=="
     )
+
+
+def test_a_claim_that_lacks_an_optional_package_is_not_run_and_counted_so(small: SmallBook) -> None:
+    small.module(
+        "__init__.py",
+        (small.package / "__init__.py").read_text()
+        + """
+def half(package):
+    raise RuntimeError(f"torch.bfloat16 needs the package {package}: pip install 'readtorch[bfloat16]'")
+""",
+    )
+    for sentence, call in (
+        ("lacks", "torch.half('no_such_package')"),
+        ("is there", "torch.half('numpy')"),
+        ("asks", "try_it(torch)"),
+    ):
+        file = small.root / "chapters" / "02_module.py"
+        before = file.read_text() if file.exists() else ""
+        file.write_text(
+            before
+            + f"""# %%
+#| claim: {sentence}
+def try_it(torch):
+    try:
+        torch.half('no_such_package')
+    except RuntimeError as error:
+        raise ValueError("wrapped") from error
+
+def _(torch):
+    if torch.name == "ours":
+        {call}
+    assert torch.name
+
+
+"""
+        )
+    results = examined(small)
+    reason = "needs bfloat16 (pip install no_such_package, or pip install 'readtorch[bfloat16]')"
+    for sentence in ("lacks", "asks"):
+        assert (results[sentence].ours, results[sentence].fault) == ("not-run", "")
+        assert results[sentence].not_run == reason
+    assert results["is there"].ours == "failed", "the package is there: the library is at fault"
+    text = evidence.summary(list(results.values()), {"readtorch": "1", "torch": "2"})
+    assert text.startswith(f"3 claims: 0 as stated, 1 not, 2 not run: {reason}; 2 not cross-checked")
+    cells = {cell.get("claim"): cell for cell in evidence.claims(small.book.parts[0])}
+    table = claims_table(
+        [(cells[s], results[s]) for s in ("lacks", "asks")], {"readtorch": "1", "torch": "2"}, verbose=False
+    )
+    assert f"lacks (not run: {reason})" in table
+    assert "FAILS" not in table
 
 
 def test_what_holds_is_remembered_until_the_package_changes(small: SmallBook) -> None:

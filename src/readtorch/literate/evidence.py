@@ -15,9 +15,11 @@ import ast
 import importlib
 import linecache
 import os
+import re
 import sys
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -76,6 +78,13 @@ class EvidenceResult:
         return f"does not hold on {' and '.join(failed)}" if failed else ""
 
     @property
+    def not_run(self) -> str:
+        """Why readtorch has not been tried on a claim though it might be, "" if it has."""
+        outcome = self.details.get("readtorch")
+        waits = outcome is not None and outcome.state == "not-run" and not self.fault
+        return outcome.detail if waits and outcome is not None else ""
+
+    @property
     def cross_checked(self) -> bool:
         return "not-run" not in (self.ours, self.upstream)
 
@@ -122,7 +131,12 @@ def run_claim(arguments: dict[str, Any], report: Callable[[dict[str, Any]], None
             seed_everything()
             namespace["_"](library)
     except BaseException as error:
-        outcome = {"state": "failed", "line": _line_in(error, file), "detail": _described(error, file)}
+        needed = missing_package(error)
+        outcome = (
+            {"state": "not-run", "detail": needed}
+            if needed
+            else {"state": "failed", "line": _line_in(error, file), "detail": _described(error, file)}
+        )
     outcome["seconds"] = perf_counter() - begin
     modules = loaded_modules() if arguments["library"] == "readtorch" else []
     return {"outcome": outcome, "modules": modules}
@@ -131,6 +145,27 @@ def run_claim(arguments: dict[str, Any], report: Callable[[dict[str, Any]], None
 def _line_in(error: BaseException, file: str) -> int:
     steps = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == file]
     return (steps[-1] if steps else 0) or 0
+
+
+_NEEDS = re.compile(r"(?:torch\.)?(?P<what>\w+) needs the package (?P<package>\w+): (?P<install>pip install .+)")
+
+
+def missing_package(error: BaseException) -> str:
+    """What the library says to lack where a claim ended so, "" for every other end: the claim has not been tried then.
+
+    Only where the package is missing indeed: what else says so is a fault.
+    """
+    from readtorch.literate.extras import is_installed
+
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        found = _NEEDS.match(str(at))
+        if found is not None and not is_installed(found["package"]):
+            return f"needs {found['what']} (pip install {found['package']}, or {found['install']})"
+        seen.append(at)
+        at = at.__cause__ or at.__context__
+    return ""
 
 
 def _described(error: BaseException, file: str) -> str:
@@ -398,11 +433,14 @@ def summary(results: list[EvidenceResult], found_versions: dict[str, str]) -> st
     failed = sum(bool(r.fault) for r in results)
     differ = sum(bool(r.differs) and r.cross_checked and not r.fault for r in results)
     alone = sum(not r.cross_checked for r in results)
-    text = f"{len(results)} claims: {len(results) - failed} as stated"
+    waiting = Counter(r.not_run for r in results if r.not_run)
+    text = f"{len(results)} claims: {len(results) - failed - waiting.total()} as stated"
     if failed:
         text += f", {failed} not"
     if differ:
         text += f", {differ} of them differences as announced"
+    for reason, count in waiting.items():
+        text += f", {count} not run: {reason}"
     if alone:
         text += f"; {alone} not cross-checked with PyTorch"
         if not found_versions.get("torch"):

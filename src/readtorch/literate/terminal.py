@@ -133,8 +133,8 @@ _MARKS = {"held": "holds", "failed": "FAILS", "not-run": "-"}
 
 
 def claims_table(rows: Sequence[tuple[Cell, EvidenceResult]], versions: dict[str, str], *, verbose: bool) -> str:
-    """The claims with a column for each library: all of them, or those that fail or differ."""
-    shown = [(c, r) for c, r in rows if verbose or r.fault or r.differs]
+    """The claims with a column for each library: all of them, or those that fail, differ or lack what can be installed."""
+    shown = [(c, r) for c, r in rows if verbose or r.fault or r.differs or "pip install" in r.not_run]
     if not shown:
         return ""
     heads = [f"readtorch {versions['readtorch']}", f"torch {versions['torch']}" if versions["torch"] else "torch"]
@@ -144,6 +144,7 @@ def claims_table(rows: Sequence[tuple[Cell, EvidenceResult]], versions: dict[str
     for cell, result in shown:
         marks = [_MARKS[result.ours], _MARKS[result.upstream]]
         sentence = result.sentence + (f" (differs: {result.differs})" if result.differs else "")
+        sentence += f" (not run: {result.not_run})" if result.not_run else ""
         where = f"{cell.path}:{cell.line}"
         lines.append(f"{where:<{place}}  {marks[0]:<{widths[0]}}  {marks[1]:<{widths[1]}}  {sentence}")
     return "\n".join(lines)
