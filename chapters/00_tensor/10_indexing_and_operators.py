@@ -53,6 +53,7 @@ live()
 #| imports
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,18 +153,32 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
 #| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::wrapTuple
 def normalize(index: Any) -> tuple:
     """The items of an index: Python ints, slices, None, Ellipsis, bools, tensors. TypeError or IndexError for the rest."""
-    if index.__class__ is tuple:
-        items = index
-    elif isinstance(index, list) and _is_sequence_of_indices(index):
-        items = tuple(index)
-    else:
-        items = (index,)
-    return tuple(_normal_item(item) for item in items)
+    if index.__class__ is not tuple:
+        index = tuple(index) if _stands_for_tuple(index) else (index,)
+    return tuple(_normal_item(item) for item in index)
 
 
-def _is_sequence_of_indices(index: list) -> bool:
-    """`x[[slice(0, 2), None]]` meant a tuple in NumPy's early days, and still does."""
-    return len(index) < 32 and any(isinstance(item, slice) or item is None or item is Ellipsis for item in index)
+#: A sequence as long as this is data, whatever is in it: NumPy once had no room for more dimensions.
+_LONGEST_TUPLE = 32
+
+
+def _stands_for_tuple(index: Any) -> bool:
+    """Whether a sequence that is no tuple is read as one: NumPy's early days, which upstream still keeps, with a warning."""
+    if isinstance(index, tuple):
+        return True
+    if not isinstance(index, Sequence) or len(index) >= _LONGEST_TUPLE:
+        return False
+    if not any(item is None or item is Ellipsis or isinstance(item, _NOT_NUMBERS) for item in index):
+        return False
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated: write x[tuple(seq)] for one item per "
+        "dimension, as this is read now, or x[torch.tensor(seq)] for one tensor of positions.",
+        stacklevel=4,
+    )
+    return True
+
+
+_NOT_NUMBERS = (TensorImpl, Sequence, np.ndarray, slice)
 
 
 def _normal_item(item: Any) -> Any:
@@ -178,14 +193,15 @@ def _normal_item(item: Any) -> Any:
         if kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if kind == "u":
+            warnings.warn("indexing with dtype torch.uint8 is deprecated: a mask is of torch.bool", stacklevel=5)
             return wrap(item._array.astype(bool))
         return item
     if isinstance(item, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(item, Sequence | np.ndarray):
         array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
-        if not array.size and array.dtype.kind == "f":
-            array = array.astype(np.int64)
+        if array.dtype.kind == "f" and (not array.size or not isinstance(item, np.ndarray)):
+            array = array.astype(np.int64)  # positions in a list may be written as floats, which lose their fraction
         if array.dtype.kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         return wrap(array) if array.ndim else int(array)
@@ -290,6 +306,30 @@ def _(torch):
         assert shared(x[index]), index
     for index in ([0], torch.tensor([0]), x[:, 0] >= 0, True):
         assert not shared(x[index]), index
+
+
+# %% [markdown]
+# A list is read in two ways. `x[[0, 2]]` is one gather with two positions. But a list with something in it that cannot be a position — a list, a tensor, a slice, `None` — is read as if its brackets were round, one item per dimension,
+# so that `x[[[0, 1], [0, 2]]]` picks two elements and not two times two rows. NumPy read lists so before 1.23; PyTorch still does, warns, and means to stop. From 32 items on a list is data in any case.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a list of fewer than 32 items with a list, a tensor, a slice or None among them is read as a tuple, with a warning
+#| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::treatSequenceAsTuple
+def _(torch):
+    import warnings
+
+    x = torch.arange(24).reshape(2, 3, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert x[[0, 1]].shape == (2, 3, 4) and x[[[0]] * 32].shape == (32, 1, 3, 4) and not caught
+        assert x[[[0, 1]]].shape == (2, 3, 4) and len(caught) == 1
+        assert x[[[0, 1], [0, 2]]].tolist() == x[[0, 1], [0, 2]].tolist()
+        assert x[[torch.tensor([0, 1]), torch.tensor([1, 2])]].tolist() == x[[0, 1], [1, 2]].tolist()
+        x[[[0, 1], [0, 2]]] = -1
+    assert x.sum(2).tolist() == [[-4, 22, 38], [54, 70, -4]] and len(caught) == 4
+    assert "non-tuple sequence" in str(caught[0].message)
 
 
 # %% [markdown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,18 +94,32 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
 
 def normalize(index: Any) -> tuple:
     """The items of an index: Python ints, slices, None, Ellipsis, bools, tensors. TypeError or IndexError for the rest."""
-    if index.__class__ is tuple:
-        items = index
-    elif isinstance(index, list) and _is_sequence_of_indices(index):
-        items = tuple(index)
-    else:
-        items = (index,)
-    return tuple(_normal_item(item) for item in items)
+    if index.__class__ is not tuple:
+        index = tuple(index) if _stands_for_tuple(index) else (index,)
+    return tuple(_normal_item(item) for item in index)
 
 
-def _is_sequence_of_indices(index: list) -> bool:
-    """`x[[slice(0, 2), None]]` meant a tuple in NumPy's early days, and still does."""
-    return len(index) < 32 and any(isinstance(item, slice) or item is None or item is Ellipsis for item in index)
+#: A sequence as long as this is data, whatever is in it: NumPy once had no room for more dimensions.
+_LONGEST_TUPLE = 32
+
+
+def _stands_for_tuple(index: Any) -> bool:
+    """Whether a sequence that is no tuple is read as one: NumPy's early days, which upstream still keeps, with a warning."""
+    if isinstance(index, tuple):
+        return True
+    if not isinstance(index, Sequence) or len(index) >= _LONGEST_TUPLE:
+        return False
+    if not any(item is None or item is Ellipsis or isinstance(item, _NOT_NUMBERS) for item in index):
+        return False
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated: write x[tuple(seq)] for one item per "
+        "dimension, as this is read now, or x[torch.tensor(seq)] for one tensor of positions.",
+        stacklevel=4,
+    )
+    return True
+
+
+_NOT_NUMBERS = (TensorImpl, Sequence, np.ndarray, slice)
 
 
 def _normal_item(item: Any) -> Any:
@@ -119,14 +134,15 @@ def _normal_item(item: Any) -> Any:
         if kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if kind == "u":
+            warnings.warn("indexing with dtype torch.uint8 is deprecated: a mask is of torch.bool", stacklevel=5)
             return wrap(item._array.astype(bool))
         return item
     if isinstance(item, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(item, Sequence | np.ndarray):
         array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
-        if not array.size and array.dtype.kind == "f":
-            array = array.astype(np.int64)
+        if array.dtype.kind == "f" and (not array.size or not isinstance(item, np.ndarray)):
+            array = array.astype(np.int64)  # positions in a list may be written as floats, which lose their fraction
         if array.dtype.kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         return wrap(array) if array.ndim else int(array)
