@@ -297,7 +297,7 @@ def assert_no_internal_overlap(array: Any) -> None:
     """RuntimeError if a stride of 0 lets several elements of `array` share one place."""
     if has_internal_overlap(array):
         raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor lies at a single memory location. "
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Write to a clone() instead."
         )
 

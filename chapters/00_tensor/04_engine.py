@@ -397,7 +397,7 @@ def modified(array: Any, origin: tuple[Node, int] | None, version: int, expected
     if origin is not None and len(origin[0]._edges):
         source = f", which is output {origin[1]} of {origin[0].name().removesuffix('Backward0')},"
     return RuntimeError(
-        "a variable needed for gradient computation has been modified by an inplace operation: "
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[torch.{legacy} {shape}]{source} is at version {version}; expected version {expected} instead. "
         "To see which forward call saved it, run under "
         "torch.autograd.set_detect_anomaly(True)."

@@ -86,7 +86,7 @@ def apply_slicing(tensor: Any, items: tuple, *, past_masks: bool = False) -> tup
     indices: list[Any] = []
     for item in items:
         if item.__class__ is int:
-            tensor = at.select(tensor, dim, item)
+            tensor = _pick(tensor, dim, item)
         elif item.__class__ is slice:
             if item != slice(None):
                 tensor = at.slice(tensor, dim, *_bounds(item))
@@ -110,6 +110,14 @@ def apply_slicing(tensor: Any, items: tuple, *, past_masks: bool = False) -> tup
                 indices.extend(_positions(item._array) if is_mask else [item])
             dim += item._array.ndim if is_mask else 1
     return tensor, indices
+
+
+def _pick(tensor: Any, dim: int, index: int) -> Any:
+    try:
+        return dispatcher.autograd.select(tensor, dim, index)
+    except IndexError:
+        size = tensor._array.shape[dim]
+        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}") from None
 
 
 def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
@@ -223,7 +231,7 @@ def getitem(self: Any, index: Any) -> Any:
     if index.__class__ is int:
         if not self._array.ndim:
             raise IndexError("invalid index of a 0-dim tensor. `tensor.item()` gives its number")
-        return at.select(self, 0, index)
+        return _pick(self, 0, index)
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
     view, indices = apply_slicing(self, normalize(index))

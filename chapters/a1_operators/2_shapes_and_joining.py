@@ -59,7 +59,9 @@ def select(self: Array, dim: int, index: int) -> Array:
     place = maybe_wrap_dim(dim, self.ndim)
     size = self.shape[place]
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of bounds for dimension {place} with size {size}")
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(self.shape)} at dimension {place}"
+        )
     return self[(slice(None),) * place + (index, ...)]
 
 

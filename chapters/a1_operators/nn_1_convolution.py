@@ -785,7 +785,7 @@ def _check_kernel_fits(size: Sequence[int], kernel: Sequence[int], geometry: Geo
         have, need = (" x ".join(map(str, sizes)) for sizes in (padded, reach))
         raise RuntimeError(
             f"Calculated padded input size per channel: ({have}). Kernel size: ({need}). "
-            "The kernel can't be greater than actual input size"
+            "Kernel size can't be greater than actual input size"
         )
 
 

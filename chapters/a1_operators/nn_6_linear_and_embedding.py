@@ -299,9 +299,7 @@ def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
     if count:
         for found in (int(at.amin(indices)), int(at.amax(indices))):
             if not 0 <= found < rows:
-                raise RuntimeError(
-                    f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {found}"
-                )
+                raise RuntimeError(f"embedding_bag: index {found} is not in the valid range [0, {rows})")
 
 
 @composite("_embedding_bag_reduced", module="nn")

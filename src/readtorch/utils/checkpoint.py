@@ -178,7 +178,7 @@ class _Frame:
         for tensor, version in self.inputs:
             if tensor._version != version:
                 raise RuntimeError(
-                    "a variable needed for gradient computation has been modified by an inplace operation: an argument of "
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of "
                     f"checkpoint() is at version {tensor._version}; expected version {version} instead."
                 )
         found: list[Any] = []

@@ -999,7 +999,7 @@ class _HookedCall:
                     continue
                 if not (isinstance(replaced, tuple) and len(replaced) == 2):
                     raise RuntimeError(
-                        f"a forward pre-hook must return None or a tuple of two, the new args and the new kwargs; it returned {replaced}."
+                        f"a forward pre-hook must return None or a tuple of (new_args, new_kwargs); it returned {replaced}."
                     )
                 self.args, self.kwargs = replaced
             else:
