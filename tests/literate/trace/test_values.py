@@ -199,6 +199,20 @@ def test_long_text_is_cut_and_its_length_kept():
     assert (kind, len(text), length) == ("s", 80, 1000)
 
 
+def test_half_a_character_is_spelled_out_wherever_it_stands(module, mechanism, tmp_path):
+    sample = module("def f(name):\n    found = {name: [name]}\n    raise OSError(name)\n")
+    with pytest.raises(OSError), trace("traced_sample", values="summary", title="\ud800", mechanism=mechanism) as t:
+        sample.f("\udcff.txt")
+    assert variables(t, "f", 1)["name"] == ["s", r"\udcff.txt", 5]
+    assert t.title == r"\ud800"
+    for name in ("t.json", "t.json.gz"):
+        t.save(tmp_path / name)
+        assert type(t).load(tmp_path / name).document == t.document
+    bundle = t._repr_mimebundle_()
+    json.dumps(bundle, ensure_ascii=False).encode()
+    t.export_chrome_trace(tmp_path / "t.chrome.json")
+
+
 def test_only_changed_variables_are_noted(module, mechanism):
     sample = module("def f():\n    a = 1\n    b = [1]\n    a = 1\n    b.append(2)\n    return a\n")
     with trace("traced_sample", values="summary", mechanism=mechanism) as t:

@@ -8,6 +8,7 @@ began the recording, nearly all there is, are bare numbers: the line, or the tim
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 SCHEMA = "readtorch-trace/1"
@@ -43,6 +44,13 @@ MAX_BYTES = 150_000
 """Of one document, gzipped."""
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def dumps(document: dict[str, Any]) -> str:
-    """Compact JSON; what is not JSON (NaN) is refused."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """Compact JSON; what is not JSON (NaN) is refused.
+
+    Half a character, as undecodable file names contain, has no place in any encoding: it is spelled out, as six characters.
+    """
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text if text.isascii() else _SURROGATE.sub(lambda half: rf"\\u{ord(half[0]):04x}", text)
