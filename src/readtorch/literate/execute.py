@@ -419,7 +419,7 @@ def run(args: argparse.Namespace) -> int:
     found = [e for e in evidence if e is not None and e.kind == "claim"]
     if found:
         print(summary(found, executor.examiner().versions))
-    print(f"{len(parts)} parts in {time.perf_counter() - begin:.1f} s")
+    print(f"{len(parts)} {'part' if len(parts) == 1 else 'parts'} in {time.perf_counter() - begin:.1f} s")
     problems.raise_if_any()
     return 0
 

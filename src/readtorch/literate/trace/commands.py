@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.trace import import_command
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.recording import DEFAULT, LAYERS
+from readtorch.literate.trace.target import check_target, free_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = actions.add_parser(
         "run", help="run a script and record it", usage="%(prog)s [options] script.py [arguments …]"
     )
-    run.add_argument("-o", "--output", type=Path, default=Path("trace.json"), help="(default: trace.json)")
+    run.add_argument("-o", "--output", type=Path, help="(default: trace.json, or trace-2.json … where that is taken)")
     run.add_argument("--packages", default="", help="comma-separated, named as upstream names them (default: torch)")
     run.add_argument("--layers", default=",".join(DEFAULT), help=f"of {','.join(LAYERS)} (default: %(default)s)")
     run.add_argument("--values", choices=("no", "summary"), default="no")
@@ -55,6 +56,8 @@ def _load(path: Path) -> Trace:
 
 
 def _view(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        check_target(args.output)
     paths = [path for path in (args.file, args.other) if path is not None]
     name = args.file.name.split(".")[0]
     if import_command.is_import(args.file):
@@ -73,6 +76,7 @@ def _view(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
+    check_target(args.output)
     _load(args.file).export_chrome_trace(args.output)
     print(f"wrote {args.output}; open it in Perfetto or chrome://tracing")
     return 0
@@ -92,6 +96,9 @@ def _run(args: argparse.Namespace) -> int:
 
     if not args.script.is_file():
         raise LiterateError(Problem(str(args.script), 0, "no such script"))
+    output = args.output or free_name(Path("trace.json"))
+    shown = str(output)
+    check_target(output)  # the script may take hours, and what it leaves must not be lost for a name
     packages = tuple(filter(None, args.packages.split(",")))
     layers = tuple(filter(None, args.layers.split(",")))
     title = args.title or args.script.name
@@ -109,19 +116,25 @@ def _run(args: argparse.Namespace) -> int:
 
         readtorch.as_torch.install()
     script = args.script.resolve()
+    output = output.absolute()  # the script may go elsewhere
     with recording as recorded:
         status, raised = _run_script(script)
     if raised is not None:
         _print_error(raised, script)
-    recorded.save(args.output)
-    print(f"{recorded!r}\nwrote {args.output}; `readtorch trace view {args.output}` shows it", file=sys.stderr)
+    recorded.save(output)
+    print(f"{recorded!r}\nwrote {shown}; `readtorch trace view {shown}` shows it", file=sys.stderr)
     return status
 
 
 def _run_script(script: Path) -> tuple[int, BaseException | None]:
     """Run it as `python script` would: exit status, and what it raised. However it ends, what was recorded is kept."""
+    main = ModuleType("__main__")
+    vars(main).update(__file__=str(script), __cached__=None, __builtins__=__builtins__)
+    before = sys.modules["__main__"]
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+        sys.modules["__main__"] = main  # not by runpy, which would put a full path into sys.argv
+        exec(code, vars(main))
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0, None
@@ -129,6 +142,8 @@ def _run_script(script: Path) -> tuple[int, BaseException | None]:
         return 1, None
     except BaseException as error:
         return 130 if isinstance(error, KeyboardInterrupt) else 1, error
+    finally:
+        sys.modules["__main__"] = before
     return 0, None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.trace.decode import Decoded
 from readtorch.literate.trace.events import SCHEMA, dumps
+from readtorch.literate.trace.words import counted
 
 MIME = "application/vnd.readtorch.trace+json"
 
@@ -97,7 +98,8 @@ class Trace:
             return "<Trace: recording>"
         events = self.document["events"]["count"]
         kept = f", {self.truncated} limit reached" if self.truncated else ""
-        return f"<Trace {self.title or 'untitled'!r}: {events} events, {len(self.decoded.frames)} calls{kept}>"
+        calls = counted(len(self.decoded.frames), "call")
+        return f"<Trace {self.title or 'untitled'!r}: {counted(events, 'event')}, {calls}{kept}>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from readtorch.literate.trace.page import notebook_html

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from readtorch.literate.trace.decode import Decoded, Frame, Operator
-from readtorch.literate.trace.words import value_text
+from readtorch.literate.trace.words import counted, value_text
 
 DEPTH = 4
 ENTRIES = 150
@@ -28,8 +28,8 @@ class _Fallback:
         calls, operators = len(self._decoded.frames), len(self._decoded.operators)
         title = f"<strong>{escape(meta['title'])}</strong>. " if meta["title"] else ""
         summary = (
-            f"Recorded execution: {_count(len(self._decoded.steps), 'step')}, {_count(calls, 'call')}, "
-            f"{_count(operators, 'operator')}."
+            f"Recorded execution: {counted(len(self._decoded.steps), 'step')}, {counted(calls, 'call')}, "
+            f"{counted(operators, 'operator')}."
         )
         if meta["truncated"]:
             summary += f" The recording ended before the code did (limit: {escape(meta['truncated'])})."
@@ -83,7 +83,3 @@ class _Fallback:
 
     def _value(self, index: int) -> str:
         return value_text(self._decoded.values[index], self._decoded.document["modules"])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from readtorch.literate.trace.imports import LIMIT, SCHEMA, ImportRun, align, document, load, record_import, save
+from readtorch.literate.trace.target import check_target
+from readtorch.literate.trace.words import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--note", default="", help="where and how it was recorded, kept with the recording")
     parser.add_argument("--touch", default="", help="comma-separated attributes to read afterwards: zeros,nn")
-    parser.add_argument("--depth", type=int, default=3, help="levels of the tree to print (default: 3)")
-    parser.add_argument("--top", type=int, default=10, help="modules to list by their own time (default: 10)")
+    parser.add_argument("--depth", type=_whole, default=3, help="levels of the tree to print (default: 3)")
+    parser.add_argument("--top", type=_whole, default=10, help="modules to list by their own time (default: 10)")
     parser.add_argument(
         "--limit", type=float, default=LIMIT, help="seconds before it is given up (default: %(default)g)"
     )
 
 
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than none")
+    return number
+
+
+_whole.__name__ = "int"  # by which argparse calls it where the text is no number at all
+
+
 def run(args: argparse.Namespace) -> int:
     """Record, print, write; 1 if an import did not succeed, 2 for what is no name."""
+    if args.output is not None:
+        check_target(args.output)
     touch = tuple(filter(None, args.touch.split(",")))
     try:
         runs = [
@@ -43,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         recorded.provenance = args.note
         print("\n".join(report(recorded, args.depth, args.top)))
     if len(runs) > 1:
-        print(f"\n{len(align(*runs).matched)} modules are imported by both")
+        both = len(align(*runs).matched)
+        print(f"\n{counted(both, 'module')} {'is' if both == 1 else 'are'} imported by both")
     if args.output is not None:
         if args.output.suffix == ".html":
             from readtorch.literate.trace.import_page import page_html
@@ -76,7 +91,7 @@ def page(paths: Sequence[Path], name: str) -> str:
 def report(recorded: ImportRun, depth: int = 3, top: int = 10) -> Iterator[str]:
     """Lines: what happened, the tree down to `depth`, the slowest modules, what was put off."""
     yield (
-        f"import {recorded.name}: {len(recorded.names())} modules, {recorded.total / 1000:.1f} ms "
+        f"import {recorded.name}: {counted(len(recorded.names()), 'module')}, {recorded.total / 1000:.1f} ms "
         f"({recorded.before} had been loaded by the interpreter itself)"
     )
     if recorded.outcome != "imported":
@@ -127,4 +142,5 @@ def _put_off(recorded: ImportRun) -> Iterator[str]:
         shown = ", ".join(names[:8]) + (f", … {len(names) - 8} more" if len(names) > 8 else "")
         yield f"  {package} has and did not load: {shown}"
     if recorded.by_hand:
-        yield f"  {len(recorded.by_hand)} entries of sys.modules were made by hand"
+        entries = counted(len(recorded.by_hand), "entry", "entries")
+        yield f"  {entries} of sys.modules {'was' if len(recorded.by_hand) == 1 else 'were'} made by hand"

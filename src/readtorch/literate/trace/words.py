@@ -38,3 +38,8 @@ def tensor_text(value: Value) -> str:
     shape = ", ".join(map(str, value[4])) + ("," if len(value[4]) == 1 else "")
     place = "" if value[5] in ("cpu", "numpy") else f" on {value[5]}"
     return f"{value[3]} ({shape}){place}"
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
