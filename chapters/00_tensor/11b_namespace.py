@@ -405,8 +405,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         if found is None and name.startswith("_foreach_"):
             found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
-            why = ": NumPy has no complex numbers of two float16" if name in ("complex32", "chalf") else ""
-            raise AttributeError(f"module 'torch' has no attribute '{name}'{why}")
+            raise _importlib.import_module("readtorch._not_here").missing("torch", name)
     globals()[name] = found
     return found
 
@@ -534,6 +533,102 @@ def _(torch):
 # %% [markdown]
 # The difference is not academic: `str(torch.__version__) > "2.9"` has been false since 2.10, and so has every test that splits the string at dots and compares the pieces as text.
 #
+# ### A name that is not here
+#
+# Whoever asks `torch` for a name that it lacks has either mistyped it or followed a page about the real one. The second reader is helped by one more sentence, so the names that are asked for most often have an entry: what to write instead. It is read only when a name was not found. The page “What is here” of this site shows the same list.
+
+# %%
+#| into: _not_here.py
+"""What PyTorch has and readtorch does not, as far as people look for it, and what to use instead."""
+
+# %%
+#| into: _not_here.py
+_BATCH = "the operator on the whole batch, or a loop and `torch.stack`"
+_GRAD = "`torch.autograd.grad` on tensors that require a gradient; `torch.func.functional_call` runs a module on other parameters"
+_ROWS = (
+    "`torch.autograd.grad` for each element of the output, with `create_graph=True` where it is differentiated again"
+)
+_FORWARD = (
+    "`torch.autograd.grad` twice: the gradient of a vector-Jacobian product by the vector is a Jacobian-vector product"
+)
+_TRACED = (
+    "`readtorch.literate.trace` and `readtorch trace run`: every call, operator and gradient, to be stepped through"
+)
+_OWN = "`torch.autograd.Function` for an operator of one's own; the built-in ones are functions of `torch`"
+_DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
+_ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
+_EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
+_HOOKS = "module hooks and tensor hooks; subclasses of `Tensor` keep their class"
+_DEVICES = 'the devices "cpu", "cuda" and "meta"'
+
+NOT_HERE = {
+    "vmap": _BATCH,
+    "func.vmap": _BATCH,
+    "func.grad": _GRAD,
+    "func.grad_and_value": _GRAD,
+    "func.vjp": _GRAD,
+    "func.jvp": _FORWARD,
+    "func.linearize": _FORWARD,
+    "func.jacrev": _ROWS,
+    "func.jacfwd": _ROWS,
+    "func.hessian": _ROWS,
+    "autograd.functional": _ROWS,
+    "autograd.forward_ad": _FORWARD,
+    "autograd.profiler": _TRACED,
+    "profiler": _TRACED,
+    "ops": _OWN,
+    "library": _OWN,
+    "overrides": _HOOKS,
+    "utils._python_dispatch": _HOOKS,
+    "distributions": "`torch.randn`, `rand`, `normal`, `bernoulli`, `multinomial` to draw, and the density written out",
+    "sparse": _DENSE,
+    "sparse_coo_tensor": _DENSE,
+    "sparse_csr_tensor": _DENSE,
+    "nested": "padding and a mask, or `torch.nn.utils.rnn.pack_padded_sequence`",
+    "masked": "`torch.where` and `masked_fill`",
+    "quantize_per_tensor": _ROUND,
+    "quantize_per_channel": _ROUND,
+    "quantization": _ROUND,
+    "ao": _ROUND,
+    "fx": _EAGER,
+    "export": _EAGER,
+    "cond": "Python's `if`",
+    "cpu.amp": '`torch.autocast("cpu")` and `torch.amp`',
+    "mps": _DEVICES,
+    "xpu": _DEVICES,
+    "mtia": _DEVICES,
+    "complex32": "`torch.complex64`: NumPy has no complex numbers of two float16",
+    "chalf": "`torch.complex64`: NumPy has no complex numbers of two float16",
+    "utils.benchmark": "`timeit`",
+    "utils.cpp_extension": "`torch.autograd.Function` around NumPy or a CuPy kernel",
+    "utils.flop_counter": _TRACED,
+}
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """The error of a module that has no such name, with the way out where PyTorch's has it."""
+    instead = NOT_HERE.get(f"{module}.{name}".removeprefix("torch."))
+    why = f" (PyTorch has it, readtorch does not have it; use {instead})" if instead else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{why}")
+
+
+# %%
+#| test
+def test_a_name_that_pytorch_has_is_told_from_one_that_nobody_has():
+    for ask, end in (
+        (lambda: torch.vmap, "no attribute 'vmap' (PyTorch has it, readtorch does not have it; use the operator"),
+        (lambda: torch.autograd.forward_ad, "no attribute 'forward_ad' (PyTorch has it"),
+        (lambda: torch.no_such_thing, "module 'torch' has no attribute 'no_such_thing'"),
+    ):
+        try:
+            ask()
+        except AttributeError as error:
+            assert end in str(error)
+        else:
+            raise AssertionError(end)
+
+
+# %% [markdown]
 # ### What upstream does more
 #
 # * `__torch_function__` is asked by *every* method in `_tensor.py` first, which is why each begins with the same two lines. A mode (`TorchFunctionMode`) sees all calls; `torch.set_default_device` is one of them.

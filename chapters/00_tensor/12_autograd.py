@@ -43,6 +43,13 @@ from readtorch.autograd.grad_mode import no_grad as no_grad
 from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from readtorch.autograd.variable import Variable as Variable
 
+
+def __getattr__(name: str) -> Any:
+    from readtorch._not_here import missing
+
+    raise missing("torch.autograd", name)
+
+
 # %% [markdown]
 # ## Why are there two ways to ask?
 #

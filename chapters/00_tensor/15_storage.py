@@ -758,7 +758,7 @@ _MODULES = ["hooks"]
 def __getattr__(name: str) -> _Any:
     """Import the sub-package `name`. AttributeError if there is none."""
     if name not in _MODULES:
-        raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")
+        raise _importlib.import_module("readtorch._not_here").missing("torch.utils", name)
     return _importlib.import_module(f"readtorch.utils.{name}")
 
 

@@ -92,6 +92,12 @@ from contextlib import AbstractContextManager as _AbstractContextManager
 from typing import Any as _Any
 
 
+def __getattr__(name: str) -> _Any:
+    from readtorch._not_here import missing
+
+    raise missing("torch.cpu", name)
+
+
 # %%
 #| into: cpu/__init__.py
 #| upstream: torch/cpu/__init__.py#Stream

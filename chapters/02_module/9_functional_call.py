@@ -55,7 +55,16 @@ _MODULES.append("func")
 #| into: func/__init__.py
 """Function transforms, as far as they are here: `functional_call`."""
 
+from typing import Any as _Any
+
 from readtorch._functorch.functional_call import functional_call as functional_call
+
+
+def __getattr__(name: str) -> _Any:
+    from readtorch._not_here import missing
+
+    raise missing("torch.func", name)
+
 
 # %%
 #| into: _functorch/__init__.py

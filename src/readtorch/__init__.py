@@ -52,8 +52,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         if found is None and name.startswith("_foreach_"):
             found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
-            why = ": NumPy has no complex numbers of two float16" if name in ("complex32", "chalf") else ""
-            raise AttributeError(f"module 'torch' has no attribute '{name}'{why}")
+            raise _importlib.import_module("readtorch._not_here").missing("torch", name)
     globals()[name] = found
     return found
 

@@ -34,6 +34,7 @@ WITHOUT_TWIN = {
     "aten/cuda/specialisations.py": "where that text will not do; upstream specialises a template beside it",
     "aten/native/cuda/copy.py": "upstream: aten/src/ATen/native/cuda/Copy.cu; the fact base holds no .cu files",
     "as_torch.py": "lets scripts written for torch run on readtorch; one of the two names that are ours alone",
+    "_not_here.py": "what readtorch lacks and what to use instead; upstream lacks nothing of its own",
     "_C/__init__.py": "upstream's torch/_C is the built extension module; torch/csrc/Module.cpp fills it",
     "aten/native/constant_pad_nd.py": "upstream writes constant_pad_nd in native/PadNd.cpp, beside the other paddings",
     "aten/native/cuda/rows.cuh": "rows held in registers; upstream has them in PersistentSoftmax.cuh and again in layer_norm_kernel.cu",

@@ -115,3 +115,25 @@ def test_tables_of_cells_are_those_of_the_parity_tests() -> None:
     for row in tables["operators"]:
         for _, _, reason in row["left_out"]:
             assert html.escape(reason) in page
+
+
+def test_what_is_not_here_of_whole_namespaces_is_said_with_a_way_out() -> None:
+    """Also that the list is true: what it names cannot be had, and the error says that PyTorch's can."""
+    from readtorch._not_here import NOT_HERE
+
+    page = made()[here.OVERVIEW].partition("## What is not here")[2]
+    for name, instead in NOT_HERE.items():
+        assert re.search(rf"`torch\.{re.escape(name)}`.*\| {re.escape(instead)} \|", page), name
+        with pytest.raises((AttributeError, ModuleNotFoundError)) as caught:
+            resolved(f"readtorch.{name}")
+        assert isinstance(caught.value, AttributeError), f"{name} is no name of a namespace that says so"
+        assert f"'{name.rpartition('.')[2]}' (PyTorch has it, readtorch does not have it; use " in str(caught.value)
+
+
+@pytest.mark.torch
+def test_what_is_said_to_be_in_pytorch_is_there() -> None:
+    pytest.importorskip("torch")
+    from readtorch._not_here import NOT_HERE
+
+    for name in NOT_HERE:
+        resolved(f"torch.{name}")

@@ -15,6 +15,12 @@ from readtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from readtorch.autograd.variable import Variable as Variable
 
 
+def __getattr__(name: str) -> Any:
+    from readtorch._not_here import missing
+
+    raise missing("torch.autograd", name)
+
+
 def _as_tuple(value: Any) -> tuple:
     if value.__class__ is tuple:
         return value

@@ -5,6 +5,12 @@ from contextlib import AbstractContextManager as _AbstractContextManager
 from typing import Any as _Any
 
 
+def __getattr__(name: str) -> _Any:
+    from readtorch._not_here import missing
+
+    raise missing("torch.cpu", name)
+
+
 class Stream:
     """Work on the CPU is done when a call returns: there is nothing to order."""
 

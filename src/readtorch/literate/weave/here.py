@@ -143,7 +143,21 @@ def _overview(chapters: list[str], standing: Mapping[str, Standing], tables: Map
             runs = sum(len(row["cells"]) for row in rows)
             left = sum(len(row["left_out"]) for row in rows)
             text += f"| [{_TITLES[name]}]({name}.md) | {len(rows)} | {runs} | {left} |\n"
-    return text
+    return text + _instead()
+
+
+def _instead() -> str:
+    """What is not here of whole namespaces, which the tables by name do not say. A row for each way out."""
+    from readtorch._not_here import NOT_HERE  # the library's, which need not be there to weave pages
+
+    names: dict[str, list[str]] = {}
+    for name, instead in NOT_HERE.items():
+        names.setdefault(instead, []).append(f"`torch.{name}`")
+    rows = "".join(f"| {', '.join(found)} | {instead} |\n" for instead, found in names.items())
+    return (
+        "\n## What is not here, and what to use instead\n\nWhoever asks for one of these gets the same answer in the "
+        f"AttributeError.\n\n| not here | instead |\n|---|---|\n{rows}"
+    )
 
 
 def _count(items: list[Wanted], standing: Mapping[str, Standing]) -> str:
