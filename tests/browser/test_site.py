@@ -147,6 +147,26 @@ def test_search_finds_a_word_of_a_chapter(small: Any, watch: Any) -> None:
     assert "shelf" in seen.page.locator(".md-search-result__list").inner_text().lower()
 
 
+def test_the_search_field_shows_only_what_was_typed(small: Any, watch: Any) -> None:
+    seen = watch(small.url("index.html"))
+    search_for(seen.page, "boxe")
+    assert seen.page.locator("[data-md-component=search-suggest]").count() == 0
+
+
+@pytest.mark.book
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [("register_buffer", "02_module/1_registration/"), ("buffers", "02_module/2_walking_and_moving/")],
+)
+def test_a_name_leads_to_where_the_book_defines_it(book: Any, watch: Any, word: str, place: str) -> None:
+    seen = watch(book.url("index.html"))
+    search_for(seen.page, word)
+    seen.page.wait_for_timeout(1000)
+    first = seen.page.locator(".md-search-result__item").first
+    assert place in first.locator("a").first.get_attribute("href")
+    assert f"#Module.{word}" in first.locator("a").nth(1).get_attribute("href")
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_scrolls_down_only(small: Any, watch: Any, dark: bool) -> None:
     seen = watch(small.url(SHELF), width=390, dark=dark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -60,6 +61,13 @@ def test_a_book_becomes_pages_with_their_scripts_and_assets(tmp_path: Path) -> N
     assert index.startswith("var __index = {")
     assert "Box.double Box.opened c10/box.py" in index
     assert "def double" not in index
+    entries = json.loads(index.partition("=")[2])["docs"]
+    named = [entry for entry in entries if entry["title"] == "double"]
+    assert [entry["location"] for entry in named] == ["book/00_tensor/1_box/index.html#Box.double"]
+    assert named[0]["text"] == "Box.double, defined in c10/box.py"
+    shelf = next(entry for entry in entries if entry["title"] == "Shelf")
+    assert shelf["boost"] > named[0]["boost"] > 1
+    assert len({entry["location"] for entry in entries}) == len(entries)
 
 
 def test_a_page_of_the_site_links_to_chapters_by_name(tmp_path: Path) -> None:

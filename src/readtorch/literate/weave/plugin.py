@@ -29,7 +29,7 @@ from readtorch.literate.build import check_package
 from readtorch.literate.chapter import Book
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.tangle import tangle
-from readtorch.literate.weave import api, here
+from readtorch.literate.weave import api, here, searched
 from readtorch.literate.weave.addresses import page_source
 from readtorch.literate.weave.finished import FinishedPages
 from readtorch.literate.weave.pages import WovenPage
@@ -69,6 +69,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self.settings: Any = None
         self._keep_nothing()
         self._whole_page: str | None = None
+        self.names: dict[str, list[dict[str, Any]]] = {}
         self.on_progress: Callable[..., None] | None = None
         self.shows_faults = False
         """Whether a cell that fails or a claim that is false is shown in its page, and does not end the build."""
@@ -106,6 +107,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         if self.faults and self.serving:
             log.warning(listed_faults(self.faults))
         self.site = site
+        self.names = searched.entries(site)
         reference = sorted(p.name for p in (Path(config.docs_dir) / "reference").glob("*.md"))
         generated: dict[str, list[Any]] = {
             BOOK: site.navigation(),
@@ -221,7 +223,7 @@ class ReadtorchPlugin(BasePlugin[Options]):
         self, context: TemplateContext, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
         if self._whole_page is not None:
-            self.search.after(page, config)
+            self.search.after(page, config, self.names.get(page.url, []))
             page.content, self._whole_page = self._whole_page, None
         return context
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,18 +155,21 @@ class KeptSearch:
         kept = self._kept.get(page.file.src_uri)
         return "" if kept is not None and kept[0] == text else text
 
-    def after(self, page: Page, config: MkDocsConfig) -> None:
-        """Add the kept entries, or keep those just made."""
+    def after(self, page: Page, config: MkDocsConfig, more: Sequence[dict[str, Any]] = ()) -> None:
+        """Add the kept entries, or keep those just made; then `more`, except where a heading has an entry for the same place."""
         index = getattr(_search_plugin(config), "search_index", None)
         entries = getattr(index, "entries", None)
         if not isinstance(entries, list):
             return
         kept = self._kept.get(page.file.src_uri)
         if kept is not None and kept[0] == self._text:
-            entries.extend(kept[1])
-            return
-        here = [entry for entry in entries if entry["location"].partition("#")[0] == page.url]
-        self._kept[page.file.src_uri] = (self._text, here)
+            here = kept[1]
+            entries.extend(here)
+        else:
+            here = [entry for entry in entries if entry["location"].partition("#")[0] == page.url]
+            self._kept[page.file.src_uri] = (self._text, here)
+        places = {entry["location"] for entry in here}
+        entries.extend(entry for entry in more if entry["location"] not in places)
 
 
 def _search_plugin(config: MkDocsConfig) -> Any:
