@@ -15,7 +15,7 @@ from readtorch.literate import facts
 from readtorch.literate.declarations import cpp_rows, python_rows, yaml_rows
 from readtorch.literate.upstream import OPERATORS, installed_torch, installed_version, qualified
 
-Reason = Literal["", "not installed", "not in the wheel", "not in this version"]
+Reason = Literal["", "not installed", "not in the wheel", "not in this version", "a whole file"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class UpstreamSource:
             return "the installed PyTorch carries no C++ sources, only headers"
         if self.reason == "not in this version":
             return f"the installed PyTorch {self.version} has no {self.name} in {self.path}"
+        if self.reason == "a whole file":
+            return f"the whole file, {self.last_line} lines"
         if not self.version_matches:
             return f"from the installed PyTorch {self.version}; the book speaks of {self.release}"
         return ""
@@ -90,6 +92,26 @@ def upstream_source(symbol: str) -> UpstreamSource | None:
         "" if text is not None else reason,
         target.url,
         target.grade,
+    )
+
+
+def upstream_file(path: str) -> UpstreamSource | None:
+    """A file of upstream as such: where it is and how long, without its text."""
+    if path not in facts.paths():
+        return None
+    torch = installed_torch()
+    file = installed_file(torch, path) if torch is not None else None
+    last = file.read_text(encoding="utf-8").count("\n") if file is not None else 0
+    version = installed_version(torch) if torch is not None else ""
+    reason: Reason = (
+        "a whole file" if file is not None else "not in the wheel" if torch is not None else "not installed"
+    )
+    matches = version.partition("+")[0] == facts.RELEASE
+    url = f"{facts.REPOSITORY}/blob/{facts.TAG}/{path}"
+    language = "python" if _is_python(path) else "cpp"
+    first = min(last, 1)
+    return UpstreamSource(
+        path, path, path, language, None, first, last, version, facts.RELEASE, matches, reason, url, "file"
     )
 
 

@@ -1,6 +1,7 @@
 """`readtorch show nn.Module.register_buffer`: our source, with its place in the book, beside the installed PyTorch's.
 
-Neither library is imported: ours is looked up in the chapters, upstream's through the cell's own `upstream:` line.
+What a public name means is asked of our library (`public_names`); its text is looked up in the chapters, upstream's through the cell's
+own `upstream:` line. PyTorch is never imported.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import ast
 import json
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from readtorch.literate import facts
 from readtorch.literate.chapter import Book, Cell, bound_names, find_root
 from readtorch.literate.errors import LiterateError, Problem
-from readtorch.literate.installed import UpstreamSource, upstream_source
+from readtorch.literate.installed import UpstreamSource, upstream_file, upstream_source
+from readtorch.literate.public_names import Meaning, meaning, operator_targets, registrations, text_of
+from readtorch.literate.tangle import tangled_cells
 
 __all__ = ["OurSource", "UpstreamSource", "add_arguments", "our_source", "run", "upstream_source"]
 
@@ -64,9 +67,79 @@ def our_source(name: str, book: Book) -> OurSource:
     Raises LiterateError that names near misses.
     """
     found = list(_definitions(book))
-    best = _pick(name, found)
+    best = None
+    if "#" not in name:
+        known = meaning(name)
+        shown = known and _by_meaning(known, found, book)
+        if isinstance(shown, OurSource):
+            return shown
+        best = shown
+    best = best or _pick(name, found)
     if best is None:
         raise _unknown(name, found)
+    return _source(best, book)
+
+
+def _by_meaning(known: Meaning, found: list[_Definition], book: Book) -> OurSource | _Definition | None:
+    """What the book has of it; None if nothing."""
+    if known.kind == "module":
+        return _module(known.path, book)
+    if known.kind == "operator":
+        return _operator(known, found, book)
+    definition = next((d for d in found if (d.cell.into, d.qualified) == (known.path, known.name)), None)
+    if definition is None and known.line:
+        ours = _lambda(known, book)
+    elif definition is None or not known.public:
+        return definition
+    else:
+        ours = _source(definition, book)
+    if ours is None:
+        return None
+    return replace(ours, upstream=_united(ours.upstream, operator_targets(known.public, known.public.rstrip("_"), [])))
+
+
+def _operator(known: Meaning, found: list[_Definition], book: Book) -> OurSource | None:
+    """An operator's kernel and derivative: the statements that register it, and kernels that are defined elsewhere."""
+    pieces = [(cell, s.lineno, text_of(cell, s)) for cell, s in registrations(book, known.name)]
+    places = {(cell.path, line) for cell, line, _ in pieces}
+    for definition in found:
+        of_kernel = (definition.cell.into, definition.qualified) in known.kernels
+        if of_kernel and (definition.cell.path, definition.line) not in places:
+            pieces.append((definition.cell, definition.line, _text_of(definition, book)))
+    if not pieces:
+        return None
+    texts = [pieces[0][2], *(f"# readtorch/{c.into}, {c.path}:{line}\n{text}" for c, line, text in pieces[1:])]
+    first, line, _ = pieces[0]
+    targets = operator_targets(known.public, known.name, [cell for cell, _, _ in pieces])
+    return OurSource(known.name, first.into or "", "\n\n\n".join(texts), first.path, line, _united(targets))
+
+
+def _lambda(known: Meaning, book: Book) -> OurSource | None:
+    """A function without a name: the lines on which it is written."""
+    from readtorch.literate.linemap import locate
+
+    text = _package_text(known.path, book) or ""
+    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda) and n.lineno == known.line]
+    place = locate(known.path, known.line) if found else None
+    if place is None:
+        return None
+    source = "\n".join(text.split("\n")[known.line - 1 : found[0].end_lineno])
+    return OurSource(known.public or known.name, known.path, source, place.path, place.line, ())
+
+
+def _module(path: str, book: Book) -> OurSource | None:
+    """A file whole."""
+    cells = tangled_cells(book).get(path)
+    if not cells:
+        return None
+    return OurSource(path, path, _package_text(path, book) or "", cells[0].path, cells[0].line, tuple(_twins(path)))
+
+
+def _united(*targets: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(t for some in targets for t in some if _resolves(t)))
+
+
+def _source(best: _Definition, book: Book) -> OurSource:
     return OurSource(
         best.qualified,
         best.cell.into or "",
@@ -143,8 +216,11 @@ def _targets(definition: _Definition) -> tuple[str, ...]:
     targets = sorted(definition.cell.get_all("upstream"), key=lambda t: facts_last(t) != last)
     if targets and (facts_last(targets[0]) == last or "." not in definition.qualified):
         return tuple(targets)
-    twins = [f"{path}#{definition.qualified}" for path in _twins(definition.cell.into or "")]
-    return tuple(dict.fromkeys([*(t for t in twins if _resolves(t)), *targets]))
+    twins = [t for path in _twins(definition.cell.into or "") if _resolves(t := f"{path}#{definition.qualified}")]
+    outer = definition.qualified.rpartition(".")[0]
+    if twins and outer:  # the member itself is there: the class around it would hide it
+        targets = [t for t in targets if facts_last(t) != outer.rpartition(".")[2]]
+    return tuple(dict.fromkeys([*twins, *targets]))
 
 
 def _twins(into: str) -> Iterator[str]:
@@ -164,9 +240,7 @@ def _resolves(target: str) -> bool:
 def _text_of(definition: _Definition, book: Book) -> str:
     """The definition as it stands in the package: a class whole, from all its fragments."""
     cell = definition.cell
-    shipped = book.root == Path(__file__).parent / "book"  # in a wheel the book lies inside the package
-    file = (Path(__file__).parents[1] if shipped else book.package) / (cell.into or "")
-    text = file.read_text(encoding="utf-8") if file.is_file() else cell.code
+    text = _package_text(cell.into or "", book) or cell.code
     lines = text.split("\n")
     scope: list[ast.stmt] = ast.parse(text).body
     pieces: list[str] = []
@@ -179,6 +253,12 @@ def _text_of(definition: _Definition, book: Book) -> str:
     return "\n\n".join(pieces)
 
 
+def _package_text(path: str, book: Book) -> str | None:
+    shipped = book.root == Path(__file__).parent / "book"  # in a wheel the book lies inside the package
+    file = (Path(__file__).parents[1] if shipped else book.package) / path
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
 def _first_line(statement: ast.stmt) -> int:
     return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
 
@@ -186,6 +266,10 @@ def _first_line(statement: ast.stmt) -> int:
 def _outermost(found: list[UpstreamSource]) -> list[UpstreamSource]:
     """Without the members of classes that are shown whole."""
     return [t for t in found if not any(t.path == o.path and t.name.startswith(o.name + ".") for o in found)]
+
+
+def _upstream(target: str) -> UpstreamSource | None:
+    return upstream_source(target) if "#" in target else upstream_file(target)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,7 +285,7 @@ def run(args: argparse.Namespace) -> int:
         ours = our_source(args.name, Book.load(find_root()))
     except LiterateError as error:
         unknown = error
-    theirs = _outermost([t for t in map(upstream_source, ours.upstream if ours else [args.name]) if t is not None])
+    theirs = _outermost([t for t in map(_upstream, ours.upstream if ours else [args.name]) if t is not None])
     if ours is None and not theirs:
         assert unknown is not None
         raise unknown
