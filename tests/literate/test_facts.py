@@ -10,6 +10,7 @@ import pytest
 
 from readtorch.literate import facts, upstream
 from readtorch.literate.chapter import Book
+from readtorch.literate.cli import main
 from readtorch.literate.declarations import cpp_rows, python_rows, yaml_rows
 from readtorch.literate.errors import LiterateError
 from readtorch.literate.exports import components
@@ -380,3 +381,24 @@ def test_what_a_function_calls_is_checked_with_its_order():
         facts.resolve_fact("torch/csrc/Module.cpp#initModule>THPSise_init")
     assert facts.calls("torch/csrc/Module.cpp#THPModule_initExtension")[0] == "initializeLayouts"
     assert facts.calls("torch/csrc/Module.cpp#nothing") == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "target"),
+    [
+        ("nn.Module.register_buffer", "torch/nn/modules/module.py#Module.register_buffer"),
+        ("torch.nn.Module.register_buffer", "torch/nn/modules/module.py#Module.register_buffer"),
+        ("torch/nn/modules/module.py#Module.register_buffer", "torch/nn/modules/module.py#Module.register_buffer"),
+        ("register_buffer", "torch/nn/modules/module.py#Module.register_buffer"),
+        ("torch.einsum", "torch/functional.py#einsum"),
+    ],
+)
+def test_find_takes_the_names_that_show_takes(word: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["upstream", "find", word]) == 0
+    assert f"{target}  (exact)" in capsys.readouterr().out
+
+
+def test_find_says_that_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("optim.Module.register_buffer", "torch.no_such_name", "torch/optim/sgd.py#Module"):
+        assert main(["upstream", "find", word]) == 1, word
+        assert f"nothing is called {word}" in capsys.readouterr().err

@@ -348,14 +348,50 @@ def _run_sync(args: argparse.Namespace) -> int:
 
 def _run_find(args: argparse.Namespace) -> int:
     found = 0
-    for path in facts.paths():
-        for target in facts.symbols_in(path):
-            if args.word.lower() in target.name.lower():
-                found += 1
-                print(f"{path}#{target.name}  ({target.grade})")
+    for target in found_by(args.word):
+        found += 1
+        print(f"{target.path}#{target.name}  ({target.grade})")
     if not found:
         print(f"nothing is called {args.word}", file=sys.stderr)
     return 0 if found else 1
+
+
+def found_by(word: str) -> Iterator[facts.Target]:
+    """Targets whose name contains the word; of none, those that it spells as `readtorch show` takes it.
+
+    That is `path#name`, or a public name (`nn.Module.register_buffer`): what stands before the name is looked for in the path.
+    """
+    lowered = word.lower()
+    everything = [target for path in facts.paths() for target in facts.symbols_in(path)]
+    contain = [target for target in everything if lowered in target.name.lower()]
+    if contain:
+        yield from contain
+        return
+    path, mark, name = lowered.partition("#")
+    wanted = [p for p in re.split(r"\.|::", name if mark else lowered) if p]
+    if not mark and wanted[:1] in (["torch"], ["readtorch"]):
+        del wanted[0]
+    for target in everything:
+        parts = [p for p in re.split(r"\.|::", target.name.lower()) if p]
+        before, tail = wanted[: -len(parts)], wanted[-len(parts) :]
+        if len(wanted) < len(parts):
+            parts = parts[-len(wanted) :]
+        if (
+            tail == parts
+            and tail
+            and (path == target.path.lower() if mark else _stands_in(before, target.path.lower()))
+        ):
+            yield target
+
+
+def _stands_in(before: list[str], path: str) -> bool:
+    """Are these folders and files of the path, in this order?"""
+    places = path.rpartition(".")[0].split("/")
+    for component in before:
+        if component not in places:
+            return False
+        places = places[places.index(component) + 1 :]
+    return True
 
 
 def _run_resolve(args: argparse.Namespace) -> int:
