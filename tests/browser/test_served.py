@@ -130,6 +130,55 @@ def test_the_upstream_pane_shows_the_installed_source_or_why_not(address: str, w
     assert seen.complaints == []
 
 
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (1400, True), (390, False)])
+def test_the_upstream_pane_leaves_our_code_in_sight_and_gives_the_focus_back(
+    address: str, watch: Any, width: int, dark: bool
+) -> None:
+    page = watch(address, width=width, dark=dark).page
+    page.goto(f"{address.partition('?')[0]}book/00_tensor/1_box/index.html")
+    answer = {"heading": "Module.register_buffer", "note": "", "url": "https://github.com/", "html": "long line " * 40}
+    answer["html"] = "\n".join([answer["html"]] * 200)
+    page.route("**/readtorch/upstream?*", lambda route: route.fulfill(json=answer))
+    button = page.get_by_role("button", name="show mine").first
+    button.click()
+    pane = page.locator(".rt-pane")
+    pane.wait_for()
+    box, code = pane.bounding_box(), page.locator(".rt-cell:has(.rt-show) .rt-listing").first.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert box["width"] >= 360
+    if width > 1000:
+        assert box["x"] + box["width"] <= code["x"]
+    else:
+        assert 0 <= code["y"] < box["y"] - 100
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.keyboard.press("Escape")
+    assert pane.count() == 0
+    assert page.evaluate("document.activeElement.matches('.rt-show')")
+    assert page.evaluate("document.body.className").find("rt-halved") == -1
+    button.click()
+    pane.get_by_role("button", name="close").click()
+    assert pane.count() == 0
+    assert page.evaluate("document.activeElement.matches('.rt-show')")
+
+
+def test_a_run_without_a_number_of_steps_says_why_beside_the_button(address: str, watch: Any) -> None:
+    seen = open_page(watch, address, SHELF)
+    cell = seen.page.locator("[id='planted-trace']")
+    cell.scroll_into_view_if_needed()
+    cell.locator("input[name=steps]").fill("")
+    cell.get_by_role("button", name="Run it now").click()
+    assert cell.locator("input[name=steps]").evaluate("field => field.validity.valueMissing")
+    assert cell.locator(".rt-said").count() == 0
+    cell.locator("form").evaluate("form => { form.noValidate = true; }")  # as a browser that leaves it to the server
+    cell.get_by_role("button", name="Run it now").click()
+    said = cell.locator("form + .rt-said")
+    said.wait_for()
+    assert "steps is a whole number from 1 to 20000" in said.inner_text()
+    button = cell.get_by_role("button", name="Run it now").bounding_box()
+    assert 0 <= said.bounding_box()["y"] - button["y"] < 80
+
+
 def test_the_upstream_pane_without_torch_is_a_sentence_and_a_link(address: str, watch: Any) -> None:
     """Whether torch is installed here or not: the server's answer is that of a machine without it."""
     from readtorch.literate import installed

@@ -29,12 +29,14 @@
 
   function say(near, text) {
     const cell = near.closest(".rt-cell");
-    cell.querySelector(":scope > .rt-said")?.remove();
+    cell.querySelector(".rt-said")?.remove();
     const line = document.createElement("p");
     line.className = "rt-said";
     line.setAttribute("role", "status");
     line.textContent = text;
-    cell.append(line);
+    const form = near.closest("form"); // what it answers stands below it, not below the long run
+    if (form) form.after(line);
+    else cell.append(line);
   }
 
   // a recorded cell, run again
@@ -43,7 +45,7 @@
     const form = document.createElement("form");
     form.className = "rt-run";
     const [least, most] = parameters.steps;
-    const steps = Object.assign(document.createElement("input"), { type: "number", min: least, max: most, value: 2000, name: "steps" });
+    const steps = Object.assign(document.createElement("input"), { type: "number", min: least, max: most, value: 2000, name: "steps", required: true });
     const values = Object.assign(document.createElement("input"), { type: "checkbox", name: "values" });
     const label = (text, input) => {
       const element = document.createElement("label");
@@ -69,8 +71,21 @@
 
   // the reader's own PyTorch
 
-  function showUpstream(symbol, answer) {
-    document.querySelector(".rt-pane")?.remove();
+  let leave = () => {}; // closes the open pane
+
+  /** Beside our code, over what stands left of it; below it, where there is no room. */
+  function place(pane, cell) {
+    const room = cell.getBoundingClientRect().left;
+    const beside = room > 26 * parseFloat(getComputedStyle(document.documentElement).fontSize);
+    pane.classList.toggle("rt-below", !beside);
+    pane.style.width = beside ? `calc(${room}px - 1.6rem)` : "";
+    document.body.classList.toggle("rt-halved", !beside);
+    return beside;
+  }
+
+  function showUpstream(symbol, answer, button) {
+    leave();
+    const cell = button.closest(".rt-cell");
     const pane = document.createElement("aside");
     pane.className = "rt-pane";
     pane.setAttribute("aria-label", `PyTorch source of ${symbol}`);
@@ -85,15 +100,22 @@
     code.className = "highlight";
     code.innerHTML = answer.html; // the server's highlighter, every character of the source escaped there
     pane.append(head, note, ...(answer.html ? [code] : []));
-    const away = (event) => {
-      if (event.type === "keydown" && event.key !== "Escape") return;
+    const again = () => place(pane, cell);
+    const escape = (event) => { if (event.key === "Escape") leave(); };
+    leave = () => {
+      leave = () => {};
       pane.remove();
-      document.removeEventListener("keydown", away);
+      document.body.classList.remove("rt-halved");
+      document.removeEventListener("keydown", escape);
+      window.removeEventListener("resize", again);
+      button.focus();
     };
-    close.addEventListener("click", away);
-    document.addEventListener("keydown", away);
+    close.addEventListener("click", () => leave());
+    document.addEventListener("keydown", escape);
+    window.addEventListener("resize", again);
     document.body.append(pane);
-    close.focus();
+    if (!again()) cell.scrollIntoView();
+    close.focus({ preventScroll: true });
   }
 
   if (!page) return;
@@ -105,7 +127,7 @@
     button.title = "Show this symbol in the PyTorch installed here";
     button.addEventListener("click", () => busy(button, "reading …", async () => {
       const symbol = `${path}#${link.querySelector("code").textContent}`;
-      showUpstream(symbol, await ask("GET", `upstream?symbol=${encodeURIComponent(symbol)}`));
+      showUpstream(symbol, await ask("GET", `upstream?symbol=${encodeURIComponent(symbol)}`), button);
     }));
     span.append(" ", button);
   }
