@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
-from readtorch.literate.trace.events import RETURN, UNWIND, YIELD
+from readtorch.literate.trace.events import CALL, RETURN, UNWIND, YIELD
 from readtorch.literate.trace.recorder import Recorder
 from readtorch.literate.trace.scope import CodeInfo, Scope
 
@@ -23,6 +23,8 @@ class Monitoring:
     """Feeds a recorder while started."""
 
     name = NAME
+    lost = ""
+    """Why the recording ended unasked: nothing ends this one."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -46,6 +48,7 @@ class Monitoring:
         if frame is not None:
             info = self._recorder.scope.add(frame.f_code)
             self._recorder.call(info, frame, running=True)
+            info.watched = True
             self._watch(frame.f_code)
         everywhere = events.PY_START | events.PY_RESUME | events.PY_THROW | events.PY_UNWIND
         monitoring.set_events(self._tool, everywhere)
@@ -73,7 +76,7 @@ class Monitoring:
     def _callbacks(self, events: Any) -> dict[int, Any]:
         recorder, scope, home = self._recorder, self._recorder.scope, get_ident()
         disable, frame_of = self._monitoring.DISABLE, sys._getframe
-        known = scope.by_id
+        known, noted = scope.by_id, recorder.events
 
         def wanted(code: CodeType, frame: FrameType) -> CodeInfo | None:
             info = known.get(id(code), _UNKNOWN)
@@ -87,32 +90,56 @@ class Monitoring:
                     self._share()
             return info
 
+        # Where the stack has no room for more than the callback itself, it notes the bare event: see Recorder.
+
         def start(code: CodeType, offset: int) -> Any:
-            info = wanted(code, frame_of(1))
-            if info is None:
-                return disable
-            recorder.call(info, frame_of(1))
+            try:
+                info = wanted(code, frame_of(1))
+                if info is None:
+                    return disable
+                recorder.call(info, frame_of(1))
+            except RecursionError:
+                info = known.get(id(code))
+                if info is not None and info.watched:
+                    noted.append((CALL, get_ident(), perf_counter_ns(), info, None, "", 0))
             return None
 
         def resume(code: CodeType, offset: int) -> Any:
-            info = wanted(code, frame_of(1))
-            if info is None:
-                return disable
-            recorder.resume(info, frame_of(1))
+            try:
+                info = wanted(code, frame_of(1))
+                if info is None:
+                    return disable
+                recorder.resume(info, frame_of(1))
+            except RecursionError:
+                info = known.get(id(code))
+                if info is not None and info.watched:
+                    noted.append((CALL, get_ident(), perf_counter_ns(), info, None, "", 0))
             return None
 
         def throw(code: CodeType, offset: int, error: BaseException) -> None:
-            info = wanted(code, frame_of(1))
-            if info is not None:
-                recorder.resume(info, frame_of(1))
+            try:
+                info = wanted(code, frame_of(1))
+                if info is not None:
+                    recorder.resume(info, frame_of(1))
+            except RecursionError:
+                info = known.get(id(code))
+                if info is not None and info.watched:
+                    noted.append((CALL, get_ident(), perf_counter_ns(), info, None, "", 0))
 
         def suspend(code: CodeType, offset: int, value: object) -> None:
-            recorder.leave(YIELD, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            try:
+                recorder.leave(YIELD, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            except RecursionError:
+                noted.append((YIELD, get_ident(), perf_counter_ns(), None))
 
         def unwind(code: CodeType, offset: int, error: BaseException) -> None:
             info = known.get(id(code))
-            if info is not None:
+            if info is None or not info.watched:
+                return
+            try:
                 recorder.leave(UNWIND, info, frame_of(1), error)
+            except RecursionError:
+                noted.append((UNWIND, get_ident(), perf_counter_ns(), None))
 
         line, leave = self._alone_callbacks() if self._alone else self._full_callbacks()
         return {
@@ -129,10 +156,16 @@ class Monitoring:
         recorder, known, frame_of = self._recorder, self._recorder.scope.by_id, sys._getframe
 
         def line(code: CodeType, number: int) -> None:
-            recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            try:
+                recorder.line(known[id(code)], frame_of(1), number)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            except RecursionError:
+                return
 
         def leave(code: CodeType, offset: int, value: object) -> None:
-            recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            try:
+                recorder.leave(RETURN, known[id(code)], frame_of(1), value)  # type: ignore[arg-type]  # an object of code that was entered has an entry
+            except RecursionError:
+                recorder.events.append((RETURN, get_ident(), perf_counter_ns(), None))
 
         return line, leave
 
@@ -144,14 +177,20 @@ class Monitoring:
         def line(code: CodeType, number: int) -> None:
             if len(events) < limit:
                 events.append(number)
-            else:
+                return
+            try:
                 recorder.full()
+            except RecursionError:  # the next event tries again
+                return
 
         def leave(code: CodeType, offset: int, value: object) -> None:
             if len(events) < limit:
                 events.append(-now())
-            else:
+                return
+            try:
                 recorder.full()
+            except RecursionError:
+                return
 
         return line, leave
 

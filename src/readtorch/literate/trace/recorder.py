@@ -35,7 +35,12 @@ from readtorch.literate.trace.scope import BEGUN, ENTERED, RUNNING, CodeInfo, Sc
 
 
 class Recorder:
-    """Collects raw events until `limit` of them, or `steps` steps, are there."""
+    """Collects raw events until `limit` of them, or `steps` steps, are there.
+
+    It runs on the stack of the code that it records, which may be all but used up. A RecursionError in here is ours and none of
+    that code's: `call` and `leave` raise it only before they have noted their event, and their callers see to it that for each
+    call that was noted its end is.
+    """
 
     def __init__(self, scope: Scope, layers: frozenset[str], *, values: bool, limit: int, steps: int | None) -> None:
         self.scope = scope
@@ -80,12 +85,15 @@ class Recorder:
         number = self._number(frame) if info.suspends else 0
         self.events.append((CALL, thread, perf_counter_ns(), info, module, hook, number))
         if info.values:
-            seen = self._locals[id(frame)] = _Locals(len(info.names))
-            if running:
-                self.variables(info, frame, RUNNING)
-            else:
-                seen.line = ENTERED
-                self.variables(info, frame, BEGUN)
+            try:
+                seen = self._locals[id(frame)] = _Locals(len(info.names))
+                if running:
+                    self.variables(info, frame, RUNNING)
+                else:
+                    seen.line = ENTERED
+                    self.variables(info, frame, BEGUN)
+            except RecursionError:  # the call is noted, and whoever calls this must not think otherwise
+                return
 
     def line(self, info: CodeInfo, frame: FrameType, line: int) -> None:
         """The frame is about to run `line`."""
@@ -100,13 +108,16 @@ class Recorder:
         if len(self.events) >= self.limit and self.full():
             return
         index = None
-        if info.values and frame is not None:
-            self.variables(info, frame, RUNNING)
-            index = self.describe.index(value)
-            if kind != YIELD:
-                self._locals.pop(id(frame), None)
-        elif kind == UNWIND:
-            index = self.describe.index(value)
+        try:
+            if info.values and frame is not None:
+                self.variables(info, frame, RUNNING)
+                index = self.describe.index(value)
+                if kind != YIELD:
+                    self._locals.pop(id(frame), None)
+            elif kind == UNWIND:
+                index = self.describe.index(value)
+        except RecursionError:
+            index = None
         if kind != YIELD and info.suspends and frame is not None:
             self._suspended.pop(id(frame), None)
         self.events.append((kind, get_ident(), perf_counter_ns(), index))
@@ -212,49 +223,63 @@ class Recorder:
         known, ref, ndarray = tensors.known, ref_to, np.ndarray
 
         def observe(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
-            if len(events) >= self.limit and self.full():
-                return
-            lane = thread()
-            if lane not in lanes:
-                lanes[lane] = _lane(lane)
-            given: Any
             try:
-                given = tuple(map(ref, inputs))
-            except TypeError:  # some are no objects that there are references to
-                given = tuple(map(mention, inputs))
-            else:
-                for anchor in given:
-                    if id(anchor) not in known:
-                        given = tuple(map(mention, inputs))
-                        break
-            if type(outputs) is tuple:
-                events.append((kind, lane, end, name, given, list(map(mention, outputs)), begin))
-                return
-            of = kinds(id(type(outputs)))
-            if of is None or of.light is None:
-                events.append((kind, lane, end, name, given, mention(outputs), begin))
-                return
-            made = ref(outputs)
-            number = id(made)  # its own as long as the recording keeps it; the document numbers tensors anew
-            if number not in known:  # as Tensors.meet does, without the way there
-                light = of.light
-                array = light.array(outputs)
-                if type(array) is ndarray:
-                    edge = light.edge
-                    flags = "" if edge is None or edge(outputs) is None else "g"
-                    known[number] = (made, number, (array.dtype, array.shape, "cpu", flags, None))
+                if len(events) >= self.limit and self.full():
+                    return
+                lane = thread()
+                if lane not in lanes:
+                    lanes[lane] = _lane(lane)
+                given: Any
+                try:
+                    given = tuple(map(ref, inputs))
+                except TypeError:  # some are no objects that there are references to
+                    given = tuple(map(mention, inputs))
                 else:
-                    mention(outputs)
-            events.append((kind, lane, end, name, given, made, begin))
+                    for anchor in given:
+                        if id(anchor) not in known:
+                            given = tuple(map(mention, inputs))
+                            break
+                if type(outputs) is tuple:
+                    events.append((kind, lane, end, name, given, list(map(mention, outputs)), begin))
+                    return
+                of = kinds(id(type(outputs)))
+                if of is None or of.light is None:
+                    events.append((kind, lane, end, name, given, mention(outputs), begin))
+                    return
+                made = ref(outputs)
+                number = id(made)  # its own as long as the recording keeps it; the document numbers tensors anew
+                if number not in known:  # as Tensors.meet does, without the way there
+                    light = of.light
+                    array = light.array(outputs)
+                    if type(array) is ndarray:
+                        edge = light.edge
+                        flags = "" if edge is None or edge(outputs) is None else "g"
+                        known[number] = (made, number, (array.dtype, array.shape, "cpu", flags, None))
+                    else:
+                        mention(outputs)
+                events.append((kind, lane, end, name, given, made, begin))
+            except RecursionError:  # the code that is recorded shall not see it
+                return
 
         look = self.describe.index
 
         def observe_values(name: str, inputs: Any, outputs: Any, begin: int, end: int) -> None:
-            if not self.full():
-                made = outputs if type(outputs) is tuple else (outputs,)
-                events.append(
-                    (kind, self._lane_of_thread(), end, name, [look(v) for v in inputs], [look(v) for v in made], begin)
-                )
+            try:
+                if not self.full():
+                    made = outputs if type(outputs) is tuple else (outputs,)
+                    events.append(
+                        (
+                            kind,
+                            self._lane_of_thread(),
+                            end,
+                            name,
+                            [look(v) for v in inputs],
+                            [look(v) for v in made],
+                            begin,
+                        )
+                    )
+            except RecursionError:
+                return
 
         return observe_values if self.values else observe
 
@@ -286,8 +311,12 @@ class Recorder:
             if self.stopped:
                 return
             self.stopped = reason
-        self._locals.clear()
-        self.on_stop()
+        try:
+            self._locals.clear()
+            self.on_stop()
+        except RecursionError:
+            self.stopped = ""  # the next event tries again
+            raise
 
     def _aside(self, event: tuple[Any, ...]) -> None:
         """Note what is no step of its own."""

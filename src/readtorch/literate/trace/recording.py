@@ -99,7 +99,7 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._finish()
+            self._finish(isinstance(error, RecursionError))
         finally:
             _running.release()
 
@@ -142,9 +142,12 @@ class Recording:
         if self._slot is not None and self._slot.observer is self._observer:
             self._slot.observer = None
 
-    def _finish(self) -> None:
+    def _finish(self, overflow: bool) -> None:
+        """`overflow`: a RecursionError ends the block, after which there was nothing left to record."""
         recorder = self._recorder
         self._stop()
+        if self._source is not None and self._source.lost and not overflow:
+            recorder.stopped = recorder.stopped or self._source.lost
         if self._frame is not None and self._source is not None and not recorder.stopped:
             self._close_caller(recorder.events)
         spans = [] if self._gpu is None else self._gpu.stop()
