@@ -558,7 +558,7 @@ _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in one
 _DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
-_HOOKS = "module hooks and tensor hooks; subclasses of `Tensor` keep their class"
+_HOOKS = "module hooks and tensor hooks; no method asks a subclass's `__torch_function__`, and operators return plain tensors"
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
 NOT_HERE = {

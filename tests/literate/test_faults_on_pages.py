@@ -144,3 +144,26 @@ def test_the_time_left_is_a_guess_from_the_last_steps() -> None:
     assert remaining([0.0, 1.0, 2.0, 3.0], 5) == ""
     assert remaining([0.0, 1.0, 2.0, 3.0], 45) == "about 50 s left"
     assert remaining([0.0, 2.0, 4.0, 6.0], 100) == "about 4 min left"
+
+
+def test_an_edit_loop_shows_a_fault_and_takes_it_away_when_it_is_mended(tmp_path: Path) -> None:
+    root = planted_book(tmp_path)
+    code = """
+import logging
+from pathlib import Path
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+logging.basicConfig(level=logging.WARNING)
+chapter = Path("chapters/02_module.py")
+good = chapter.read_text()
+for text in (good, good + "\\n# %%\\n1 / 0\\n", good):
+    chapter.write_text(text)
+    config = load_config("mkdocs.yml")
+    config.plugins.on_startup(command="serve", dirty=False)
+    build(config)
+    page = Path("site/book/02_module/index.html").read_text()
+    print("rt-faults" in page, "ZeroDivisionError" in page)
+"""
+    done = run(root, "-c", code)
+    assert done.stdout.split() == ["False", "False", "True", "True", "False", "False"], done.stderr
+    assert done.stderr.count("1 fault in the chapters:\nchapters/02_module.py:") == 1
