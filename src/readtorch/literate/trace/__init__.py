@@ -33,6 +33,7 @@ def trace(
     locate: Locate | None = None,
     script: str | Path | None = None,
     mechanism: str | None = None,
+    mask: bool = True,
 ) -> Recording:
     """Record what runs inside the `with` block, and leave it as a `Trace` in the variable after `as`.
 
@@ -41,6 +42,8 @@ def trace(
     "queues", "comm" and "kernels". `values="summary"` adds the variables of every line, tensors by dtype, shape, extremes,
     mean and first elements. `steps` ends the recording after so many steps. A recording ends by itself at 60,000 events.
 
+    Text under a name that says it is secret (`password`, `api_key`, …) is masked, unless `mask` is False.
+
     For tools that run code on someone's behalf: `namespace` holds the globals of the code to cover in place of the caller's
     block, `script` the file whose code (and that beside it) is covered in its place; `locate` maps a file name and line of
     covered code to (chapter path, chapter line, cell id). `mechanism` forces "sys.monitoring" or "sys.settrace".
@@ -48,7 +51,7 @@ def trace(
     Raises ValueError for a package, layer or option that there is not, RuntimeError where a recording is already running.
     """
     chosen = DEFAULT if layers is None else tuple(layers)
-    return Recording(packages, chosen, values, steps, title, namespace, locate, script, mechanism)
+    return Recording(packages, chosen, values, steps, title, namespace, locate, script, mechanism, mask)
 
 
 class _Callable(ModuleType):

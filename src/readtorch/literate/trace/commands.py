@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--packages", default="", help="comma-separated, named as upstream names them (default: torch)")
     run.add_argument("--layers", default=",".join(DEFAULT), help=f"of {','.join(LAYERS)} (default: %(default)s)")
     run.add_argument("--values", choices=("no", "summary"), default="no")
+    run.add_argument("--no-mask", action="store_true", help="show text under names such as password and api_key too")
     run.add_argument("--steps", type=int, help="end the recording after so many steps")
     run.add_argument("--title", default="")
     run.add_argument("--as-torch", action="store_true", help="let the script's `import torch` mean readtorch")
@@ -106,7 +107,13 @@ def _run(args: argparse.Namespace) -> int:
     sys.path.insert(0, str(args.script.resolve().parent))
     try:
         recording = trace(
-            *packages, layers=layers, values=args.values, steps=args.steps, title=title, script=args.script
+            *packages,
+            layers=layers,
+            values=args.values,
+            steps=args.steps,
+            title=title,
+            script=args.script,
+            mask=not args.no_mask,
         )
     except ValueError as error:
         raise LiterateError(Problem("readtorch trace run", 0, str(error))) from None

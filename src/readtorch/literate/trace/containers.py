@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import ref as ref_to
 
+from readtorch.literate.trace.secrets import pair
 from readtorch.literate.trace.tensors import Last
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def _items(describer: Describer, tokens: list[Any], base: Any) -> Description:
         else:
             found.append(values[describer.index(token)])
     half = len(found) // 2
-    return tuple(zip(found[:half], found[half:], strict=True)) if base is dict else tuple(found)
+    if base is not dict:
+        return tuple(found)
+    pairs = zip(found[:half], found[half:], strict=True)
+    return tuple(pair(*p) for p in pairs) if describer.mask else tuple(pairs)
 
 
 def _items_of(base: Any) -> Callable[[Any], Any]:

@@ -33,6 +33,7 @@ import numpy as np
 
 from readtorch.literate.trace.containers import ITEMS, Description, Kind, Look, Watch, class_name, look_at_container
 from readtorch.literate.trace.scope import without_machine_paths
+from readtorch.literate.trace.secrets import masked, pair, without_passwords
 from readtorch.literate.trace.tensors import Anchor, Tensors, number, reader_of
 
 TEXT = 80
@@ -48,13 +49,14 @@ _module_of = type.__dict__["__module__"].__get__
 class Describer:
     """Turns objects into indices of `values`; equal descriptions share one index."""
 
-    def __init__(self, *, summary: bool) -> None:
+    def __init__(self, *, summary: bool, mask: bool = True) -> None:
         self.descriptions: list[Description] = []
         """Some of them without statistics yet: `values` completes them."""
         self.modules: list[Any] = []
         self.tensors = Tensors(self.descriptions, self.intern, summary=summary)
         self._index: dict[Any, int] = {}
         self._module_ids: dict[int, int] = {}
+        self.mask = mask
         self.kinds: dict[int, Kind] = {}
         self._lock = threading.RLock()
         self.unbound = self.intern(("u",))
@@ -160,7 +162,8 @@ class Describer:
         if category == "scalar":
             return _scalar(value)
         if category == "text":
-            return ("s", without_machine_paths(str.__getitem__(value, slice(TEXT))), str.__len__(value))
+            text = str.__getitem__(value, slice(TEXT * 4))  # more than is shown, to see where a password ends
+            return ("s", without_machine_paths(self.clean(text)[:TEXT]), str.__len__(value))
         if category == "tensor":
             try:
                 return self.descriptions[self.tensors.light(self.tensors.meet(value, detail))]
@@ -173,9 +176,18 @@ class Describer:
         if category == "other":
             return ("o", class_name(kind.type))
         try:
-            return detail(value)
+            found = detail(value)
+            return ("e", found[1], self.clean(found[2])) if found[0] == "e" else found
         except AttributeError:  # a constant of the library that is being made
             return ("o", class_name(kind.type))
+
+    def clean(self, text: str) -> str:
+        """Without the passwords of addresses."""
+        return without_passwords(text) if self.mask else text
+
+    def hidden(self, index: int) -> int:
+        """The index of what is shown in place of a value whose name says that it is secret."""
+        return self.intern(masked(self.descriptions[index]))
 
     def container(self, value: Any, base: Any, depth: int) -> Description:
         """Read through the methods of the built-in base, whatever a subclass makes of them."""
@@ -184,7 +196,8 @@ class Describer:
             return ("c", name, length, ())
         if base is dict:
             items = _first(dict.items(value))
-            return ("c", name, length, tuple((self._describe(k, 2), self._describe(v, depth + 1)) for k, v in items))
+            pairs = ((self._describe(k, 2), self._describe(v, depth + 1)) for k, v in items)
+            return ("c", name, length, tuple(pair(*p) for p in pairs) if self.mask else tuple(pairs))
         return ("c", name, length, tuple(self._describe(v, depth + 1) for v in _first(base.__iter__(value))))
 
     def kind(self, kind: type) -> Kind:

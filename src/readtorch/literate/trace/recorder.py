@@ -18,7 +18,7 @@ from weakref import ref as ref_to
 
 import numpy as np
 
-from readtorch.literate.trace.containers import Watch
+from readtorch.literate.trace.containers import Look, Watch
 from readtorch.literate.trace.describe import Describer
 from readtorch.literate.trace.document import Trace
 from readtorch.literate.trace.events import (
@@ -42,11 +42,13 @@ class Recorder:
     call that was noted its end is.
     """
 
-    def __init__(self, scope: Scope, layers: frozenset[str], *, values: bool, limit: int, steps: int | None) -> None:
+    def __init__(
+        self, scope: Scope, layers: frozenset[str], *, values: bool, limit: int, steps: int | None, mask: bool = True
+    ) -> None:
         self.scope = scope
         self.layers = layers
         self.events: list[tuple[Any, ...] | int] = []
-        self.describe = Describer(summary=values)
+        self.describe = Describer(summary=values, mask=mask)
         self.stopped = ""
         """Why recording ended before the code did: "events", "steps" or ""."""
         self.lines = "lines" in layers
@@ -112,6 +114,8 @@ class Recorder:
             if info.values and frame is not None:
                 self.variables(info, frame, RUNNING)
                 index = self.describe.index(value)
+                if info.secret_result:
+                    index = self.describe.hidden(index)
                 if kind != YIELD:
                     self._locals.pop(id(frame), None)
             elif kind == UNWIND:
@@ -165,7 +169,7 @@ class Recorder:
     def _bound(self, info: CodeInfo, space: Any, seen: _Locals, bound: Iterable[int], changed: list[int]) -> None:
         """Look at the variables that may have been bound or unbound; adds to `changed`."""
         names, objects, indices, looks = info.names, seen.objects, seen.indices, seen.looks
-        kinds, get = self.describe.kinds, space.get
+        kinds, get, secret = self.describe.kinds, space.get, info.secret
         for i in bound:
             value = get(names[i], _UNBOUND)
             if value is objects[i]:
@@ -181,6 +185,9 @@ class Recorder:
                 kind = kinds.get(id(type(value))) or self.describe.kind(type(value))
                 index = kind.look(value)
                 watch = None if kind.fixed else self.describe.watch(value, kind)
+                if secret and i in secret:
+                    index = self.describe.hidden(index)
+                    watch = None if watch is None else (_hiding(self.describe.hidden, kind.look), None, None)
                 if watch is not None:
                     looks[i] = watch
                 elif i in looks:
@@ -340,6 +347,10 @@ class _Locals:
 
 
 _UNBOUND = object()
+
+
+def _hiding(hidden: Callable[[int], int], look: Look) -> Look:
+    return lambda value: hidden(look(value))
 
 
 def _code_of(function: Any) -> CodeType | None:

@@ -63,6 +63,7 @@ class Recording:
         locate: Locate | None,
         script: str | Path | None,
         mechanism: str | None,
+        mask: bool = True,
     ) -> None:
         chosen = frozenset(layers)
         unknown = chosen - set(LAYERS)
@@ -83,6 +84,7 @@ class Recording:
         self._locate = locate
         self._script = None if script is None else str(Path(script).resolve())
         self._mechanism = mechanism
+        self._mask = mask
         self._trace = Trace()
 
     def __enter__(self) -> Trace:
@@ -114,8 +116,11 @@ class Recording:
             namespace=namespace,
             script=self._script,
             locate=self._locate,
+            mask=self._mask,
         )
-        recorder = Recorder(scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps)
+        recorder = Recorder(
+            scope, self._layers, values=self._values == "summary", limit=MAX_EVENTS, steps=self._steps, mask=self._mask
+        )
         self._recorder = recorder
         self._source = _mechanism(self._mechanism)(recorder) if "calls" in self._layers else None
         self._slot: Any = _observer_slot() if self._layers & {"ops", "autograd", "alloc", "kernels"} else None

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from readtorch.literate.trace.secrets import is_secret
+
 LITERATE = str(Path(__file__).resolve().parents[1]) + os.sep
 PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 BOOK = str(Path(__file__).resolve().parents[4]) + os.sep
@@ -66,6 +68,10 @@ class CodeInfo:
     """Its events are switched on (sys.monitoring)."""
     upstream: bool = False
     """Of the real PyTorch: its source is not shown."""
+    secret: frozenset[int] = frozenset()
+    """Positions in `names` of those that are masked."""
+    secret_result: bool = False
+    """What it returns is masked."""
 
     @classmethod
     def unknown(cls) -> CodeInfo:
@@ -102,7 +108,9 @@ class Scope:
         namespace: Mapping[str, Any] | None = None,
         script: str | None = None,
         locate: Locate | None = None,
+        mask: bool = True,
     ) -> None:
+        self._mask = mask
         self.packages = packages or ("torch",)
         self.locate = locate
         self.infos: list[CodeInfo] = []
@@ -162,6 +170,9 @@ class Scope:
             info.first = min((line for _, _, line in code.co_lines() if line), default=info.first)
         if values:
             info.stores = _stores(code, info.names)
+            if self._mask:
+                info.secret = frozenset(i for i, name in enumerate(info.names) if is_secret(name))
+                info.secret_result = is_secret(code.co_name)
         self.dispatching |= info.dispatches
         self.infos.append(info)
         self.by_id[id(code)] = info
