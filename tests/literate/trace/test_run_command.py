@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,22 @@ def test_the_chrome_export_has_no_lines(mechanism: str) -> None:
             pass
     phases = [e["ph"] for e in chrome.chrome_trace(t.decoded)["traceEvents"]]
     assert sorted(p for p in phases if p != "M") == ["B", "E"]
+
+
+@pytest.mark.parametrize("packages", ["torch", "torch.nn"])
+def test_a_torch_that_the_script_imports_is_recorded_from_then_on(
+    tmp_path: Path, packages: str, mechanism: str
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(
+        "from torch import nn\nfor _ in range(9): nn.used()\ndef ones(): pass\n"
+    )
+    (tmp_path / "torch/nn.py").write_text("def used(): return 1\ndef fresh(): return used()\n")
+    (tmp_path / "s.py").write_text("import torch\ntorch.ones()\ntorch.nn.fresh()\n")
+    environment = {**os.environ, "READTORCH_TRACE_RECORDER": mechanism}
+    command = [sys.executable, "-m", "readtorch.literate", "trace", "run", "--packages", packages, "s.py"]
+    subprocess.run(command, check=True, timeout=120, cwd=tmp_path, env=environment, capture_output=True)
+    t = Trace.load(tmp_path / "trace.json")
+    ones = ["ones"] if packages == "torch" else []
+    assert [t.decoded.name(f) for f in t.decoded.frames] == ["<module>", *ones, "fresh", "used"]
+    assert all("sha256" not in f for f in t.document["files"] if f["path"].startswith("torch"))

@@ -44,6 +44,7 @@ class Monitoring:
             monitoring.register_callback(self._tool, event, callback)
         local = events.PY_RETURN | events.PY_YIELD
         self._local = local | events.LINE if self._recorder.lines else local
+        self._recorder.scope.on_wider = monitoring.restart_events
         monitoring.restart_events()  # what an earlier recording did not want may be wanted by this one
         if frame is not None:
             info = self._recorder.scope.add(frame.f_code)

@@ -117,6 +117,10 @@ class Scope:
         self._values = values
         self._namespace = namespace
         self._roots = [root for name in self.packages for root in find_roots(name)]
+        self._awaited = [n for n in self.packages if _is_upstream(n) and not any(r.upstream for r in find_roots(n))]
+        """Parts of the real PyTorch, should it be imported meanwhile."""
+        self.on_wider: Callable[[], None] = lambda: None
+        """Called when code that had been refused may be wanted."""
         if script is not None:
             self._roots.append(_Root(script, upstream=False))
         self._dotted = tuple(dotted(name) for name in self.packages)
@@ -124,6 +128,8 @@ class Scope:
         self.dispatching = False
         """Whether code of nn.Module has run: only then can a call be one of a hook."""
         self._refused: list[CodeType] = []
+        self._asked_again: list[CodeType] = []
+        """Kept as long: a thread may be about to look them up."""
         self._lock = threading.Lock()
 
     def info(self, code: CodeType, frame: FrameType) -> CodeInfo | None:
@@ -132,12 +138,31 @@ class Scope:
             return self.by_id[id(code)]
         except KeyError:
             pass
+        if self._awaited and _upstream_loaded():
+            self._widen()
         wanted, upstream = (False, False) if code.co_name in _INLINED else self._wanted(code.co_filename, frame)
         if not wanted:
             self._refused.append(code)  # kept: an id stays taken while its object lives
             self.by_id[id(code)] = None
             return None
         return self.add(code, upstream=upstream)
+
+    def _widen(self) -> None:
+        """PyTorch has been imported since: cover it from here on, also what ran during the import."""
+        with self._lock:
+            names, self._awaited = self._awaited, []
+            found = [root for name in names for root in find_roots(name) if root.upstream]
+            self._roots += found
+            prefixes = tuple(root.prefix for root in found)
+            kept = []
+            for code in self._refused:
+                if code.co_filename.startswith(prefixes) and code.co_name not in _INLINED:
+                    self.by_id.pop(id(code), None)
+                    self._asked_again.append(code)
+                else:
+                    kept.append(code)
+            self._refused = kept
+        self.on_wider()
 
     def add(self, code: CodeType, *, upstream: bool = False) -> CodeInfo:
         """Record `code` from now on."""
@@ -253,7 +278,7 @@ def find_roots(name: str) -> list[_Root]:
     """Where the code of package `name` lies. ValueError if there is no such package."""
     found = []
     for candidate in dict.fromkeys((dotted(name), name)):
-        upstream = candidate == "torch" or candidate.startswith("torch.")
+        upstream = _is_upstream(candidate)
         base, _, rest = candidate.partition(".")
         for folder in _package_folders(base, upstream):
             path = os.path.join(folder, *rest.split(".")) if rest else folder
@@ -264,6 +289,17 @@ def find_roots(name: str) -> list[_Root]:
     if not found:
         raise ValueError(f"trace: no package or module {name!r}; name it as upstream does, e.g. 'torch.nn.modules'")
     return found
+
+
+def _is_upstream(name: str) -> bool:
+    return name == "torch" or name.startswith("torch.")
+
+
+def _upstream_loaded() -> bool:
+    """Whether the real PyTorch has been imported, to the end."""
+    loaded = sys.modules.get("torch")
+    spec = getattr(loaded, "__spec__", None)
+    return loaded is not None and getattr(spec, "name", "") == "torch" and not getattr(spec, "_initializing", False)
 
 
 def _package_folders(base: str, upstream: bool) -> list[str]:
