@@ -408,10 +408,13 @@ def save(
 ) -> None:
     """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
 
-    Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file.
+    Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file, RuntimeError
+    if the path is in no directory.
     """
     if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
+    if isinstance(f, str | os.PathLike) and not Path(f).parent.is_dir():
+        raise RuntimeError(f"Parent directory {Path(f).parent} does not exist.")
     with _opened(f, "wb") as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"

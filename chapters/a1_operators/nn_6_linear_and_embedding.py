@@ -51,8 +51,8 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
     shape = tuple(input.shape)
     if len(shape) == 2:
         return at.addmm(bias, input, at.t(weight))
-    if len(shape) == 3:
-        rows = at.reshape(input, (shape[0] * shape[1], shape[-1]))
+    if shape and len(weight.shape) == 2:
+        rows = at.reshape(input, (math.prod(shape[:-1]), shape[-1]))
         return at.reshape(at.addmm(bias, rows, at.t(weight)), (*shape[:-1], weight.shape[0]))
     return at.matmul(input, at.t(weight)) + bias
 

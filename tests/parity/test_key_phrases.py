@@ -26,6 +26,15 @@ PHRASES = {
     "t.nn.Embedding(3, 2)(t.tensor([5]))": "index out of range in self",
     "t.nn.EmbeddingBag(3, 2)(t.tensor([[5]]))": "is not in the valid range [0, 3)",
     "t.nn.functional.cross_entropy(t.ones(1, 3), t.tensor([5]))": "Target 5 is out of bounds.",
+    "t.einsum('ij,jk->ii', t.ones(2, 2), t.ones(2, 2))": "output subscript i appears more than once in the output",
+    "t.einsum('ij->ii', t.ones(2, 2))": "output subscript i appears more than once in the output",
+    "t.nn.Linear(2, 2)(t.ones(2).double())": "mat1 and mat2 must have the same dtype, but got Double and Float",
+    "t.nn.Linear(2, 2)(t.ones(3, 4, 2).half())": "mat1 and mat2 must have the same dtype, but got Half and Float",
+    "t.addmm(t.ones(2), t.ones(2, 2), t.ones(2, 2).double())": "self and mat2 must have the same dtype, but got Float and Double",
+    "t.full((2,), 300, dtype=t.uint8)": "value cannot be converted to type uint8_t without overflow",
+    "t.nn.functional.pad(t.ones(1, 1, 4, 4), (1, 1), mode='reflect')": "Padding size 2 is not supported for 4D input tensor.",
+    "t.save(1, '/no such folder/x')": "Parent directory /no such folder does not exist.",
+    "t.Generator('cuda')": "Cannot get CUDA generator without",
 }
 
 

@@ -19,6 +19,9 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = Device(device)
+        if self.device.type not in ENGINES:
+            kind = self.device.type.upper()
+            raise RuntimeError(f"Cannot get {kind} generator without a backend for {kind}, and there is none here.")
         self._engine = ENGINES[self.device.type](self.device)
 
     def manual_seed(self, seed: int) -> Generator:

@@ -41,6 +41,8 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]]
                 raise RuntimeError(
                     f"einsum(): output subscript {name} does not appear in the equation for any input operand"
                 )
+            if output.count(name) > 1:
+                raise RuntimeError(f"einsum(): output subscript {name} appears more than once in the output")
         return inputs, output
     flat = [name for names in inputs for name in names]
     dots = [f"#{i}" for i in range(spread)]
@@ -186,8 +188,8 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
     shape = tuple(input.shape)
     if len(shape) == 2:
         return at.addmm(bias, input, at.t(weight))
-    if len(shape) == 3:
-        rows = at.reshape(input, (shape[0] * shape[1], shape[-1]))
+    if shape and len(weight.shape) == 2:
+        rows = at.reshape(input, (math.prod(shape[:-1]), shape[-1]))
         return at.reshape(at.addmm(bias, rows, at.t(weight)), (*shape[:-1], weight.shape[0]))
     return at.matmul(input, at.t(weight)) + bias
 

@@ -314,6 +314,10 @@ def _scaled(array: Array, factor: Number) -> Array:
 @register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
 def addmm(self: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """β · self + α · mat1 mat2."""
+    for name, other in (("self", self), ("mat1", mat1)):
+        if other.dtype is not mat2.dtype and other.dtype != mat2.dtype:
+            kinds = " and ".join(scalar_type.to_string(scalar_type.from_numpy_dtype(x.dtype)) for x in (other, mat2))
+            raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {kinds}")
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(
             f"mat{1 if mat1.ndim != 2 else 2} must be a matrix, got {mat1.ndim if mat1.ndim != 2 else mat2.ndim}-D tensor"
@@ -325,11 +329,6 @@ def addmm(self: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Num
     result = _scaled(product(mat1, mat2), alpha)
     if beta == 0:
         return result
-    if self.dtype != result.dtype:
-        raise RuntimeError(
-            "self and mat2 must have the same dtype, but got "
-            f"{scalar_type.to_string(self.dtype)} and {scalar_type.to_string(mat2.dtype)}"
-        )
     try:
         result += _scaled(self, beta)
     except ValueError:

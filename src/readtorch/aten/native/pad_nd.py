@@ -62,7 +62,10 @@ derivative("_pad_from_inside_backward", dy=lambda at, grad, pad, mode: at._pad_f
 def _check_inside(mode: str, shape: Sequence[int], pad: Sequence[int]) -> None:
     rank, dims = len(shape), len(pad) // 2
     if not (dims in (1, 2, 3) and rank in (dims + 1, dims + 2)):
-        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {rank}D input tensor. Supported combinations for non-constant "
+            "padding: size 2 with 2D or 3D, size 4 with 3D or 4D, size 6 with 4D or 5D input."
+        )
     if mode != "circular" and 0 in shape[rank - dims - 1 :]:
         raise RuntimeError(
             f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor, empty in no dimension but the batch, "
