@@ -604,7 +604,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.tensor_iterator import cast
+from readtorch.aten.tensor_iterator import cast, fitting
 
 
 # %%
@@ -612,7 +612,8 @@ from readtorch.aten.tensor_iterator import cast
 #| upstream: aten/src/ATen/native/Fill.cpp#at::native::fill_
 @register("_fill_scalar_", variants="", node="Fill")
 def _fill_scalar_(self: Array, value: Any) -> Array:
-    self[...] = cast(value, self.dtype) if self.__class__ is np.ndarray else value
+    number = fitting(value, self.dtype)
+    self[...] = number if self.__class__ is np.ndarray else value
     return self
 
 

@@ -626,8 +626,6 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
 def fill_(self: Any, value: Any) -> Any:
     """Set every element to `value`, a number or a 0-d tensor."""
     require("fill_", "Array | Number", value=value)
-    if isinstance(value, complex) and self._array.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {self._array.dtype.name} without overflow")
     if isinstance(value, TensorImpl):
         return dispatcher.operators["_fill_tensor_"].call(self, value)
     return dispatcher.operators["_fill_scalar_"].call(self, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,6 +93,47 @@ def cast(operand: Any, wanted: np.dtype) -> Any:
     if operand.__class__ is complex:
         check_real(operand, wanted)
     return np.asarray(operand, dtype=wanted)
+
+
+def fitting(value: Any, kind: np.dtype) -> Any:
+    """A number as an element of `kind`. RuntimeError where it does not fit; unsigned types take negative integers, as in C."""
+    if kind.kind in "iuf" and (value.__class__ is float or value.__class__ is int) and 0 <= value <= _ANY_TYPE_HOLDS:
+        return np.asarray(value, kind)
+    number = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(number, int) and not -(1 << 63) <= number < 1 << 64:
+        raise OverflowError("int too big to convert")
+    if kind.kind == "b":
+        return bool(number)
+    parts = (number.real, number.imag) if isinstance(number, complex) else (number,)
+    real = kind.kind != "c"
+    if (real and any(parts[1:])) or not all(_fits(part, kind) for part in parts):
+        name = scalar_type.from_numpy_dtype(kind).name
+        raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(name, f'{name}_t')} without overflow")
+    if real:
+        number = int(parts[0]) if kind.kind in "iu" else float(parts[0])
+    return cast(number, kind)
+
+
+def _fits(number: float, kind: np.dtype) -> bool:
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        wraps = kind.kind == "u" and isinstance(number, int)
+        return bool((-limits.max if wraps else limits.min) <= number <= limits.max)
+    if kind.kind == "c":
+        kind = np.dtype(f"f{kind.itemsize // 2}")
+    return not math.isfinite(number) or abs(number) <= scalar_type.largest(kind)
+
+
+_ANY_TYPE_HOLDS = 127
+_C_NAMES = {
+    "int32": "int",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
 
 
 def check_real(number: Any, wanted: np.dtype) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.tensor_iterator import cast
+from readtorch.aten.tensor_iterator import cast, fitting
 
 
 @register("_fill_scalar_", variants="", node="Fill")
 def _fill_scalar_(self: Array, value: Any) -> Array:
-    self[...] = cast(value, self.dtype) if self.__class__ is np.ndarray else value
+    number = fitting(value, self.dtype)
+    self[...] = number if self.__class__ is np.ndarray else value
     return self
 
 

@@ -12,7 +12,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast
+from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, not_implemented, to_numpy_dtype, to_string
@@ -560,28 +560,6 @@ def take(at: Any, self: Array, index: Array) -> Any:
     return at.reshape(at.index(flat, [at.reshape(index, (-1,))]), tuple(index.shape))
 
 
-def _fitting(value: Any, kind: np.dtype) -> Any:
-    """A number in a dtype, fractions cut off; RuntimeError where it does not fit. Unsigned types take negative numbers, as in C."""
-    number = value.item() if isinstance(value, np.ndarray) else value
-    if kind.kind == "b":
-        return bool(number)
-    fits = not isinstance(number, complex) or kind.kind == "c" or not number.imag
-    if kind.kind in "iu" and fits:
-        limits = np.iinfo(kind)
-        fits = (
-            math.isfinite(number.real)
-            and (-limits.max if kind.kind == "u" else limits.min) <= int(number.real) <= limits.max
-        )
-    elif fits and kind.kind != "c" and math.isfinite(number.real):
-        limit = largest(kind)
-        fits = -limit <= number.real <= limit
-    if not fits:
-        raise RuntimeError(f"value cannot be converted to type {from_numpy_dtype(kind).name} without overflow")
-    if kind.kind in "iu":
-        return np.asarray(int(number.real), np.int64).astype(kind)
-    return cast(number if kind.kind == "c" else number.real, kind)
-
-
 @register("_masked_fill_scalar", key="CPU CUDA", variants="", node="MaskedFill")
 def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
     if mask.dtype.kind != "b":
@@ -589,7 +567,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
             "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
         )
     infer_size(self.shape, mask.shape)
-    return np.where(mask, _fitting(value, self.dtype), self)
+    return np.where(mask, fitting(value, self.dtype), self)
 
 
 @register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFill")
@@ -598,7 +576,7 @@ def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
         raise RuntimeError(
             f"masked_fill only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
         )
-    return np.where(mask, _fitting(value, self.dtype), self)
+    return np.where(mask, fitting(value, self.dtype), self)
 
 
 derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0))

@@ -12,13 +12,13 @@ import numpy as np
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.map_allocator import map_file
-from readtorch.aten.tensor_iterator import check_real, shapes
+from readtorch.aten.tensor_iterator import check_real, fitting, shapes
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
-from readtorch.c10.core.device_guard import device_guard
+from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
@@ -123,9 +123,11 @@ def full(
         dtype = from_numpy_dtype(fill_value._array.dtype) if dtype is None else dtype
         fill_value = fill_value._array.item()
     kind = to_numpy_dtype(number_type(fill_value) if dtype is None else dtype)
-    _refuse_imaginary(fill_value, kind)
+    number = fitting(fill_value, kind)
+    if isinstance(number, np.ndarray):
+        number = float(fill_value.real) if kind.kind == "V" else number.item()
     return _new(
-        lambda numpy, shape, kind: numpy.full(shape, fill_value, kind),
+        lambda numpy, shape, kind: numpy.full(shape, number, kind),
         sizes((size,)),
         kind,
         device,
@@ -206,8 +208,9 @@ def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None =
     """Filled with `fill_value`, otherwise like `input`."""
     require("full_like", "Number", fill_value=fill_value)
     result = empty_like(input, dtype=dtype, **options)
-    with device_guard(result._array):
-        result._array[...] = fill_value._array if isinstance(fill_value, TensorImpl) else fill_value
+    if isinstance(fill_value, TensorImpl):
+        fill_value = on_host(fill_value._array)
+    dispatcher.operators["_fill_scalar_"].call(result.detach(), fill_value)
     return result
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from readtorch.aten import record_function
 from readtorch.aten.native.type_properties import number_type
+from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
 from readtorch.c10.core.dispatch_key import meta_like
@@ -124,18 +125,39 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
         check_ragged(data, shape)
     values = _plain(data) if _holds_objects(data) else data
     target = to_numpy_dtype(kind)
+    token = ignore_floating_errors()
     try:
-        if inferred is not None and inferred.is_complex and not kind.is_complex:
-            raise RuntimeError("value cannot be converted to a real type without overflow")
+        if inferred is not None and inferred.is_complex and target.kind not in "cb":
+            raise TypeError(f"must be real number, not complex, to be an element of {kind}")
+        if target.kind == "V" and inferred is not None and not inferred.is_floating_point:
+            return np.array(values, dtype=np.float32).astype(target)
         if target.kind in "iu" and inferred is not None and inferred.is_floating_point:
-            return np.array(values, dtype=np.float64).astype(target)
+            if target == np.uint64:
+                raise TypeError("'float' object cannot be interpreted as an integer")
+            numbers = np.array(values, dtype=np.float64)
+            return _whole(numbers if target.kind == "u" else np.trunc(numbers), target)
         return np.array(values, dtype=target)
     except ValueError as error:
         odd = next(type(value).__name__ for value in data if not isinstance(value, bool | int | float | complex))
         raise TypeError(f"'{odd}' object cannot be interpreted as an integer") from error
-    except OverflowError as error:
-        name = {"uint8": "uint8_t", "int8": "int8_t"}.get(kind.name, kind.name)
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow") from error
+    except OverflowError:
+        return _whole(np.array(values, dtype=object), target)
+    finally:
+        restore_floating_errors(token)
+
+
+def _whole(numbers: np.ndarray, target: np.dtype) -> np.ndarray:
+    """Whole numbers as an integer type, where they have to fit; unsigned types take negative ones, as in C."""
+    if numbers.dtype.kind == "O":
+        low, high = (0, 1 << 64) if target == np.uint64 else (-(1 << 63), 1 << 63)
+        if not all(low <= number < high for number in numbers.flat):
+            error = OverflowError if target == np.uint64 else ValueError
+            raise error(f"Overflow when unpacking long long: an integer is beyond what {target.name} is read from")
+    limits = np.iinfo(target)
+    lowest = -limits.max if target.kind == "u" and numbers.dtype.kind == "O" else limits.min
+    if not ((numbers >= lowest) & (numbers <= limits.max) & (numbers < 2.0**63 if target == np.int64 else True)).all():
+        raise RuntimeError(f"value cannot be converted to type {target.name} without overflow")
+    return numbers.astype(np.uint64 if target == np.uint64 else np.int64).astype(target)
 
 
 def _holds_objects(data: Any) -> bool:
