@@ -51,7 +51,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of
-from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, largest, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.tensor_iterator import cast, fitting
+from readtorch.aten.tensor_iterator import fitting
 
 
 @register("_fill_scalar_", variants="", node="Fill")

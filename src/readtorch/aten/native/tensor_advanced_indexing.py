@@ -15,7 +15,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of
-from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, not_implemented, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
