@@ -459,6 +459,12 @@ def _dtype_to_storage_type() -> dict[dtype, str]:
     return {kind: name for name, kind in _storage_type_to_dtype().items()}
 
 
+@functools.cache
+def _new_dtypes() -> frozenset[dtype]:
+    """The dtypes that came after storages had lost theirs, and have no class."""
+    return frozenset({scalar_type.uint16, scalar_type.uint32, scalar_type.uint64})
+
+
 def _warn_typed_storage() -> None:
     warn_once(
         "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
@@ -674,6 +680,27 @@ def _rebuild_tensor_v2(
     return tensor
 
 
+def _rebuild_tensor_v3(
+    storage: Any,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    backward_hooks: OrderedDict[int, Any],
+    dtype: Any,
+    metadata: Any = None,
+) -> Any:
+    """The same for a dtype that no storage class is named after: the storage is bytes, and the dtype is an argument."""
+    from readtorch.c10.core import scalar_type
+    from readtorch.storage import TypedStorage
+
+    if not isinstance(dtype, scalar_type.dtype):
+        raise RuntimeError(f"a tensor cannot have the dtype {dtype!r:.80}")
+    untyped = getattr(storage, "_untyped_storage", storage)
+    typed = TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+    return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks)
+
+
 def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
     """A tensor of a subclass, or one with attributes: rebuilt by `function(*args)`, then given its class and state."""
     result = function(*args)
@@ -688,10 +715,13 @@ def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tu
 
 def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     """Function and arguments that rebuild `tensor`. RuntimeError for one that is not a leaf."""
-    from readtorch.storage import TypedStorage
+    from readtorch.storage import TypedStorage, _new_dtypes
 
-    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True)
     offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
+    if tensor.dtype in _new_dtypes():
+        content = (tensor.untyped_storage(), offset, size, stride, tensor.requires_grad, OrderedDict(), tensor.dtype)
+        return _rebuild_tensor_v3, content
+    storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True)
     return _rebuild_tensor_v2, (storage, offset, size, stride, tensor.requires_grad, OrderedDict())
 
 

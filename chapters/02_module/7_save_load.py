@@ -495,6 +495,7 @@ def _allowed_globals() -> dict[str, Any]:
     for function in (
         _utils._rebuild_tensor,
         _utils._rebuild_tensor_v2,
+        _utils._rebuild_tensor_v3,
         _utils._rebuild_parameter,
         _utils._rebuild_parameter_with_state,
     ):

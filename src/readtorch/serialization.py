@@ -135,6 +135,10 @@ _PurePickler: Any = pickle._Pickler
 """Python's pickler written in Python: the one in C does not let `save_global` be replaced."""
 
 
+_COMMON_ARGUMENTS = 6
+"""Of `_rebuild_tensor_v2`. The third version has one more, the dtype."""
+
+
 class _Pickler(_PurePickler):
     """Writes tensors as calls to rebuild functions, storages as persistent ids, and our modules under upstream's names."""
 
@@ -148,7 +152,7 @@ class _Pickler(_PurePickler):
         if isinstance(obj, TypedStorage):
             return self._reference(obj._untyped_storage, obj.dtype)
         if isinstance(obj, UntypedStorage):
-            return self._reference(obj, torch.uint8)
+            return self._reference(obj, None)
         return None
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
@@ -158,7 +162,7 @@ class _Pickler(_PurePickler):
             super().save_global(obj, name)
             return
         #: Public names are written as such: upstream's Size says that it lives in `torch`, not in `torch/csrc`.
-        is_public = isinstance(obj, StorageType) or getattr(torch, name, None) is obj
+        is_public = isinstance(obj, StorageType) or getattr(torch, name, None) is obj is not UntypedStorage
         module = "torch" if is_public else "torch" + module.removeprefix("readtorch")
         if self.proto >= 4:
             self.save(module)
@@ -171,7 +175,7 @@ class _Pickler(_PurePickler):
     def save_tensor(self, tensor: Any) -> None:
         """What `save_reduce` would do with a plain tensor, byte for byte: there are many, and all look the same."""
         rebuild, content = tensor.__reduce_ex__(self.proto)[:2]
-        if tensor.__dict__:
+        if tensor.__dict__ or len(content) > _COMMON_ARGUMENTS:
             self.save_reduce(rebuild, content, obj=tensor)
             return
         storage, offset, size, stride, requires_grad, hooks = content
@@ -263,14 +267,19 @@ class _Storages:
         self._types = {name: StorageType(name) for name in _storage_type_to_dtype()}
 
     def reference(self, storage: Any, dtype: Any) -> tuple:
-        """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that."""
+        """The persistent id. RuntimeError if the same bytes were met as another dtype: a file cannot say that.
+
+        Without a dtype they are bytes, and whoever refers to them knows what they mean.
+        """
+        key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
+        self.by_key[key] = storage
+        if dtype is None:
+            return ("storage", UntypedStorage, key, location_tag(storage), storage.nbytes())
         address = storage.data_ptr()
         if storage.device.type != "meta" and address != 0 and self._dtype_of.setdefault(address, dtype) != dtype:
             raise RuntimeError(
                 "Cannot save multiple tensors that view the same data as different types: save one, or clones"
             )
-        key = self._key_of.setdefault(storage._cdata, str(len(self._key_of)))
-        self.by_key[key] = storage
         kind = self._types[_dtype_to_storage_type()[dtype]]
         return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
 

@@ -233,6 +233,12 @@ def _dtype_to_storage_type() -> dict[dtype, str]:
     return {kind: name for name, kind in _storage_type_to_dtype().items()}
 
 
+@functools.cache
+def _new_dtypes() -> frozenset[dtype]:
+    """The dtypes that came after storages had lost theirs, and have no class."""
+    return frozenset({scalar_type.uint16, scalar_type.uint32, scalar_type.uint64})
+
+
 def _warn_typed_storage() -> None:
     warn_once(
         "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",

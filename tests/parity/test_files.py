@@ -381,3 +381,30 @@ def test_safetensors_are_read_as_they_were_written_from_pytorch(tmp_path: Path) 
     assert set(found) == set(state)
     for name, tensor in state.items():
         agree(tensor, found[name], torch, readtorch, name)
+
+
+@WAYS
+@pytest.mark.parametrize("legacy", [False, True], ids=["archive", "legacy"])
+@pytest.mark.parametrize("kind", ["uint16", "uint32", "uint64"])
+def test_dtypes_without_a_storage_class_are_saved_with_their_bytes(
+    writer: Any, reader: Any, kind: str, legacy: bool
+) -> None:
+    if legacy and reader is torch:
+        pytest.skip("upstream does not read its own legacy files of these dtypes")
+    whole = writer.arange(6).to(getattr(writer, kind))
+    value = {"whole": whole, "part": whole.reshape(2, 3)[:, 1:], "other": writer.ones(2)}
+    found = sent(value, writer, reader, _use_new_zipfile_serialization=not legacy)
+    for name, tensor in value.items():
+        agree(tensor, found[name], writer, reader, name)
+    assert found["part"].untyped_storage().data_ptr() == found["whole"].untyped_storage().data_ptr()
+
+
+def test_a_dtype_without_a_storage_class_is_written_byte_for_byte_as_upstream_does() -> None:
+    pickles = []
+    for library in (torch, readtorch):
+        file = io.BytesIO()
+        library.save([library.ones(2, dtype=library.uint16), library.ones(1)], file)
+        pickles.append(zipfile.ZipFile(file).read("archive/data.pkl"))
+    assert pickles[0] == pickles[1]
+    tensor = readtorch.ones(2, dtype=readtorch.uint32)
+    assert pickle.loads(pickle.dumps(tensor)).dtype is readtorch.uint32
