@@ -97,11 +97,12 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     from readtorch.storage import TypedStorage, _new_dtypes
 
     offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
+    hooks: OrderedDict[int, Any] = OrderedDict()
     if tensor.dtype in _new_dtypes():
-        content = (tensor.untyped_storage(), offset, size, stride, tensor.requires_grad, OrderedDict(), tensor.dtype)
-        return _rebuild_tensor_v3, content
+        untyped = tensor.untyped_storage()
+        return _rebuild_tensor_v3, (untyped, offset, size, stride, tensor.requires_grad, hooks, tensor.dtype)
     storage = TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True)
-    return _rebuild_tensor_v2, (storage, offset, size, stride, tensor.requires_grad, OrderedDict())
+    return _rebuild_tensor_v2, (storage, offset, size, stride, tensor.requires_grad, hooks)
 
 
 def _share_memory(tensor: Any) -> None:
