@@ -122,6 +122,10 @@ def _(torch):
 
 
 # %%
+#| into: utils/__init__.py
+_MODULES.append("checkpoint")
+
+# %%
 #| into: utils/checkpoint.py
 """Activation checkpointing (twin of `torch/utils/checkpoint.py`)."""
 

@@ -14,6 +14,8 @@ def __getattr__(name: str) -> _Any:
     return _importlib.import_module(f"readtorch.utils.{name}")
 
 
+_MODULES.append("checkpoint")
+
 _MODULES += ["dlpack", "model_zoo"]
 
 
