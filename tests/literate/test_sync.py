@@ -275,6 +275,85 @@ def test_what_cannot_come_back_is_refused_naming_both_places(root: Path, case: s
     assert package(root).read_text() == edited
 
 
+FIRST, LAST = "def first() -> int:\n    return 1", "def last() -> int:\n    return 9"
+MOVES = {
+    "two functions swapped": (f"{FIRST}\n\n\n{LAST}", f"{LAST}\n\n\n{FIRST}", "last", "first"),
+    "a function moved up": (f"{FIRST}\n\n\n{LAST}", f"{LAST}\n    # a note\n\n\n{FIRST}", "last", "first"),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_a_definition_moved_out_of_its_cell_is_refused_naming_both_places(root: Path, case: str) -> None:
+    old, new, *names = MOVES[case]
+    edited = edit(package(root), old, new)
+    with pytest.raises(LiterateError, match=r"was moved here, out of its cell at chapters/02_module\.py:") as caught:
+        sync(root)
+    lines = CHAPTER.split("\n")
+    for problem in caught.value.problems:
+        name = problem.message.partition(" ")[0]
+        assert name in names
+        assert f"def {name.rpartition('.')[2]}(" in edited.split("\n")[problem.line - 1]
+        place = problem.message.partition("out of its cell at chapters/02_module.py:")[2].partition(" ")[0]
+        cell = "\n".join(lines[int(place) - 1 :]).partition("\n# %%")[0]
+        assert f"def {name.rpartition('.')[2]}(" in cell
+    assert chapter(root).read_text() == CHAPTER
+    assert package(root).read_text() == edited
+
+
+def test_methods_swapped_between_cells_are_refused(root: Path) -> None:
+    second, third = (f"    def {n}(self) -> str:\n        return {n!r}" for n in ("second", "third"))
+    reopened = "\n\n\n# %%\n#| into: a.py\nclass M(M):\n"
+    text = f"{CHAPTER.rstrip()}{reopened}{second}{reopened}{third}\n"
+    chapter(root).write_text(text)
+    write(Book.load(root))
+    edited = edit(package(root), f"{second}\n\n{third}", f"{third}\n\n{second}")
+    with pytest.raises(LiterateError, match=r"M\.(second|third) was moved here, out of its cell at chapters"):
+        sync(root)
+    assert (chapter(root).read_text(), package(root).read_text()) == (text, edited)
+
+
+def test_once_the_chapter_makes_the_same_move_both_sides_agree(root: Path) -> None:
+    edit(package(root), f"{FIRST}\n\n\n{LAST}", f"{LAST}\n\n\n{FIRST}")
+    with pytest.raises(LiterateError):
+        sync(root)
+    text = chapter(root).read_text()
+    text = text.replace(FIRST, "?").replace(LAST, FIRST).replace("?", LAST)
+    chapter(root).write_text(text)
+    sync(root)
+    assert check(Book.load(root)) == 0
+    assert chapter(root).read_text() == text
+
+
+def test_definitions_of_one_cell_may_change_places(root: Path) -> None:
+    chapter(root).write_text(f"{HEAD}# %%\n#| into: a.py\n{FIRST}\n\n\n{LAST}\n")
+    write(Book.load(root))
+    edited = edit(package(root), f"{FIRST}\n\n\n{LAST}", f"{LAST}\n\n\n{FIRST}")
+    sync(root)
+    assert check(Book.load(root)) == 0
+    assert package(root).read_text() == edited
+
+
+def test_a_definition_that_its_cell_names_does_not_leave_it(root: Path) -> None:
+    """Its cell keeps another, which alone would be no reason: text may be moved between cells that stay."""
+    target = "torch/nn/modules/module.py#Module"
+    head, middle = "# %%\n#| into: b.py\n", "\n\n\n# %%\n#| into: b.py\n"
+    functions = [f"def f{k}() -> int:\n    return {k}" for k in range(4)]
+    for named in (False, True):
+        name = "Module" if named else "f1"
+        code = [f.replace("f1", name) for f in functions]
+        upstream = f"#| upstream: {target}\n" if named else ""
+        first = head + upstream + "\n\n\n".join(code[:2])
+        chapter(root).write_text(HEAD + first + middle + "\n\n\n".join(code[2:]) + "\n")
+        write(Book.load(root), force={"a.py", "b.py"})
+        edit(package(root, "b.py"), "\n\n\n".join(code), "\n\n\n".join([code[0], code[2], code[1], code[3]]))
+        if named:
+            with pytest.raises(LiterateError, match="Module was moved here"):
+                sync(root)
+        else:
+            sync(root)
+            assert check(Book.load(root)) == 0
+
+
 def test_one_edit_that_cannot_come_back_holds_all_others(root: Path) -> None:
     chapter(root).write_text(CHAPTER + "\n\n# %%\n#| into: b.py\nx = 1\n")
     write(Book.load(root))

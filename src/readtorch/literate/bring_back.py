@@ -18,6 +18,7 @@ from readtorch.literate.import_edits import Block, edit_cell, find_block
 from readtorch.literate.imports import Import
 from readtorch.literate.imports import merge as merge_imports
 from readtorch.literate.merge3 import hunks
+from readtorch.literate.moves import moved_away
 from readtorch.literate.rewrite import NewCell, Rewrite
 from readtorch.literate.tangle import TangledFile, tangle_file
 
@@ -43,15 +44,21 @@ def bring_back(file: TangledFile, target: str, everything: dict[str, list[Cell]]
     parts = segments(file.lines, file.imports)
     reason: LiterateError | None = None
     blank: _OnlyBlankLines | None = None
+    moves: Problems | None = None
     for edit in edits(old, new, parts):
         for rewrite in _with_imports(file, _cell_edits(file, edit, parts), here, there):
             try:
                 if _gives(file, rewrite, target, everything):
-                    return rewrite
+                    found = moved_away(file, rewrite, target)
+                    if not len(found):
+                        return rewrite
+                    moves = moves or found
             except _OnlyBlankLines as only:
                 blank = blank or only
             except LiterateError as error:
                 reason = reason or error
+    if moves is not None:
+        raise moves.error
     if blank is not None:
         message = f"blank lines between fragments are set by tangle, and here it sets {blank.wanted}"
         raise refusal(file.path, blank.line, file, message, "make them as many")

@@ -61,6 +61,14 @@ class Rewrite:
             result.extend(n.as_cell() for n in near if not n.above)
         return result
 
+    def of(self, cell: Cell) -> Cell | None:
+        """The cell after the rewrite; None if it goes."""
+        key = (cell.path, cell.index)
+        if key not in self.code:
+            return cell
+        code = self.code[key]
+        return None if code is None else _reread(cell, code)
+
     def text(self, part: Part) -> str:
         """The text of a part after the rewrite."""
         lines = part.text.split("\n")
