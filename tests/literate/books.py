@@ -153,7 +153,7 @@ def books(draw: st.DrawFn) -> Drawn:
     parts = {}
     for name in PARTS[: draw(st.integers(1, len(PARTS)))]:
         pieces = [HEADER]
-        for _ in range(draw(st.integers(0, 5))):
+        for _ in range(draw(st.integers(1, 5))):
             pieces.append(draw(cell(draw(st.sampled_from(files)))) + "\n\n")
             if draw(st.booleans()):
                 pieces.append(draw(st.sampled_from(["# %% [markdown]\n# Some prose.\n\n", "# %%\n1 + 1\n\n"])))

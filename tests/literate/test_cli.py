@@ -305,6 +305,32 @@ def test_independent_faults_are_listed_together_and_none_that_only_follows(check
     ]
 
 
+@pytest.mark.parametrize("text", ["", "\n\n", books.HEADER])
+def test_an_emptied_part_is_named_and_not_those_that_build_on_it(checkout: Path, text: str) -> None:
+    first, later = checkout / "chapters/00_tensor.py", checkout / "chapters/03_norm.py"
+    first.write_text(books.HEADER + "# %%\n#| into: m.py\nclass M:\n    x = 1\n")
+    later.write_text(books.HEADER + "# %%\n#| into: m.py\nclass M(M):\n    def f(self) -> int:\n        return 1\n")
+    assert run(checkout, "tangle").returncode == 0
+    first.write_text(text)
+    for command in ("tangle", "sync"):
+        done = run(checkout, command)
+        assert done.returncode == 1
+        assert done.stderr.startswith("chapters/00_tensor.py: the part is empty: it has no cell\n"), done.stderr
+        assert "03_norm" not in done.stderr
+
+
+def test_the_name_of_a_part_is_one_that_an_address_can_hold(checkout: Path) -> None:
+    folder = checkout / "chapters/03_norm"
+    folder.mkdir()
+    for name in ("1_good.py", "zz new.py", "été.py"):
+        (folder / name).write_text(books.HEADER + "# %%\n1 + 1\n")
+    done = run(checkout, "tangle")
+    assert done.returncode == 1
+    for name in ("zz new.py", "été.py"):
+        assert f"chapters/03_norm/{name}: a part's name is part of addresses\n    name it with letters" in done.stderr
+    assert "1_good" not in done.stderr
+
+
 def test_an_edited_orphan_is_not_deleted(checkout: Path) -> None:
     file = checkout / "src/readtorch/a.py"
     file.write_text(file.read_text() + "more = 1\n")
@@ -399,7 +425,7 @@ def test_parts_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) 
     for name in ("10_b", "2_a", "1_c"):
         file = tmp_path / "chapters/02_module" / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(books.HEADER)
+        file.write_text(books.HEADER + "# %%\n1\n")
     assert [p.name for p in Book.load(tmp_path).parts] == ["02_module/1_c", "02_module/2_a", "02_module/10_b"]
 
 

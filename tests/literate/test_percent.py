@@ -174,6 +174,8 @@ def test_every_part_of_the_book_is_read_as_jupytext_reads_it() -> None:
         ("\n# %%\n", 17, "more than one blank line"),
         ("# %%\n# # + two\n", 18, "first # away"),
         ("# %%\nx = 1\x0c\n", 18, "control character"),
+        ("# %%\nx = 1  # \0\n", 18, r"control character '\x00'"),
+        ("# %% [markdown]\n# a \x1b[1m b\n", 18, "control character"),
         ("# %%\nx = (\n\n# %%\n1)\n", 18, "syntax error"),
         ("# %%\nif True:\n    pass\n\n# %%\nelse:\n    pass\n", 22, "syntax error"),
         ("# %%\nx = 1\n\n# %%\ny = = 2\n", 21, "syntax error"),

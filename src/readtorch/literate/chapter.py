@@ -226,6 +226,7 @@ class Book:
             for file in part_files(root / "chapters", problems):
                 with problems.collecting():
                     parts.append(read_part(file, root, problems, known))
+                    _check_empty(parts[-1], problems)
         book = cls(root, tuple(parts))
         if len(problems):
             from readtorch.literate.tangle import further_faults
@@ -233,6 +234,13 @@ class Book:
             further_faults(book, problems)
             raise problems.error
         return book
+
+
+def _check_empty(part: Part, problems: Problems) -> None:
+    """A part without a cell was emptied. Left unsaid, what it held would be missed in the parts that build on it."""
+    if not part.cells and not problems.lines_of(part.path):
+        way_out = "write a cell, bring its text back from git, or delete the file"
+        problems.add(part.path, 0, "the part is empty: it has no cell", way_out)
 
 
 def part_files(chapters: Path, problems: Problems | None = None) -> list[Path]:
@@ -246,7 +254,12 @@ def part_files(chapters: Path, problems: Problems | None = None) -> list[Path]:
             if entry.suffix == ".py" or (entry.is_dir() and any(entry.glob("*.py"))):
                 faults.add(f"chapters/{entry.name}", 0, "is no chapter", "name it in ORDER in literate/chapter.py")
             continue
-        found[entry.stem] = sorted(entry.glob("*.py"), key=_by_name) if entry.is_dir() else [entry]
+        files = sorted(entry.glob("*.py"), key=_by_name) if entry.is_dir() else [entry]
+        for file in files:
+            if not re.fullmatch(r"\w[\w-]*", file.stem, re.ASCII) and not file.name.startswith("."):
+                name = file.relative_to(chapters.parent).as_posix()
+                faults.add(name, 0, "a part's name is part of addresses", "name it with letters, digits, `_` and `-`")
+        found[entry.stem] = files
     if problems is None:
         faults.raise_if_any()
     return [file for name in ORDER for file in found.get(name, [])]

@@ -19,7 +19,7 @@ _JUPYTEXT_MARKER = re.compile(r"\s*#\s*%%%*\s|\s*#\s*(%%|<codecell>|In\[[0-9 ]*\
 _REST = re.compile(r"(?:\[(?P<kind>markdown|raw)\])?\s*(?:tags=(?P<tags>\[.*\]))?$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _ESCAPED = re.compile(r"(?:# ?){2,}\+")
-_LINE_BREAKS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
 @dataclass(slots=True, eq=False)
@@ -33,13 +33,13 @@ class RawCell:
 
 
 def split_lines(text: str, path: str, problems: Problems) -> list[str]:
-    """The lines of a chapter. Whatever other tools would take for a line end, and we would not, is a problem."""
+    """The lines of a chapter. A control character is a problem: other tools take some for a line end, and none belongs into text."""
     if text.startswith("\ufeff"):
         problems.add(path, 1, "the file starts with a byte order mark", "save it as UTF-8 without one")
     if "\r\n" in text:
         problems.add(path, 0, "the file has Windows line ends", "save it with \\n line ends")
         text = text.replace("\r\n", "\n")
-    for match in _LINE_BREAKS.finditer(text):
+    for match in _CONTROL.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         problems.add(path, line, f"control character {match[0]!r}", "write it as an escape, such as \\x0c")
     lines = text.split("\n")
