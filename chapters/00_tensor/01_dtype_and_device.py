@@ -734,7 +734,7 @@ class finfo:
         else:
             limits = np.finfo(to_numpy_dtype(wanted))
             self.eps, self.max, self.tiny = float(limits.eps), float(limits.max), float(limits.tiny)
-            self.resolution = float(limits.resolution)
+            self.resolution = float(f"1e-{limits.precision}")
         self.min = -self.max
         self.smallest_normal = self.tiny
 

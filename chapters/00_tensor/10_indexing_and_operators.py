@@ -276,6 +276,11 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     at.copy_(view, value)
 
 
+def delitem(self: Any, index: Any) -> None:
+    """TypeError: a tensor's size is given by its memory."""
+    raise TypeError("Tensor does not support deleting items")
+
+
 def _value_array(value: Any, target: np.dtype) -> np.ndarray:
     if isinstance(value, bool | int | float | complex):
         if isinstance(value, complex) and target.kind != "c":
@@ -469,7 +474,7 @@ from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
-from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
+from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
 
@@ -814,6 +819,7 @@ METHODS = {
     "where": lambda self, condition, other: dispatcher.autograd.where(condition, self, other),
     "__getitem__": getitem,
     "__setitem__": setitem,
+    "__delitem__": delitem,
     "__bool__": properties.to_bool,
     "__float__": lambda self: properties.number_of(self, float),
     "__int__": lambda self: properties.number_of(self, int),

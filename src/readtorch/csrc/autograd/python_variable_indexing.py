@@ -214,6 +214,11 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     at.copy_(view, value)
 
 
+def delitem(self: Any, index: Any) -> None:
+    """TypeError: a tensor's size is given by its memory."""
+    raise TypeError("Tensor does not support deleting items")
+
+
 def _value_array(value: Any, target: np.dtype) -> np.ndarray:
     if isinstance(value, bool | int | float | complex):
         if isinstance(value, complex) and target.kind != "c":

@@ -19,7 +19,7 @@ from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
-from readtorch.csrc.autograd.python_variable_indexing import getitem, setitem
+from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
 
@@ -356,6 +356,7 @@ METHODS = {
     "where": lambda self, condition, other: dispatcher.autograd.where(condition, self, other),
     "__getitem__": getitem,
     "__setitem__": setitem,
+    "__delitem__": delitem,
     "__bool__": properties.to_bool,
     "__float__": lambda self: properties.number_of(self, float),
     "__int__": lambda self: properties.number_of(self, int),
