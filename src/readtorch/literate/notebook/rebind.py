@@ -129,7 +129,7 @@ def _describe(referrer: Any, old: Any) -> str:
         bases = referrer.__bases__
         return f"the subclass {referrer.__qualname__}" if old in bases else ""
     if isinstance(referrer, dict):
-        return "" if referrer.get("__name__") or "__builtins__" in referrer else "a dictionary"
+        return "" if referrer.get("__name__") or "__builtins__" in referrer else _container(referrer, "dictionary")
     if isinstance(referrer, types.CellType):
         return _closure(referrer)
     if isinstance(referrer, types.MethodType):
@@ -137,10 +137,26 @@ def _describe(referrer: Any, old: Any) -> str:
     if isinstance(referrer, types.FunctionType):
         return f"the function {referrer.__qualname__}" if referrer.__dict__ else ""
     if isinstance(referrer, list | set | tuple):
-        return "" if _of_class_machinery(referrer, old) else f"a {type(referrer).__name__}"
+        return "" if _of_class_machinery(referrer, old) else _container(referrer, type(referrer).__name__)
     if isinstance(old, type):
         return f"an instance of {old.__qualname__}" if type(referrer) is old else ""
     return f"an instance of {type(referrer).__qualname__}" if hasattr(referrer, "__dict__") else ""
+
+
+def _container(held: Any, kind: str) -> str:
+    """A table by its name, where a module or a class of the library, or the notebook, has one for it."""
+    notebook = sys.modules.get("__main__")
+    for module in (*loaded_modules(), *([notebook] if notebook is not None else [])):
+        where = "the notebook's" if module is notebook else f"the {kind}"
+        prefix = f"{kind} " if module is notebook else f"{module.__name__}."
+        for name, value in list(vars(module).items()):
+            if value is held:
+                return f"{where} {prefix}{name}"
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                for attribute, inner in list(vars(value).items()):
+                    if inner is held:
+                        return f"{where} {prefix}{value.__qualname__}.{attribute}"
+    return f"a {kind}"
 
 
 def _closure(cell: types.CellType) -> str:
