@@ -250,6 +250,10 @@ def _lists(n: Numbers, *which: str, odd: bool = False) -> tuple[list[list[Any]],
     return [[a[skip:] for a, _ in row] for row in pairs], [[e[skip:].copy() for _, e in row] for row in pairs]
 
 
+def _wrapped(lists: list[list[np.ndarray]]) -> list[list[Any]]:
+    return [[wrap(array) for array in row] for row in lists]
+
+
 def _adam(odd: bool = False, **options: Any) -> Scenario:
     def run(n: Numbers) -> Pairs:
         ours, exact = _lists(n, "normal", "normal", "normal", "positive", "positive", odd=odd)
@@ -257,9 +261,9 @@ def _adam(odd: bool = False, **options: Any) -> Scenario:
         amsgrad = settings.pop("amsgrad", False)
         settings = {"maximize": False, "decoupled": False} | settings
         cuda_adam.adam(*ours[:4], ours[4] if amsgrad else None, 3.0, **settings)
-        for row in zip(*exact, strict=True):
-            p, g, m, v, most = (wrap(array) for array in row)
-            assert fused_adam.adam(p, g, m, v, most if amsgrad else None, 3.0, **settings)
+        p, g, m, v, most = _wrapped(exact)
+        done = fused_adam.adam(p, g, m, v, most if amsgrad else None, [3.0] * len(SIZES), **settings)
+        assert done == frozenset(range(len(SIZES)))
         for which in (0, 2, 3, 4):
             yield from zip(ours[which], exact[which], strict=True)
 
@@ -276,8 +280,8 @@ def _(n: Numbers) -> Pairs:
     ours, exact = _lists(n, "normal", "normal", odd=True)
     settings = {"weight_decay": 0.1, "momentum": 0.0, "lr": 0.05, "dampening": 0.0, "nesterov": False, "maximize": True}
     cuda_sgd.sgd(*ours, None, **settings)
-    for p, g in zip(*exact, strict=True):
-        assert fused_sgd.sgd(wrap(p), wrap(g), None, **settings)
+    params, grads = _wrapped(exact)
+    assert fused_sgd.sgd(params, grads, [None] * len(SIZES), **settings) == frozenset(range(len(SIZES)))
     yield from zip(ours[0], exact[0], strict=True)
 
 
@@ -288,10 +292,10 @@ def _(n: Numbers) -> Pairs:
     first = {**settings, "dampening": 0.0}
     cuda_sgd.sgd(*ours, **first, first=True)
     cuda_sgd.sgd(*ours, **settings)
-    for p, g, b in zip(*exact, strict=True):
-        b[...] = 0
-        for options in (first, settings):
-            assert fused_sgd.sgd(wrap(p), wrap(g), wrap(b), **options)
+    for buffer in exact[2]:
+        buffer[...] = 0
+    for options in (first, settings):
+        assert fused_sgd.sgd(*_wrapped(exact), **options) == frozenset(range(len(SIZES)))
     for which in (0, 2):
         yield from zip(ours[which], exact[which], strict=True)
 
