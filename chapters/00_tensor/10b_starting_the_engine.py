@@ -1,0 +1,255 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Starting the engine: what `backward` asks before anything runs
+#
+# `loss.backward()` hands the engine edges, not tensors. Between the two stand the checks that most scripts meet before they meet the engine, and two questions that they rarely ask: which thread is going to run this, and in which mode.
+
+# %%
+import numpy as np
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %% [markdown]
+# ## Where was the graph cut?
+#
+# The most frequent error of all is raised here, before anything has run: *element 0 of tensors does not require grad and does not have a grad_fn*. The engine has been given a tensor without an edge. It cannot say where the edge was lost, since
+# what is not recorded leaves no trace. There are few ways to lose it, though, and each can be asked:
+
+# %%
+#| needs: a1_operators
+w = torch.ones(3, requires_grad=True)
+cuts = {
+    "detach()": lambda: w.detach() * 2,
+    ".data": lambda: w.data * 2,
+    "a number taken out": lambda: torch.tensor((w * 2).sum().item()),
+    "NumPy in between": lambda: torch.from_numpy(np.exp(w.detach().numpy())),
+    "no_grad()": lambda: torch.no_grad()(lambda: w * 2)(),
+    "argmax, a comparison": lambda: w.argmax() + (w > 0).sum(),
+    "long()": lambda: w.long(),
+    "a new tensor's shape alone": lambda: torch.zeros_like(w),
+    "round(), sign()": lambda: w.round() + w.sign(),
+}
+for name, make in cuts.items():
+    print(f"{name:28} requires_grad={make().requires_grad}")
+
+# %% [markdown]
+# The last one is no cut, and worse: the graph goes on, and the gradient is zero everywhere. To find the place, walk *forward* from the parameters and print `requires_grad`: the graph is whole up to the first `False`.
+
+# %%
+#| into: csrc/autograd/python_engine.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.c10.util.exception import warn_once
+from readtorch.csrc.autograd import engine
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import Node, split_edge
+
+
+# %% [markdown]
+# Some warnings would drown the program's own output if they came at every step: those upstream says once in a process.
+
+# %%
+#| into: c10/util/__init__.py
+"""What the floors share (twin of `c10/util/`)."""
+
+# %%
+#| into: c10/util/exception.py
+#| imports
+from __future__ import annotations
+
+import warnings
+
+# %%
+#| into: c10/util/exception.py
+_said: set[str] = set()
+_always = False
+
+
+# %%
+#| into: c10/util/exception.py
+#| upstream: c10/util/Exception.h#c10::WarningUtils::get_warnAlways
+def warn_once(text: str, stacklevel: int = 2) -> None:
+    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`."""
+    if _always or text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=stacklevel + 1)
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Shall warnings that come once in a process come every time?"""
+    global _always
+    if not isinstance(b, bool):
+        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """Do warnings that come once in a process come every time?"""
+    return _always
+
+
+# %%
+#| into: csrc/autograd/python_engine.py
+#| upstream: torch/csrc/autograd/python_engine.cpp#THPEngine_run_backward
+def run_backward(
+    tensors: Sequence[Any],
+    grad_tensors: Sequence[Any],
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Any] = (),
+    allow_unreachable: bool = False,
+    accumulate_grad: bool = False,
+) -> tuple[Any, ...]:
+    """Check the roots, run the engine, wrap what it captured."""
+    edges: list[Any] = []
+    grads: list[Any] = []
+    for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors, strict=True)):
+        edge = tensor._edge if isinstance(tensor, TensorImpl) else gradient_edge(tensor)
+        if edge is None:
+            raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
+        edges.append(edge)
+        grads.append(grad if create_graph or grad is None else grad._array)
+    if create_graph and accumulate_grad:
+        warn_once(
+            "backward() with create_graph=True leaves a reference cycle between each parameter and its gradient, hence "
+            "a memory leak, until .grad is set to None. autograd.grad() makes no such cycle.",
+            stacklevel=4,
+        )
+    targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
+    captured = engine.execute(tuple(edges), grads, keep_graph, create_graph, targets or None, accumulate_grad)
+    if accumulate_grad or not targets:
+        return ()
+    results: list[Any] = []
+    for number, grad in enumerate(captured):
+        if grad is None and not allow_unreachable:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+            )
+        results.append(grad if grad is None or create_graph else wrap(_detached(grad, grads)))
+    return tuple(results)
+
+
+def _detached(grad: Any, given: list[Any]) -> Any:
+    """A captured gradient nobody else holds: not the array the caller passed in, not a stretched view."""
+    return grad.copy() if grad.base is not None or any(grad is other for other in given) else grad
+
+
+def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
+    if not isinstance(tensor, TensorImpl):
+        return split_edge(gradient_edge(tensor))
+    if tensor._edge is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    if accumulate and tensor._edge.__class__ is not AccumulateGrad:
+        tensor.retain_grad()
+    return split_edge(tensor._edge)
+
+
+def gradient_edge(edge: Any) -> Any:
+    """A `GradientEdge(node, output_nr)` as the engine writes edges."""
+    node, number = edge[0], edge[1]
+    return node if number == 0 else (node, number)
+
+
+# %%
+#| needs: a1_operators
+#| claim: what gives integers or truth values ends the graph; round and sign keep it and send back zeros
+def _(torch):
+    w = torch.tensor([0.4, 1.6], requires_grad=True)
+    for cut in (w.argmax(), w > 1, w.long(), w.detach(), torch.zeros_like(w)):
+        assert not cut.requires_grad
+    (w.round() + w.sign()).sum().backward()
+    assert w.grad.tolist() == [0, 0]
+
+
+# %% [markdown]
+# ## In which thread, and in which mode, does backward run?
+#
+# On a CPU, in the thread that called it. Upstream keeps worker threads for accelerators only, one for each device; nodes of the CPU go to a ready queue that belongs to the calling thread, which
+# serves it until its own task is done. So `backward` can be called by several threads at once, on graphs that share leaves or even nodes. A leaf's node takes a lock while it adds (ours relies on CPython's), and the order of the additions is nobody's
+# promise.
+#
+# The mode is the call's and not the surroundings': recording is on inside backward if `create_graph` was given and off if not, also for hooks and for the `backward` of a custom function. A `no_grad` around
+# `loss.backward()` changes nothing.
+
+
+# %%
+#| claim: threads may run backward at the same time over shared nodes and leaves, and no gradient is lost
+#| upstream: torch/csrc/autograd/engine.h#torch::autograd::Engine::init_local_ready_queue
+def _(torch):
+    import threading
+
+    w = torch.ones(1, requires_grad=True)
+    shared = w * 1.0
+    for _ in range(20):
+        shared = shared * 1.0
+
+    def train():
+        for _ in range(50):
+            shared.backward(retain_graph=True)
+            (w * 1.0).backward()
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert w.grad.item() == 400
+
+
+# %%
+#| claim: hooks run in the thread that called backward, and record only under create_graph, whatever mode surrounds the call
+def _(torch):
+    import threading
+    import warnings
+
+    x = torch.ones(1, requires_grad=True)
+    y = x * x
+    seen = []
+    y.register_hook(lambda grad: seen.append((torch.is_grad_enabled(), threading.current_thread().name)))
+    other = threading.Thread(target=y.backward, args=(None, True), name="other")
+    other.start()
+    other.join()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y.backward(retain_graph=True)
+        y.backward(create_graph=True)
+    here = threading.current_thread().name
+    assert seen == [(False, "other"), (False, here), (True, here)]
+
+
+# %% [markdown]
+# The thread-local modes that do *not* come along to a device's worker are copied there by hand, at the start of the pass (`ThreadLocalState`): autocast, hooks on saved tensors, the profiler. A Python thread-local of
+# one's own is not among them. Code in the `backward` of a custom function that reads one finds it set on a CPU and empty on a GPU.
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `set_multithreading_enabled(False)` runs the whole pass, accelerators included, in the calling thread: for debuggers, and for thread-locals.
+
+# %%
+#| fact: torch/autograd/grad_mode.py#set_multithreading_enabled
+#| fact: aten/src/ATen/ThreadLocalState.h#at::ThreadLocalState
