@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,9 @@ def test_descriptors_are_given_back() -> None:
         x = torch.ones(100)
         y = sent(x)
         del x, y
+    deadline = time.monotonic() + 30
+    while count() > before + 2 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the thread that gives descriptors away closes its end when it comes to it
     assert count() <= before + 2
 
 

@@ -226,8 +226,8 @@ class Book:
             for file in part_files(root / "chapters", problems):
                 with problems.collecting():
                     parts.append(read_part(file, root, problems, known))
-                    _check_empty(parts[-1], problems)
         book = cls(root, tuple(parts))
+        _check_empty(book, problems)
         if len(problems):
             from readtorch.literate.tangle import further_faults
 
@@ -236,11 +236,19 @@ class Book:
         return book
 
 
-def _check_empty(part: Part, problems: Problems) -> None:
-    """A part without a cell was emptied. Left unsaid, what it held would be missed in the parts that build on it."""
-    if not part.cells and not problems.lines_of(part.path):
-        way_out = "write a cell, bring its text back from git, or delete the file"
-        problems.add(part.path, 0, "the part is empty: it has no cell", way_out)
+def _check_empty(book: Book, problems: Problems) -> None:
+    """A part without a cell, if others build on what it held: it was emptied, and is what is at fault, not they."""
+    empty = [part for part in book.parts if not part.cells and not problems.lines_of(part.path)]
+    if not empty:
+        return
+    from readtorch.literate.tangle import tangle
+
+    try:
+        tangle(book)
+    except LiterateError:
+        for part in empty:
+            way_out = "write a cell, bring its text back from git, or delete the file"
+            problems.add(part.path, 0, "the part is empty: it has no cell", way_out)
 
 
 def part_files(chapters: Path, problems: Problems | None = None) -> list[Path]:
