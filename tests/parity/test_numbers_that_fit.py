@@ -62,7 +62,7 @@ def test_a_number_beyond_a_dtype_meets_the_same_end(kind: str, way: str) -> None
     assert ours == theirs
 
 
-@pytest.mark.parametrize(("number", "nested"), itertools.product((2**63, 2**64, -(2**63) - 1), (False, True)))
+@pytest.mark.parametrize(("number", "nested"), [*itertools.product((2**63, 2**64, -(2**63) - 1), (False, True))])
 def test_an_integer_beyond_64_bits_has_no_dtype(number: int, nested: bool) -> None:
     for library in (readtorch, torch):
         with pytest.raises(ValueError, match="Overflow when unpacking long long"):
