@@ -2,7 +2,7 @@
 #
 #   make read       weave the book (running every chapter) and serve it on 127.0.0.1:8000
 #   make test       the quick layers of the test suite, at most 10 minutes on 2 cores
-#   make test-all   everything; continuous integration leaves out its last part, test-long
+#   make test-all   everything; continuous integration leaves out its last part, test-book
 #   make lab        open the chapters in JupyterLab
 #   make parity     add PyTorch 2.13.0 to .venv, so that claims and parity tests run on both libraries
 #   make bench      ratios beside torch and other peers
@@ -19,7 +19,7 @@ export MKL_NUM_THREADS = 1
 export NO_MKDOCS_2_WARNING = 1
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: read test test-rest test-long test-all compiled lint lab parity bench site tangle clean help
+.PHONY: read test test-rest test-slow test-book test-all compiled lint lab parity bench site tangle clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -63,11 +63,15 @@ test-rest: lint site
 	$(PYTEST) -m "browser and not slow and not book and not gpu"
 	$(BIN)/python benchmarks/import_time.py --check
 
-# The longest: every page and trace of the woven book, a real JupyterLab, each chapter's tests on its as-of build, wide models.
-test-long: $(VENV)/.installed compiled
-	$(PYTEST) -m "(slow or book) and not gpu"
+# Each chapter's tests on its as-of build, wrong calls beside PyTorch's, wide models, the whole book live.
+test-slow: $(VENV)/.installed compiled
+	$(PYTEST) -m "slow and not browser and not gpu"
 
-test-all: test test-rest test-long
+# The longest: every page and trace of the woven book in a browser, and a real JupyterLab.
+test-book: $(VENV)/.installed compiled
+	$(PYTEST) -m "(book or (browser and slow)) and not gpu"
+
+test-all: test test-rest test-slow test-book
 
 parity: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
