@@ -65,9 +65,9 @@ test-rest: lint site
 
 # Each chapter's tests on its as-of build, wrong calls beside PyTorch's, wide models, the whole book live.
 test-slow: $(VENV)/.installed compiled
-	$(PYTEST) -m "slow and not browser and not gpu"
+	$(PYTEST) -m "slow and not browser and not book and not gpu"
 
-# The longest: every page and trace of the woven book in a browser, and a real JupyterLab.
+# The longest: every page and trace of the woven book in a browser, the whole book run twice, and a real JupyterLab.
 test-book: $(VENV)/.installed compiled
 	$(PYTEST) -m "(book or (browser and slow)) and not gpu"
 
