@@ -60,7 +60,7 @@ def _timeless(value: Any) -> Any:
         return [_timeless(v) for v in value]
     if isinstance(value, dict):
         kept = {k: _timeless(v) for k, v in value.items() if not k.startswith("application/vnd.readtorch.")}
-        if isinstance(png := kept.get("image/png"), str):
+        if isinstance(png := value.get("image/png"), str):
             kept["image/png"] = struct.unpack(">II", base64.b64decode(png)[16:24])  # width and height
         return kept
     return value
