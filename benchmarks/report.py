@@ -84,7 +84,7 @@ def provenance() -> str:
     )
     cores = os.cpu_count()
     return (
-        f"Measured on {datetime.date.today():%d %B %Y}: {platform.machine()}, {cores} cores, Python {platform.python_version()}, "
+        f"Measured on {platform.machine()}, {cores} cores, Python {platform.python_version()}, "
         f"NumPy {np.__version__} with {', '.join(blas)}, PyTorch {torch.__version__}."
     )
 
@@ -118,15 +118,19 @@ def main() -> None:
     options = parser.parse_args()
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"rows": {}}
     rows = {**kept["rows"], **{script: measure(script, options.threads) for script in options.only}}
-    told = provenance()
+    today = f"{datetime.date.today():%d %B %Y}"
+    write(rows, kept.get("measured", {}) | dict.fromkeys(options.only, today), provenance())
+
+
+def write(rows: dict[str, list[dict[str, Any]]], measured: dict[str, str], told: str) -> None:
+    """The results, and the page of them; `measured` says when each script was last run."""
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"provenance": told, "rows": rows}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    results = {"provenance": told, "measured": measured, "rows": rows}
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     text = FRONT.format(provenance=told)
     for script, (title, said, _) in SECTIONS.items():
         if script in rows:
-            text += f"\n## {title}\n\n{said} (`benchmarks/{script}.py`)\n\n{table(rows[script])}"
+            text += f"\n## {title}\n\n{said} (`benchmarks/{script}.py`, {measured[script]})\n\n{table(rows[script])}"
     PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {PAGE.relative_to(HERE.parent)}")
 
