@@ -342,3 +342,67 @@ def test_the_command_prints_both_columns_and_fails_where_a_claim_fails(
     assert ["chapters/02_module.py:6", "holds", "FAILS", "fails", "there"] in rows
     assert "2 claims: 1 as stated, 1 not; all cross-checked with PyTorch 9.9" in out
     assert f"chapters/02_module.py:{small.line_of('ours')}: the claim does not hold on torch" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "expected"),
+    [
+        ("01_import/2_before_the_extension", "torch.nn.Linear(1, 1)", 0),
+        ("00_tensor/1_storage", "torch.zeros(2)", 1),
+        ("02_module/1_registration", "class Net(nn.Module): pass", 2),
+        ("00_tensor/1_storage", "cnn = torch.zeros(2)", 1),
+    ],
+)
+def test_a_child_shares_what_its_code_is_bound_to_load(part: str, code: str, expected: int) -> None:
+    assert evidence.stage(part, code) == expected
+
+
+def test_claims_share_the_ground_floor_and_none_the_layers_that_it_does_not_name(small: SmallBook) -> None:
+    small.module(
+        "__init__.py",
+        """
+        import sys
+        def __getattr__(name):
+            if name != "Tensor":
+                raise AttributeError(name)
+            import readtorch.ground
+            return readtorch.ground.Tensor
+        def loaded():
+            return [name for name in ("ground", "nn") if f"readtorch.{name}" in sys.modules]
+        """,
+    )
+    small.module("ground.py", "class Tensor: pass\n")
+    small.module("nn.py", "class Module: pass\n")
+    small.chapter("""
+        # %%
+        #| claim: begins with the ground floor
+        def _(torch):
+            assert torch.loaded() == ["ground"]
+
+        # %%
+        #| claim: names layers, torch.nn
+        def _(torch):
+            "what nn is"
+            assert torch.loaded() == ["ground", "nn"]
+        """)
+    results = examined(small, libraries=("readtorch",))
+    assert [result.ours for result in results.values()] == ["held", "held"]
+
+
+def test_on_one_library_all_jobs_are_its(small: SmallBook, tmp_path: Path) -> None:
+    claim = """
+        # %%
+        #| claim: {mine} runs beside {other}
+        def _(torch):
+            import pathlib, time
+            folder = pathlib.Path({folder!r})
+            (folder / {mine!r}).touch()
+            until = time.monotonic() + 5
+            while not (folder / {other!r}).exists():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        """
+    folder = str(tmp_path)
+    small.chapter(claim.format(mine="a", other="b", folder=folder) + claim.format(mine="b", other="a", folder=folder))
+    results = examined(small, libraries=("readtorch",))  # two jobs
+    assert [result.ours for result in results.values()] == ["held", "held"]

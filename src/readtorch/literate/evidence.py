@@ -14,15 +14,17 @@ import argparse
 import ast
 import importlib
 import linecache
+import math
 import os
 import re
 import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -34,6 +36,7 @@ from readtorch.literate.choice import chosen_parts
 from readtorch.literate.errors import Problem, Problems
 from readtorch.literate.facts import RELEASE
 from readtorch.literate.upstream import installed_torch, installed_version
+from readtorch.literate.zygote import Event, Task, Zygote
 
 State = Literal["held", "failed", "not-run"]
 LIBRARIES = ("readtorch", "torch")
@@ -227,10 +230,8 @@ class Examiner:
         `on_result` hears of each. `on_run` of those alone that had to be run: first of none, then of each the place, and how many of
         how many are done.
         """
-        from readtorch.literate.zygote import Event, Task, Zygote
-
         found: dict[tuple[str, int], dict[str, Outcome]] = {}
-        tasks: dict[str, list[Task]] = {name: [] for name in LIBRARIES}
+        tasks: dict[str, list[tuple[int, Task]]] = {name: [] for name in LIBRARIES}
         places: dict[str, Cell] = {}
 
         def settle(cell: Cell, library: str, outcome: Outcome) -> None:
@@ -247,7 +248,8 @@ class Examiner:
                 key = f"{library} {cell.path}:{cell.line}"
                 places[key] = cell
                 arguments = {"library": library, "path": cell.path, "line": cell.code_line, "code": cell.code}
-                tasks[library].append(Task(key, "readtorch.literate.evidence:run_claim", arguments, LIMIT))
+                task = Task(key, "readtorch.literate.evidence:run_claim", arguments, LIMIT)
+                tasks[library].append((stage(cell.part, cell.code), task))
 
         def finish(library: str, event: Event) -> None:
             if event.kind == "progress":
@@ -268,16 +270,17 @@ class Examiner:
             preload = ["numpy", "readtorch.literate.shell", "readtorch.literate.asserts", library]
             folder = self.root / "chapters"
             with Zygote(preload, environment=environment(self.package.folder), folder=folder) as zygote:
-                for event in zygote.run(tasks[library], max(1, self.jobs // 2)):
+                for event in run_by_stage(zygote, tasks[library], max(1, self.jobs // len(libraries))):
                     finish(library, event)
 
         lock = Lock()
         runs: list[str] = []
+        libraries = [library for library in LIBRARIES if tasks[library]]
         wanted = sum(map(len, tasks.values()))
         if wanted:
             on_run("", 0, wanted)
         with ThreadPoolExecutor(len(LIBRARIES)) as pool:
-            list(pool.map(examine_on, [library for library in LIBRARIES if tasks[library]]))
+            list(pool.map(examine_on, libraries))
         return found
 
     def _without_running(self, cell: Cell, library: str) -> Outcome | None:
@@ -334,6 +337,30 @@ def environment(package: Path) -> dict[str, str]:
     dropped = ("PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "CLICOLOR_FORCE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**threads, **kept, **fixed}
+
+
+STAGES = ((), ("readtorch:Tensor",), ("readtorch.nn",))
+"""What children share besides the bare package, stage by stage, each on top of the one before: `import readtorch` alone, the ground
+floor (a quarter of a second), the layers. What a child shares counts as used by it, so none is given more than it is bound to load.
+"""
+
+
+def stage(part: str, code: str) -> int:
+    """The stage for `code` of this part. How importing goes is the subject of chapter 1: it begins with nothing imported."""
+    if part.split("/")[0] == "01_import":
+        return 0
+    return 2 if re.search(r"\bnn\b", code) else 1
+
+
+def run_by_stage(
+    zygote: Zygote, tasks: Iterable[tuple[int, Task]], jobs: int, until: float = math.inf
+) -> Iterator[Event]:
+    """`zygote.run`, stage after stage: (stage, task)."""
+    waiting = sorted(tasks, key=itemgetter(0))
+    for number, preload in enumerate(STAGES):
+        if preload:
+            zygote.preload(preload)
+        yield from zygote.run([task for at, task in waiting if at == number], jobs, until)
 
 
 def evidence_of(

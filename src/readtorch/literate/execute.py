@@ -44,12 +44,15 @@ from readtorch.literate.evidence import (
     environment,
     evidence_of,
     problems_of,
+    run_by_stage,
+    stage,
     summary,
 )
 from readtorch.literate.extras import is_installed, require
 from readtorch.literate.outputs import Normaliser
 from readtorch.literate.tangle import tangle
 from readtorch.literate.trace_places import MIME, resolve
+from readtorch.literate.zygote import Task, Zygote
 
 LIMIT = 180.0
 """Seconds a cell may take before its part is ended."""
@@ -249,8 +252,6 @@ class Executor:
         return results
 
     def _run_now(self, parts: list[Part], progress: Progress) -> dict[str, PartResult]:
-        from readtorch.literate.zygote import Task, Zygote
-
         if not parts:
             return {}
         by_name = {part.name: part for part in parts}
@@ -265,14 +266,20 @@ class Executor:
             preload.append("readtorch.literate.figures")
         folder = self.book.root / "chapters"
         with Zygote(preload, environment=environment(self.package.folder), folder=folder) as zygote:
-            tasks = [
-                Task(p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit, self.part_limit)
-                for p in parts
-            ]
-            alone = {p.name for p in parts if self.device == "cuda" and any(c.has("gpu") for c in p.code_cells)}
-            side_by_side = [task for task in tasks if task.key not in alone]
-            on_the_gpu = [task for task in tasks if task.key in alone]  # times of one part must not be another's
-            for event in chain(zygote.run(side_by_side, self.jobs, self.until), zygote.run(on_the_gpu, 1, self.until)):
+            side_by_side: list[tuple[int, Task]] = []
+            on_the_gpu: list[Task] = []  # times of one part must not be another's
+            for p in parts:
+                task = Task(
+                    p.name, "readtorch.literate.shell:run_part", self._arguments(p), self.limit, self.part_limit
+                )
+                if self.device == "cuda" and any(c.has("gpu") for c in p.code_cells):
+                    on_the_gpu.append(task)
+                else:
+                    code = "\n".join(cell.code for cell in p.code_cells)
+                    side_by_side.append((stage(p.name, code), task))
+            for event in chain(
+                run_by_stage(zygote, side_by_side, self.jobs, self.until), zygote.run(on_the_gpu, 1, self.until)
+            ):
                 part = by_name[event.task.key]
                 if event.kind == "progress":
                     begun.setdefault(part.name, time.perf_counter())

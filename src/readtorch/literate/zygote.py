@@ -64,7 +64,7 @@ class Event:
 class Zygote:
     """The caller's side. Use as a context manager; `run` may be called several times.
 
-    `preload` names modules that the children share; one that is missing is left out.
+    `preload` names what the children share, as `module` or `module:attribute`; what is missing is left out.
     """
 
     def __init__(self, preload: Iterable[str], *, environment: Mapping[str, str], folder: Path) -> None:
@@ -101,6 +101,10 @@ class Zygote:
             process.wait()
         process.stdout.close()
         shutil.rmtree(self._answers, ignore_errors=True)
+
+    def preload(self, names: Iterable[str]) -> None:
+        """Let the children from now on share these too."""
+        self._send({"preload": list(names)})
 
     def run(self, tasks: Iterable[Task], jobs: int, until: float = math.inf) -> Iterator[Event]:
         """Run the tasks, `jobs` at a time, in order; yields their events as they come. After `until` none is begun or goes on."""
@@ -215,6 +219,9 @@ class _Server:
             _signal_group(pid, signal.SIGKILL)
 
     def _obey(self, message: dict[str, Any]) -> None:
+        if "preload" in message:
+            _preload(message["preload"])
+            return
         if "signal" in message:
             for pid, key in self.children.items():
                 if key == message["signal"]:
@@ -276,12 +283,19 @@ def _signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
+def _preload(names: Iterable[str]) -> None:
+    for name in names:
+        module, _, attribute = name.partition(":")
+        with suppress(Exception):  # a child that needs it will say what is wrong
+            loaded = import_module(module)
+            if attribute:
+                getattr(loaded, attribute)
+
+
 def main(arguments: list[str]) -> None:
     events = os.dup(1)
     os.dup2(2, 1)  # what the preloaded modules print is no event
-    for name in json.loads(arguments[0]):
-        with suppress(Exception):  # a child that needs it will say what is wrong
-            import_module(name)
+    _preload(json.loads(arguments[0]))
     server = _Server(events, Path(arguments[1]))
     server.tell({"ready": True})
     server.serve()
