@@ -70,10 +70,11 @@ def in_working_precision(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
-def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
+def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
-    if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
-        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    for given in parameters:
+        if given is not None and given.dtype != input.dtype and not (input.itemsize == 2 and given.dtype == np.float32):
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
         raise not_implemented(kernel, input.dtype)
 
@@ -266,8 +267,7 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
-    for parameter in (None, weight, bias):
-        check_floats("batch_norm", input, parameter)
+    check_floats("batch_norm", input, weight, bias)
     for statistic in (running_mean, running_var):
         if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
@@ -489,6 +489,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -524,7 +525,8 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
     """Of a matrix: output, mean and 1 / sqrt(variance + eps) per row."""
     count, d = x.shape
     if 0 < x.size <= _FEW:
-        return _normalize_few(x, weight, bias, eps)
+        y, mean, rstd = _normalize_few(x, weight, bias, eps)
+        return y, mean[:, 0], rstd[:, 0]
     y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
     average = np.full(d, 1 / d, x.dtype)
     w, b = (_spread(values, rows_in_block(count, d * x.itemsize), x.dtype) for values in (weight, bias))
@@ -548,20 +550,25 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
     return y, mean, rstd
 
 
+@lru_cache(64)
+def _average(d: int, dtype: Any) -> Array:
+    """A product with it is the mean of `d` numbers."""
+    return np.full(d, 1 / d, dtype)
+
+
 def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
-    """What `_normalize_rows` gives, in as few calls as possible."""
-    d = x.shape[1]
-    mean = x.dot(np.full(d, 1 / d, x.dtype))
-    y = x - mean[:, None]
-    scale = np.vecdot(y, y)
-    scale += d * eps
-    np.sqrt(scale, scale)
-    np.divide(math.sqrt(d), scale, scale)
-    y *= scale[:, None]
+    """What `_normalize_rows` gives, of the last dimension of any two or more, in as few calls as possible; means keep theirs."""
+    average = _average(x.shape[-1], x.dtype)
+    mean = x.dot(average)[..., None]
+    y = x - mean
+    scale = (y * y).dot(average)[..., None]
+    scale += eps
+    scale **= -0.5
+    y *= scale
     if weight is not None:
-        y *= weight.reshape(-1)
+        y *= weight if weight.ndim == 1 else weight.reshape(-1)
     if bias is not None:
-        y += bias.reshape(-1)
+        y += bias if bias.ndim == 1 else bias.reshape(-1)
     return y, mean, scale
 
 
@@ -601,8 +608,12 @@ def native_layer_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
-    for parameter in (weight, bias):
-        check_floats("LayerNormKernelImpl", input, parameter)
+    check_floats("LayerNormKernelImpl", input, weight, bias)
+    if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
+        if input.ndim > 1:
+            return _normalize_few(input, weight, bias, eps)
+        y, mean, rstd = _normalize_few(input[None], weight, bias, eps)
+        return y[0], mean[0], rstd[0]
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
@@ -666,23 +677,24 @@ derivative("native_layer_norm", {"input, weight, bias": _layer_norm_gradients})
 #| into: aten/native/layer_norm.py
 #| upstream: aten/src/ATen/native/layer_norm.cpp#at::native::layer_norm_symint
 def _check_normalized_shape(input: Any, normalized_shape: Sequence[int], **parameters: Any) -> None:
-    shape = list(normalized_shape)
+    shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
-            f"but got normalized_shape = {shape}"
+            f"but got normalized_shape = {list(shape)}"
         )
     for name, value in parameters.items():
-        if value is not None and list(value.shape) != shape:
+        if value is not None and value.shape != shape:
             raise RuntimeError(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
-                f"{list(value.shape)} and normalized_shape = {shape}"
+                f"{list(value.shape)} and normalized_shape = {list(shape)}"
             )
-    size = list(input.shape)
-    if len(size) < len(shape) or size[len(size) - len(shape) :] != shape:
+    size = input.shape
+    if size[-len(shape) :] != shape:
         wanted = ", ".join(map(str, shape))
         raise RuntimeError(
-            f"Given normalized_shape={shape}, expected input with shape [*, {wanted}], but got input of size{size}"
+            f"Given normalized_shape={list(shape)}, expected input with shape [*, {wanted}], "
+            f"but got input of size{list(size)}"
         )
 
 
@@ -771,8 +783,7 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    for parameter in (weight, bias):
-        check_floats("GroupNormKernelImpl", input, parameter)
+    check_floats("GroupNormKernelImpl", input, weight, bias)
     if not input.size:
         return input.copy(), np.zeros((N, group), input.dtype), np.zeros((N, group), input.dtype)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)

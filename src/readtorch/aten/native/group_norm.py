@@ -25,8 +25,7 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps), each `(N, group)`."""
-    for parameter in (weight, bias):
-        check_floats("GroupNormKernelImpl", input, parameter)
+    check_floats("GroupNormKernelImpl", input, weight, bias)
     if not input.size:
         return input.copy(), np.zeros((N, group), input.dtype), np.zeros((N, group), input.dtype)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)

@@ -22,10 +22,11 @@ def in_working_precision(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
-def check_floats(kernel: str, input: Array, weight: Array | None) -> None:
+def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
-    if weight is not None and weight.dtype != input.dtype and not (input.itemsize == 2 and weight.dtype == np.float32):
-        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    for given in parameters:
+        if given is not None and given.dtype != input.dtype and not (input.itemsize == 2 and given.dtype == np.float32):
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
         raise not_implemented(kernel, input.dtype)
 
@@ -190,8 +191,7 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
-    for parameter in (None, weight, bias):
-        check_floats("batch_norm", input, parameter)
+    check_floats("batch_norm", input, weight, bias)
     for statistic in (running_mean, running_var):
         if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")

@@ -449,10 +449,12 @@ class Recorder:
         edges: list[Any] = []
         for position in self.positions:
             value = values[position]
-            if value.__class__ in (list, tuple):
+            if isinstance(value, TensorImpl):
+                edges.append(value._edge)
+            elif value.__class__ in (list, tuple):
                 edges.extend(item._edge for item in value)
             else:
-                edges.append(value._edge if isinstance(value, TensorImpl) else None)
+                edges.append(None)
         node._edges = tuple(edges)
         node._sequence = next_sequence_nr()
         node._options = values
@@ -468,10 +470,12 @@ class Recorder:
         for position, wanted_by in self.saved:
             value = values[position]
             version = 0
-            if value.__class__ in (list, tuple):
+            if value is None:
+                pass
+            elif value.__class__ in (list, tuple):
                 value = list(value)
                 refuse_saving(*value)
-            elif value is not None:
+            else:
                 for other in wanted_by:
                     if _wants_grad(values[other]):
                         if isinstance(value, TensorImpl):
@@ -495,7 +499,8 @@ class Recorder:
         if raw.__class__ in (tuple, list):
             shown_outputs = self.entry.differentiable_outputs or range(len(raw))
             if len(shown_outputs) == 1:
-                node._shape, node._dtype = raw[shown_outputs[0]].shape, raw[shown_outputs[0]].dtype
+                first = raw[shown_outputs[0]]
+                node._shape, node._dtype = first.shape, first.dtype
             else:
                 node._count = len(shown_outputs)
                 node._shape = [raw[i].shape for i in shown_outputs]
@@ -523,9 +528,9 @@ def array_again(value: Any) -> Any:
 
 
 def _wants_grad(value: Any) -> bool:
-    if value.__class__ in (list, tuple):
-        return any(_wants_grad(item) for item in value)
-    return isinstance(value, TensorImpl) and value._edge is not None
+    if isinstance(value, TensorImpl):
+        return value._edge is not None
+    return value.__class__ in (list, tuple) and any(_wants_grad(item) for item in value)
 
 
 def _meta(value: Any, what: str) -> Any:
@@ -573,7 +578,7 @@ def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) ->
     shown_outputs = entry.differentiable_outputs
     results = []
     for i, array in enumerate(raw):
-        if not isinstance(array, ndarray | np.generic) and not hasattr(array, "dtype"):
+        if array.__class__ is not ndarray and not hasattr(array, "dtype"):
             results.append(array)
             continue
         edge: Any = None

@@ -45,7 +45,12 @@ def is_real(value: Any) -> bool:
 
 def is_sequence_of_ints(value: Any) -> bool:
     """A list or tuple of ints. One int alone may stand for all of them."""
-    return all(is_int(item) for item in value) if isinstance(value, list | tuple) else is_int(value)
+    if not isinstance(value, list | tuple):
+        return is_int(value)
+    for item in value:  # noqa: SIM110  a generator costs more than the question
+        if item.__class__ is not int and not is_int(item):
+            return False
+    return True
 
 
 def is_sequence_of_numbers(value: Any) -> bool:
