@@ -115,8 +115,8 @@ class StorageImpl:
         self.device = where
 
     def data_ptr(self) -> int:
-        """Address of the first byte."""
-        return data_address(self.owner)
+        """Address of the first byte; 0 if there is none."""
+        return data_address(self.owner) if self.owner.nbytes else 0
 
     def nbytes(self) -> int:
         """Size in bytes."""
@@ -159,6 +159,8 @@ def remember_base(view: Any, base: Any) -> None:
 
 def storage_of(array: Any, where: device) -> StorageImpl:
     """The storage behind an array: the same object for all views of it, as long as somebody holds it."""
+    if array.__class__ is FreedArray:
+        return array.storage
     owner = owner_of(array)
     found = _alive.get(id(owner))
     if found is None or found.owner is not owner:

@@ -77,7 +77,7 @@ from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.c10.core.storage_impl import data_address, owner_of, storage_of
+from readtorch.c10.core.storage_impl import FreedArray, data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
     TensorImpl,
@@ -426,8 +426,9 @@ def untyped_storage(self: Any) -> Any:
 
 
 def data_ptr(self: Any) -> int:
-    """Address of the first element; 0 for an empty tensor."""
-    return data_address(self._array) if self._array.size and self._array.__class__ is not MetaArray else 0
+    """Address of the first element; 0 for a tensor without memory."""
+    array = self._array
+    return 0 if not array.size or array.__class__ is MetaArray or array.__class__ is FreedArray else data_address(array)
 
 
 def storage_offset(self: Any) -> int:

@@ -106,8 +106,10 @@ def map_file(filename: str | os.PathLike[str], shared: bool, nbytes: int) -> np.
 from __future__ import annotations
 
 import functools
+import gc
 import mmap
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,7 +122,8 @@ from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
-from readtorch.c10.core.storage_impl import StorageImpl
+from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
 
 
@@ -246,15 +249,37 @@ class UntypedStorage(StorageImpl):
 
     def is_shared(self) -> bool:
         """Can other processes see it?"""
-        return _mapping_of(self.owner) is not None
+        return _mapping_of(self.owner) is not None or _is_file(self.owner)
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that other processes can have too. Tensors made before keep theirs."""
+        """Move the bytes to memory that other processes can have too. Tensors move along."""
         if self.device.type != "cpu":
             raise RuntimeError(f"share_memory_: memory of {self.device} cannot be shared, only that of the CPU")
         if not isinstance(_mapping_of(self.owner), SharedMemory):
-            self.owner = _shared_copy(self.bytes())
+            _move(self, _shared_copy(self.bytes()))
         return self
+
+    def resizable(self) -> bool:
+        """May its size change? Not that of a file's bytes."""
+        return not _is_file(self.owner)
+
+    def resize_(self, size: int, /) -> UntypedStorage:
+        """Another size in bytes. What fits is kept; tensors that reach beyond the end keep their shapes and cannot be read."""
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise RuntimeError(f"resize_ expects an int, but got {type(size).__name__}")
+        if size < 0:
+            raise RuntimeError(f"resize_: a storage cannot have a negative number of bytes, {size}")
+        self._resize(size)
+        return self
+
+    def _resize(self, size: int, asking: Any = None) -> None:
+        if not self.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable: its bytes are a file's")
+        if self.device.type == "meta":
+            self.owner = np.broadcast_to(np.zeros((), np.uint8), (size,))
+        elif size != self.nbytes():
+            only = asking if asking is not None and is_alone(asking) else None
+            _move(self, _resized(self.bytes(), size, self.device), only)
 
     def __repr__(self) -> str:
         if self.device.type == "meta":
@@ -300,20 +325,239 @@ def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
     return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)).to(device=where)
 
 
+# %% [markdown]
+# ## Who moves when a storage moves?
+#
+# Upstream's tensor holds its storage, and the storage the bytes: exchange the bytes, and every tensor follows, because none of them has looked at the bytes except through the storage. Here a tensor holds an array, and the array has the address in it. That saves a
+# step in every operator, and has to be paid for when bytes move. The price is a walk over all objects that the garbage collector knows, in search of the tensors that look into this memory: some milliseconds, for two methods that are hardly ever called. Nothing is
+# looked for if the count of references to the bytes says that there is nobody to be found.
+
+
 # %%
-#| claim: a storage can be resized to nothing and back; its tensors keep their shapes and become unreadable in between
-#| differs: readtorch's storages have a fixed size: a NumPy array that looks into memory forbids to resize it
-#| upstream: torch/storage.py#_StorageBase.resize_
-def _(torch):
-    x = torch.ones(4)
-    x.untyped_storage().resize_(0)
-    assert x.shape == (4,) and x.untyped_storage().nbytes() == 0
-    x.untyped_storage().resize_(16)
-    assert x.fill_(3).sum().item() == 12
+#| into: storage.py
+#| upstream: c10/core/StorageImpl.h#c10::StorageImpl
+def _move(storage: UntypedStorage, owner: Any, only: Any = None) -> None:
+    """Let a storage have other bytes, and the tensors that look into it too; `only` that one, if it is known to be alone."""
+    tensors = [only] if only is not None else _tensors_on(storage)
+    views = [tensor._array for tensor in tensors]
+    starts = [data_address(array) - data_address(owner_of(array)) if array.size else 0 for array in views]
+    ends = [start + _extent(array) for start, array in zip(starts, views, strict=True)]
+    storage_impl.exchange(storage, owner)
+    reserved = None
+    for tensor, array, start, end in zip(tensors, views, starts, ends, strict=True):
+        if end > storage.nbytes() and reserved is None:
+            reserved = storage_impl.reserve(storage, max(ends))
+        memory = owner if end <= storage.nbytes() else reserved
+        tensor._array = _array_on(memory, array.dtype, start, array.shape, array.strides)
+
+
+def _extent(array: Any) -> int:
+    """Bytes from the first element's start to the last one's end."""
+    if not array.size:
+        return 0
+    return array.itemsize + sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True))
+
+
+def _array_on(memory: Any, kind: np.dtype, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    if isinstance(memory, np.ndarray):
+        array = np.ndarray(shape, kind, memory, start, strides)
+        return storage_impl.freed(array, memory.storage) if isinstance(memory, storage_impl.FreedArray) else array
+    from readtorch.csrc.utils.tensor_new import library_of
+
+    numpy, guard = library_of(device_of(memory))
+    with guard:
+        elements = memory[start : start + (memory.size - start) // kind.itemsize * kind.itemsize].view(kind)
+        return numpy.lib.stride_tricks.as_strided(elements, shape, strides)
+
+
+def _resized(data: Any, size: int, where: device) -> Any:
+    from readtorch.csrc.utils.tensor_new import library_of
+
+    numpy, guard = library_of(where)
+    with guard:
+        grown = numpy.empty(size, np.uint8)
+        kept = min(size, data.size)
+        grown[:kept] = data[:kept]
+    return grown
+
+
+def _tensors_on(storage: UntypedStorage) -> list[Any]:
+    """The tensors that look into a storage."""
+    fresh = UntypedStorage._from_array(np.empty(storage.nbytes(), np.uint8))
+    if sys.getrefcount(storage.owner) == sys.getrefcount(fresh.owner) and not storage_impl.has_freed(storage):
+        return []
+    found = []
+    for thing in gc.get_objects():
+        if issubclass(type(thing), TensorImpl):
+            array = getattr(thing, "_array", None)
+            if array is not None and storage_impl.looks_into(array, storage):
+                found.append(thing)
+    return found
+
+
+def is_alone(tensor: Any) -> bool:
+    """Does nothing but this tensor, and its storage, refer to the memory? A no may be wrong, a yes is not."""
+    owner = owner_of(tensor._array)
+    if tensor._array.__class__ is not np.ndarray:
+        return False
+    if tensor._array is owner:
+        like = wrap(np.empty(1))
+    elif tensor._array.base is owner:
+        like = wrap(np.empty(2)[:1])
+    else:
+        return False
+    del owner
+    return _counts(tensor) == _counts(like)
+
+
+def _counts(tensor: Any) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return sys.getrefcount(tensor._array), sys.getrefcount(storage.owner)
 
 
 # %% [markdown]
-# That trick is what fully sharded training lives on: the parameters of a layer exist as objects all the time, and as memory only while the layer runs. Reading one at the wrong moment is a crash or an error from deep inside, by a tensor whose shape looks perfectly good.
+# What is left of a tensor whose bytes are gone? Its shape, its strides, its place. For upstream that is nothing new, a tensor never had more than that; reading it follows a null pointer. An array without memory does not exist in NumPy. So the tensor gets one of zeros that
+# nobody has touched, which takes up addresses and no memory, of a class that refuses to be read.
+
+
+# %%
+#| into: c10/core/storage_impl.py
+#| upstream: c10/core/TensorImpl.h#c10::TensorImpl::data
+class FreedArray(np.ndarray):
+    """Shape, strides and place of a tensor whose bytes have been given up. `storage` is where they will be again, if at all."""
+
+    storage: StorageImpl
+
+    def __array_finalize__(self, source: Any) -> None:
+        if source.__class__ is FreedArray:
+            self.storage = source.storage
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+        raise _without_bytes()
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function not in _LOOKS:
+            raise _without_bytes()
+        return super().__array_function__(function, types, args, kwargs)
+
+
+def _without_bytes() -> RuntimeError:
+    return RuntimeError(
+        "The tensor has a non-zero number of elements, but its data is not allocated: its storage was resized, and is too "
+        "small for it. Give the storage its size back with resize_()"
+    )
+
+
+def _refuse(*args: Any, **kwargs: Any) -> Any:
+    raise _without_bytes()
+
+
+#: functions that compute with shapes, and methods that give views
+_LOOKS = {np.broadcast_to, np.expand_dims, np.moveaxis, np.ndim, np.reshape, np.shape, np.size, np.squeeze, np.swapaxes}
+_LOOKS |= {np.empty_like, np.lib.stride_tricks.as_strided, np.result_type, np.transpose}
+_VIEWS = {"diagonal", "reshape", "squeeze", "swapaxes", "transpose", "view"}
+_PUBLIC = [name for name in dir(np.ndarray) if name[0] != "_" and callable(getattr(np.ndarray, name))]
+for _name in (*_PUBLIC, "__bool__", "__complex__", "__copy__", "__deepcopy__", "__float__", "__int__", "__setitem__"):
+    if _name not in _VIEWS:
+        setattr(FreedArray, _name, _refuse)
+
+
+def reserve(storage: StorageImpl, nbytes: int) -> FreedArray:
+    """Room for tensors that reach beyond the end of their storage."""
+    room = _rooms[id(storage)] = np.zeros(nbytes, np.uint8)
+    room.flags.writeable = False
+    return freed(room, storage)
+
+
+_rooms: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+
+
+def has_freed(storage: StorageImpl) -> bool:
+    """Are there tensors that reach beyond the end of a storage?"""
+    return id(storage) in _rooms
+
+
+def freed(array: np.ndarray, storage: StorageImpl) -> FreedArray:
+    """`array` as one whose elements are in a storage that is too small."""
+    view = array.view(FreedArray)
+    view.storage = storage
+    return view
+
+
+def looks_into(array: Any, storage: StorageImpl) -> bool:
+    """Is this the memory, or the place, of an array?"""
+    return array.storage is storage if array.__class__ is FreedArray else owner_of(array) is storage.owner
+
+
+def exchange(storage: StorageImpl, owner: Any) -> None:
+    """Let a storage own other bytes."""
+    _alive.pop(id(storage.owner), None)
+    storage.owner = owner
+    _alive[id(owner)] = storage
+
+
+# %%
+#| into: c10/core/dispatch_key.py
+#| imports
+from readtorch.c10.core.storage_impl import FreedArray
+
+
+# %%
+#| into: c10/core/dispatch_key.py
+#| upstream: c10/core/TensorImpl.h#c10::TensorImpl::data
+BACKENDS[FreedArray] = DispatchKey.CPU
+DEVICE_OF[FreedArray] = lambda array: array.storage.device
+
+
+# %% [markdown]
+# Fully sharded training lives on that: the parameters of a layer exist as objects all the time, and as memory only while the layer runs.
+
+# %%
+#| needs: a1_operators
+x = torch.arange(4.0)
+half, storage = x[2:], x.untyped_storage()
+storage.resize_(0)
+x.shape, half.storage_offset(), storage.nbytes()
+
+# %% tags=["raises-exception"]
+#| needs: a1_operators
+x + 1
+
+# %%
+#| needs: a1_operators
+storage.resize_(16)
+x.fill_(3)
+half, half.untyped_storage() is storage
+
+
+# %%
+#| claim: a storage can be resized to nothing and back; its tensors keep their shapes, and see what is written afterwards
+#| needs: a1_operators
+#| upstream: torch/storage.py#_StorageBase.resize_
+def _(torch):
+    x = torch.ones(4)
+    view = x[1:]
+    x.untyped_storage().resize_(0)
+    assert x.shape == (4,) and x.untyped_storage().nbytes() == 0
+    x.untyped_storage().resize_(16)
+    assert x.fill_(3).sum().item() == 12 and view.tolist() == [3, 3, 3]
+
+
+# %%
+#| claim: a tensor that is resized beyond its storage makes the storage larger, for all that look into it; a smaller one leaves it as it is
+#| needs: a1_operators
+#| upstream: aten/src/ATen/native/Resize.h#at::native::maybe_resize_storage_cpu
+def _(torch):
+    x = torch.arange(4.0)
+    view = x[2:]
+    assert x.resize_(2).untyped_storage().nbytes() == 16
+    assert x.resize_(8).untyped_storage() is view.untyped_storage() and view.untyped_storage().nbytes() == 32
+    x[3] = 9
+    assert view.tolist() == [2, 9]
+
+
+# %% [markdown]
+# Reading a tensor at the wrong moment is a crash upstream, or an error from deep inside, by a tensor whose shape looks perfectly good. One thing remains different here: what the graph has saved for the backward is an array, and keeps the old bytes alive until it has been used.
 #
 # ## What do two processes share?
 #
@@ -377,6 +621,15 @@ def _mapping_of(owner: Any) -> mmap.mmap | None:
     return memory if isinstance(memory, mmap.mmap) else None
 
 
+def _is_file(owner: Any) -> bool:
+    """Are these bytes mapped from a file with a name?"""
+    while (base := getattr(owner, "base", None)) is not None or isinstance(owner, memoryview):
+        owner = owner.obj if isinstance(owner, memoryview) else base
+        if isinstance(owner, np.memmap):
+            return True
+    return False
+
+
 # %%
 #| claim: a forked process writes to shared memory for both, to other memory for itself; the parent's version counter knows nothing of it
 #| upstream: torch/storage.py#_StorageBase.share_memory_
@@ -400,7 +653,7 @@ def _(torch):
 # %%
 #| needs: a1_operators
 #| claim: `share_memory_` moves the storage, so that all views made before move along
-#| differs: readtorch moves the tensor it is called on; views made before keep looking into the old memory
+#| upstream: torch/storage.py#_StorageBase.share_memory_
 def _(torch):
     x = torch.ones(4)
     view = x[1:]
@@ -557,6 +810,11 @@ class TypedStorage:
     def is_shared(self) -> bool:
         """Can other processes see it?"""
         return self._untyped_storage.is_shared()
+
+    def resize_(self, size: int) -> None:
+        """Another number of elements."""
+        _warn_typed_storage()
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
 
     def pickle_storage_type(self) -> str:
         """The name that files use for this dtype."""
@@ -743,18 +1001,15 @@ def _(torch):
 #| into: _utils.py
 #| upstream: torch/storage.py#_StorageBase.share_memory_
 def _share_memory(tensor: Any) -> None:
-    """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
-    from readtorch.storage import SharedMemory, _mapping_of
+    """Move the tensor's storage to shared memory."""
+    from readtorch.storage import SharedMemory, _mapping_of, _move, _shared_copy, is_alone
 
     storage = tensor.untyped_storage()
     #: Other processes can open a GPU's memory. A loader's batch is shared, but its memory will be used again: it moves too.
-    if storage.device.type == "cuda" or isinstance(_mapping_of(storage.owner), SharedMemory):
+    if storage.device.type != "cpu" or isinstance(_mapping_of(storage.owner), SharedMemory):
         return
-    offset, stride = tensor.storage_offset(), tensor.stride()
-    shared = type(storage)._from_array(storage.bytes()).share_memory_()
-    array = tensor._array
-    strides = tuple(step * array.itemsize for step in stride)
-    tensor._array = np.ndarray(array.shape, array.dtype, shared.owner, offset * array.itemsize, strides)
+    only = tensor if is_alone(tensor) else None
+    _move(storage, _shared_copy(storage.bytes()), only)
 
 
 def _is_shared(tensor: Any) -> bool:

@@ -386,7 +386,7 @@ def reduce_storage(storage: UntypedStorage) -> tuple[Callable[..., Any], tuple[A
         return storage.__reduce__()
     memory = _mapping_of(storage.owner)
     if not isinstance(memory, SharedMemory):
-        storage = UntypedStorage._from_array(storage.bytes()).share_memory_()
+        storage.share_memory_()
         memory = _mapping_of(storage.owner)
     if not isinstance(memory, SharedMemory) or memory.descriptor < 0:
         raise RuntimeError(
@@ -459,7 +459,6 @@ reductions.init_reductions()
 
 # %%
 #| claim: what is sent to another process is moved to shared memory at home, and what arrives is that memory; two views arrive on one storage
-#| differs: readtorch moves each tensor by itself, so two views of one storage are two memories once they are sent
 #| upstream: torch/multiprocessing/reductions.py#reduce_tensor
 def _(torch):
     import pickle

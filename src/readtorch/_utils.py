@@ -106,18 +106,15 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
 
 
 def _share_memory(tensor: Any) -> None:
-    """Move the tensor's bytes to shared memory; other views of the old memory stay there."""
-    from readtorch.storage import SharedMemory, _mapping_of
+    """Move the tensor's storage to shared memory."""
+    from readtorch.storage import SharedMemory, _mapping_of, _move, _shared_copy, is_alone
 
     storage = tensor.untyped_storage()
     #: Other processes can open a GPU's memory. A loader's batch is shared, but its memory will be used again: it moves too.
-    if storage.device.type == "cuda" or isinstance(_mapping_of(storage.owner), SharedMemory):
+    if storage.device.type != "cpu" or isinstance(_mapping_of(storage.owner), SharedMemory):
         return
-    offset, stride = tensor.storage_offset(), tensor.stride()
-    shared = type(storage)._from_array(storage.bytes()).share_memory_()
-    array = tensor._array
-    strides = tuple(step * array.itemsize for step in stride)
-    tensor._array = np.ndarray(array.shape, array.dtype, shared.owner, offset * array.itemsize, strides)
+    only = tensor if is_alone(tensor) else None
+    _move(storage, _shared_copy(storage.bytes()), only)
 
 
 def _is_shared(tensor: Any) -> bool:

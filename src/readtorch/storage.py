@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import mmap
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +19,8 @@ from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard, with_index
 from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
-from readtorch.c10.core.storage_impl import StorageImpl
+from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of
+from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
 
 
@@ -140,15 +143,37 @@ class UntypedStorage(StorageImpl):
 
     def is_shared(self) -> bool:
         """Can other processes see it?"""
-        return _mapping_of(self.owner) is not None
+        return _mapping_of(self.owner) is not None or _is_file(self.owner)
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that other processes can have too. Tensors made before keep theirs."""
+        """Move the bytes to memory that other processes can have too. Tensors move along."""
         if self.device.type != "cpu":
             raise RuntimeError(f"share_memory_: memory of {self.device} cannot be shared, only that of the CPU")
         if not isinstance(_mapping_of(self.owner), SharedMemory):
-            self.owner = _shared_copy(self.bytes())
+            _move(self, _shared_copy(self.bytes()))
         return self
+
+    def resizable(self) -> bool:
+        """May its size change? Not that of a file's bytes."""
+        return not _is_file(self.owner)
+
+    def resize_(self, size: int, /) -> UntypedStorage:
+        """Another size in bytes. What fits is kept; tensors that reach beyond the end keep their shapes and cannot be read."""
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise RuntimeError(f"resize_ expects an int, but got {type(size).__name__}")
+        if size < 0:
+            raise RuntimeError(f"resize_: a storage cannot have a negative number of bytes, {size}")
+        self._resize(size)
+        return self
+
+    def _resize(self, size: int, asking: Any = None) -> None:
+        if not self.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable: its bytes are a file's")
+        if self.device.type == "meta":
+            self.owner = np.broadcast_to(np.zeros((), np.uint8), (size,))
+        elif size != self.nbytes():
+            only = asking if asking is not None and is_alone(asking) else None
+            _move(self, _resized(self.bytes(), size, self.device), only)
 
     def __repr__(self) -> str:
         if self.device.type == "meta":
@@ -194,6 +219,85 @@ def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
     return UntypedStorage._from_array(np.frombuffer(bytearray(data), np.uint8)).to(device=where)
 
 
+def _move(storage: UntypedStorage, owner: Any, only: Any = None) -> None:
+    """Let a storage have other bytes, and the tensors that look into it too; `only` that one, if it is known to be alone."""
+    tensors = [only] if only is not None else _tensors_on(storage)
+    views = [tensor._array for tensor in tensors]
+    starts = [data_address(array) - data_address(owner_of(array)) if array.size else 0 for array in views]
+    ends = [start + _extent(array) for start, array in zip(starts, views, strict=True)]
+    storage_impl.exchange(storage, owner)
+    reserved = None
+    for tensor, array, start, end in zip(tensors, views, starts, ends, strict=True):
+        if end > storage.nbytes() and reserved is None:
+            reserved = storage_impl.reserve(storage, max(ends))
+        memory = owner if end <= storage.nbytes() else reserved
+        tensor._array = _array_on(memory, array.dtype, start, array.shape, array.strides)
+
+
+def _extent(array: Any) -> int:
+    """Bytes from the first element's start to the last one's end."""
+    if not array.size:
+        return 0
+    return array.itemsize + sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True))
+
+
+def _array_on(memory: Any, kind: np.dtype, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    if isinstance(memory, np.ndarray):
+        array = np.ndarray(shape, kind, memory, start, strides)
+        return storage_impl.freed(array, memory.storage) if isinstance(memory, storage_impl.FreedArray) else array
+    from readtorch.csrc.utils.tensor_new import library_of
+
+    numpy, guard = library_of(device_of(memory))
+    with guard:
+        elements = memory[start : start + (memory.size - start) // kind.itemsize * kind.itemsize].view(kind)
+        return numpy.lib.stride_tricks.as_strided(elements, shape, strides)
+
+
+def _resized(data: Any, size: int, where: device) -> Any:
+    from readtorch.csrc.utils.tensor_new import library_of
+
+    numpy, guard = library_of(where)
+    with guard:
+        grown = numpy.empty(size, np.uint8)
+        kept = min(size, data.size)
+        grown[:kept] = data[:kept]
+    return grown
+
+
+def _tensors_on(storage: UntypedStorage) -> list[Any]:
+    """The tensors that look into a storage."""
+    fresh = UntypedStorage._from_array(np.empty(storage.nbytes(), np.uint8))
+    if sys.getrefcount(storage.owner) == sys.getrefcount(fresh.owner) and not storage_impl.has_freed(storage):
+        return []
+    found = []
+    for thing in gc.get_objects():
+        if issubclass(type(thing), TensorImpl):
+            array = getattr(thing, "_array", None)
+            if array is not None and storage_impl.looks_into(array, storage):
+                found.append(thing)
+    return found
+
+
+def is_alone(tensor: Any) -> bool:
+    """Does nothing but this tensor, and its storage, refer to the memory? A no may be wrong, a yes is not."""
+    owner = owner_of(tensor._array)
+    if tensor._array.__class__ is not np.ndarray:
+        return False
+    if tensor._array is owner:
+        like = wrap(np.empty(1))
+    elif tensor._array.base is owner:
+        like = wrap(np.empty(2)[:1])
+    else:
+        return False
+    del owner
+    return _counts(tensor) == _counts(like)
+
+
+def _counts(tensor: Any) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return sys.getrefcount(tensor._array), sys.getrefcount(storage.owner)
+
+
 def _shared_copy(data: np.ndarray) -> np.ndarray:
     if not data.size:
         return data
@@ -207,6 +311,15 @@ def _mapping_of(owner: Any) -> mmap.mmap | None:
     base = getattr(owner, "base", None)
     memory = base.obj if isinstance(base, memoryview) else base
     return memory if isinstance(memory, mmap.mmap) else None
+
+
+def _is_file(owner: Any) -> bool:
+    """Are these bytes mapped from a file with a name?"""
+    while (base := getattr(owner, "base", None)) is not None or isinstance(owner, memoryview):
+        owner = owner.obj if isinstance(owner, memoryview) else base
+        if isinstance(owner, np.memmap):
+            return True
+    return False
 
 
 @functools.cache
@@ -331,6 +444,11 @@ class TypedStorage:
     def is_shared(self) -> bool:
         """Can other processes see it?"""
         return self._untyped_storage.is_shared()
+
+    def resize_(self, size: int) -> None:
+        """Another number of elements."""
+        _warn_typed_storage()
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
 
     def pickle_storage_type(self) -> str:
         """The name that files use for this dtype."""

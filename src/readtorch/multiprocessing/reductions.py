@@ -265,7 +265,7 @@ def reduce_storage(storage: UntypedStorage) -> tuple[Callable[..., Any], tuple[A
         return storage.__reduce__()
     memory = _mapping_of(storage.owner)
     if not isinstance(memory, SharedMemory):
-        storage = UntypedStorage._from_array(storage.bytes()).share_memory_()
+        storage.share_memory_()
         memory = _mapping_of(storage.owner)
     if not isinstance(memory, SharedMemory) or memory.descriptor < 0:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/03_dispatcher.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.core.device import cpu, device, meta
+from readtorch.c10.core.storage_impl import FreedArray
 
 
 class DispatchKey(enum.IntEnum):
@@ -40,3 +41,7 @@ def device_of(array: Any) -> device:
 def meta_like(array: Any) -> MetaArray:
     """The shape and dtype of `array`, without its data."""
     return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
+
+
+BACKENDS[FreedArray] = DispatchKey.CPU
+DEVICE_OF[FreedArray] = lambda array: array.storage.device

@@ -13,7 +13,7 @@ from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import device_guard, with_index
-from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
@@ -184,6 +184,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     array = self._array
     if array.__class__ is not np.ndarray:
         where = device_of(array)
+        if where.type == "cpu":
+            return array.copy()  # of a freed array, which says why it cannot be read
         raise TypeError(
             f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy it to host memory"
         )
@@ -202,20 +204,30 @@ def set_(self: Any, source: Any = None, *args: Any) -> Any:
     """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
     if source is None:
         self._array = _empty_beside(self._array, 0)
-    elif isinstance(source, TensorImpl):
+    elif isinstance(source, TensorImpl) and not args:
         self._array = source._array
     else:
+        if isinstance(source, TensorImpl):
+            source = properties.untyped_storage(source)
         given: list[Any] = [*args, *[0, None, None][len(args) :]]
-        offset, shape, strides = given
-        self._array = array_of_storage(source, self._array.dtype, offset, shape, strides)
+        self._array = _grown_to_hold(source.untyped(), None, self._array.dtype, *given)
     self._vc = None
     return self
 
 
+def _grown_to_hold(storage: Any, asking: Any, kind: np.dtype, offset: int, shape: Any, strides: Any) -> Any:
+    """The array of a storage, which is made larger if it is too small for it. `asking`: the tensor that looks into it."""
+    if shape is not None and all(size > 0 for size in shape):
+        steps = contiguous_strides(tuple(shape)) if strides is None else strides
+        needed = offset + 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+        if needed * kind.itemsize > storage.nbytes():
+            storage._resize(needed * kind.itemsize, asking)
+    return array_of_storage(storage, kind, offset, shape, strides)
+
+
 def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, strides: Any) -> np.ndarray:
     """An array of elements of type `kind` over the bytes of a storage."""
-    raw = storage._untyped() if hasattr(storage, "_untyped") else storage
-    flat = raw.bytes()
+    flat = storage.bytes()
     elements = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
     if shape is None:
         return elements[offset:]
@@ -259,15 +271,13 @@ def resize_(self: Any, *sizes: Any) -> Any:
     shape = parse(sizes)
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
-    flat = self._array.reshape(-1)
-    count = int(np.prod(shape))
-    if count <= flat.size:
-        self._array = flat[:count].reshape(shape)
-    else:
-        grown = _empty_beside(self._array, count)
-        with device_guard(grown):
-            grown[: flat.size] = flat
-        self._array = grown.reshape(shape)
+    if shape == self._array.shape:
+        return self
+    if self._array.__class__ is MetaArray:
+        self._array = meta_like(np.broadcast_to(np.zeros((), self._array.dtype), shape))
+        return self
+    offset = properties.storage_offset(self)
+    self._array = _grown_to_hold(properties.untyped_storage(self), self, self._array.dtype, offset, shape, None)
     return self
 
 
