@@ -922,7 +922,7 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = (), ow
                 elif owned_input and len(edges) == 1 and (grad.base is incoming[0] or grad.base is incoming[0].base):
                     owned = grad.size == grad.base.size
                 else:
-                    owned = _is_sole_view(grad)
+                    owned = id(grad) not in given and _is_sole_view(grad)
             given.append(id(grad))
         buffer = buffers.get(target)
         if buffer is None:
