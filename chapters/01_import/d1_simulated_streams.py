@@ -73,6 +73,10 @@ class RaceError(RuntimeError):
     """Two operations of which neither is ordered before the other touch the same memory."""
 
 
+class CUDARuntimeError(RuntimeError):
+    """An error of the (simulated) CUDA runtime."""
+
+
 def merge(clock: Clock, news: Clock) -> None:
     """Let `clock` know what `news` knows."""
     for stream, number in news.items():
@@ -115,6 +119,8 @@ class Current(threading.local):
     """Of one host thread: the current device, and the current stream of each device."""
 
     device = 0
+    #: does what is computed now stand for one kernel of CUDA C++, whatever NumPy's functions it is written with?
+    in_kernel = False
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
@@ -187,15 +193,24 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Let later operations wait for an event; the host goes on."""
-        merge(self.clock, event.clock)
+        capture = event.captured if self.captured is None else self.captured
+        if capture is None:
+            merge(self.clock, event.clock)
+        else:
+            capture.wait(self, event)
 
-    def synchronize(self) -> None:
-        """Let the host wait."""
-        host.wait(self.clock, "synchronize")
+    def synchronize(self, what: str = "synchronize") -> None:
+        """Let the host wait, because of `what`."""
+        if self.captured is not None:
+            self.captured.refuse(what)
+        host.wait(self.clock, what)
 
     @property
     def done(self) -> bool:
         """Is nothing left to do? Here nothing ever is; to ask is to know."""
+        if self.captured is not None:
+            self.captured.failed = "the stream was asked whether it is done"
+            return False
         host.saw(self.clock)
         return True
 
@@ -208,30 +223,47 @@ class Event:
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.clock: Clock = {}
+        #: the capture in which it is a mark; it is then one of the graph's, and comes for nobody else
+        self.captured: Any = None
         self.timed = not disable_timing
         self.nanoseconds = 0
 
     def record(self, stream: Stream | None = None) -> None:
         """Put the mark behind the operations that are in the stream now."""
         stream = current_stream() if stream is None else stream
+        self.captured = stream.captured
+        if self.captured is not None:
+            self.clock = self.captured.mark(stream)
+            return
         stream.tick()
         self.clock = dict(stream.clock)
         self.nanoseconds = time.perf_counter_ns()
 
     def synchronize(self) -> None:
         """Let the host wait for it."""
+        self._check()
         host.wait(self.clock, "Event.synchronize")
 
     @property
     def done(self) -> bool:
         """Has it come?"""
+        self._check()
         host.saw(self.clock)
         return True
+
+    def _check(self) -> None:
+        if self.captured is not None:
+            self.captured.failed = "the host asked for an event of the capture"
+            raise CUDARuntimeError(
+                "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream"
+            )
 
     @property
     def seen(self) -> bool:
         """Has the host waited for it already?"""
-        return all(host.clock.get(stream, 0) >= number for stream, number in self.clock.items())
+        return self.captured is None and all(
+            host.clock.get(stream, 0) >= number for stream, number in self.clock.items()
+        )
 
 
 def current_stream(device: int | None = None) -> Stream:
@@ -257,6 +289,8 @@ def elapsed_time(start: Event, end: Event) -> float:
     """Milliseconds between two events; of the host, for there is no other clock here."""
     if not (start.timed and end.timed):
         raise RuntimeError("the events were made with disable_timing=True")
+    for event in (start, end):
+        event._check()
     return (end.nanoseconds - start.nanoseconds) / 1e6
 
 
@@ -309,23 +343,19 @@ CAPACITY = 1 << 34
 """Bytes of memory that a simulated device says it has."""
 
 
-class Block:
-    """A piece of device memory: `memory` is the NumPy array that stands for it."""
+class History:
+    """Who wrote and read a piece of a device's memory."""
 
-    __slots__ = ("__weakref__", "device_id", "memory", "ptr", "reads", "size", "stream", "written")
+    __slots__ = ("__weakref__", "device_id", "reads", "written")
 
-    def __init__(self, memory: Any) -> None:
-        self.memory = memory
-        self.stream: Stream = current_stream()
-        self.device_id = self.stream.device_id
-        self.size = -(-max(int(memory.nbytes), 1) // GRAIN) * GRAIN
+    def __init__(self, device_id: int) -> None:
+        self.device_id = device_id
         #: (stream, number) of the last operation that wrote it
         self.written: tuple[int, int] | None = None
         #: by stream: the number of the last operation that read it since
         self.reads: dict[int, int] = {}
-        self.ptr = pool.take(self)
 
-    def touch(self, stream: Stream, number: int, write: bool, what: str) -> None:
+    def touch(self, stream: Any, number: int, write: bool, what: str) -> None:
         """Operation `number` of `stream` reads or writes this block. RaceError if nothing orders it after the others."""
         if stream.device_id != self.device_id:
             raise ValueError(
@@ -349,6 +379,21 @@ class Block:
                 )
         self.written = (stream.key, number)
         self.reads = {}
+
+
+class Block(History):
+    """A piece of device memory: `memory` is the NumPy array that stands for it."""
+
+    __slots__ = ("memory", "pool", "ptr", "size", "stream")
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        self.stream: Stream = current_stream()
+        super().__init__(self.stream.device_id)
+        self.size = -(-max(int(memory.nbytes), 1) // GRAIN) * GRAIN
+        #: the pool of the graph that is being captured; nobody else is ever given memory of it
+        self.pool = None if self.stream.captured is None else self.stream.captured.pool
+        self.ptr = pool.take(self)
 
     def __del__(self) -> None:
         if pool is not None:  # at the end of the interpreter it is
@@ -374,10 +419,11 @@ class Pool:
         """An address for a new block. RaceError if it may be one that another stream still uses."""
         device, stream, size = block.device_id, block.stream, block.size
         with self._lock:
-            self._check(device, stream)
+            if block.pool is None:
+                self._check(device, stream)
             if self.used.get(device, 0) + size > CAPACITY:
                 raise MemoryError(f"the simulated device {device} has no {size} bytes left")
-            free = self._free.get((device, stream.key, size))
+            free = None if block.pool is not None else self._free.get((device, stream.key, size))
             if free:
                 address = free.pop()
             else:
@@ -412,9 +458,12 @@ class Pool:
             doubtful = [("read", other, number) for other, number in block.reads.items() if other != own]
             if block.written is not None and block.written[0] != own:
                 doubtful.append(("write", *block.written))
-            if doubtful:
+            if block.pool is not None:
+                self.held[block.device_id] -= block.size
+            elif doubtful:
                 self._doubtful.setdefault((block.device_id, own), []).extend(doubtful)
-            self._free.setdefault((block.device_id, own, block.size), []).append(ptr)
+            if block.pool is None:
+                self._free.setdefault((block.device_id, own, block.size), []).append(ptr)
             self.used[block.device_id] -= block.size
         for hook in self.hooks:
             hook.free_postprocess(device_id=block.device_id, mem_size=block.size, mem_ptr=ptr, pmem_id=0)
@@ -476,5 +525,5 @@ except RaceError as error:
 # ### What upstream does more
 # * Blocks up to 1 MB share segments of 2 MB, those up to 10 MB segments of 20 MB; blocks are split and neighbours merged. `expandable_segments` maps
 #   pages of one large range of addresses instead.
-# * While a CUDA graph is captured, memory comes from a pool of the graph's own.
+# * The pool of a CUDA graph can be shared with another graph, which is then given what the first has freed. Here a graph's memory is given to nobody.
 # * Out of memory is not an error yet: cached blocks are given back and the allocation is tried again.

@@ -30,7 +30,7 @@ live()
 
 # %%
 #| into: c10/cuda/simulated/runtime.py
-"""Devices, graphs and the memory pool of the simulated device, and the module that stands for CuPy."""
+"""Devices of the simulated library, copies between them, and the module that stands for CuPy."""
 
 # %%
 #| into: c10/cuda/simulated/runtime.py
@@ -46,10 +46,12 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.cuda.simulated import functions
-from readtorch.c10.cuda.simulated.launch import Capture, copies, launch
+from readtorch.c10.cuda.simulated.graph import Graph, begin_capture, end_capture, is_capturing
+from readtorch.c10.cuda.simulated.launch import copies, launch
 from readtorch.c10.cuda.simulated.memory import CAPACITY, pool
 from readtorch.c10.cuda.simulated.ndarray import ndarray
 from readtorch.c10.cuda.simulated.stream import (
+    CUDARuntimeError,
     Event,
     Stream,
     current,
@@ -62,10 +64,6 @@ from readtorch.c10.cuda.simulated.stream import (
 
 # %%
 #| into: c10/cuda/simulated/runtime.py
-class CUDARuntimeError(RuntimeError):
-    """An error of the (simulated) CUDA runtime."""
-
-
 class _State:
     """How many devices there are, and which process began to use them."""
 
@@ -151,6 +149,8 @@ def device_synchronize() -> None:
     clock: dict[int, int] = {}
     for stream in [*_State.streams, default_stream(current.device)]:
         if stream.device_id == current.device:
+            if stream.captured is not None:
+                stream.captured.refuse("device synchronize")
             for number, time in stream.clock.items():
                 clock[number] = max(clock.get(number, 0), time)
     host.wait(clock, "device synchronize")
@@ -174,7 +174,11 @@ def device_properties(number: int) -> dict[str, Any]:
 
 def copy_between_devices(dst: int, dst_device: int, src: int, src_device: int, size: int, stream: int) -> None:
     """Copy bytes from device to device, on a stream of the source's."""
-    queue = next((found for found in _State.streams if found.ptr == stream), default_stream(current.device))
+    here = current.device  # default streams of several devices have one address
+    known = (found for found in _State.streams if (found.ptr, found.device_id) == (stream, here))
+    queue = next(known, default_stream(here))
+    if queue.captured is not None:
+        raise NotImplementedError("copies between devices in a captured graph are not simulated")
     target, source = pool.at(dst), pool.at(src)
     number = queue.tick()
     if (source.device_id, target.device_id) != (src_device, dst_device):
@@ -198,39 +202,229 @@ def _bytes(block: Any) -> np.ndarray:
 #
 # While a stream is *capturing*, CUDA does not run what is put into it but notes it; the finished graph is then launched any number of times, at the cost of one launch. The
 # arrays are noted as addresses, so a graph always reads and writes the same memory: inputs are copied into the tensors that were captured with.
-# Here the operations are run while they are noted, too (NumPy could not say the shape of a result otherwise).
+#
+# NumPy cannot say the shape of a result without computing it, so here an operation with a new result is computed while it is noted, and at the end of the capture what it gave is overwritten, with bytes that make a float NaN: whoever forgets to replay gets the rubbish that a GPU would have given. What a graph *changes*, a running mean, a parameter, stays as it is until the first replay.
+#
+# A capture spreads. A stream that waits for an event of a capturing stream is captured from then on, and has to be waited for before the end. So a capture has clocks of its own, one for each stream in it, and books of its own for each piece of memory: a wait that is missing inside a graph is found when the graph is made.
+
+# %%
+#| into: c10/cuda/simulated/graph.py
+"""Work that is noted first and done later: captures of the simulated device, and the graphs that they become."""
+
+# %%
+#| into: c10/cuda/simulated/graph.py
+#| imports
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from readtorch.c10.cuda.simulated.launch import wrap
+from readtorch.c10.cuda.simulated.memory import Block, History
+from readtorch.c10.cuda.simulated.stream import Clock, CUDARuntimeError, Event, RaceError, Stream, current_stream, merge
 
 
 # %%
-#| into: c10/cuda/simulated/runtime.py
-class Graph:
-    """What was put into a stream while it was captured."""
+#| into: c10/cuda/simulated/graph.py
+class Branch:
+    """One stream's part of a capture."""
 
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.key = stream.key
+        self.device_id = stream.device_id
+        self.clock: Clock = {}
+
+    def tick(self) -> int:
+        """Begin an operation; returns its number."""
+        number = self.clock[self.key] = self.clock.get(self.key, 0) + 1
+        return number
+
+    def __repr__(self) -> str:
+        return repr(self.stream)
+
+
+class Node(NamedTuple):
+    """An operation of a graph."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+    result: Any
+
+
+class Use(NamedTuple):
+    """A piece of memory that a graph uses, what it does to it, and the pool of graphs that it is from; None: everybody's."""
+
+    block: weakref.ref[Block]
+    books: History
+    pool: Any
+
+
+# %%
+#| into: c10/cuda/simulated/graph.py
+class Capture:
+    """What is put into `origin`, and into streams that come to wait for it, until `origin` ends it."""
+
+    def __init__(self, origin: Stream) -> None:
+        self.origin = origin
+        self.branches = {origin.key: Branch(origin)}
+        self.nodes: list[Node] = []
+        #: memory that it reads or writes
+        self.uses: list[Use] = []
+        #: stands for the pool that its own memory comes from
+        self.pool = object()
+        self._latest: dict[int, Use] = {}
+        #: why no graph can come of it
+        self.failed = ""
+        self.over = False
+
+    def note(
+        self, what: str, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], found: list[Any],
+        writes: Any, result: Any,
+    ) -> Any:  # fmt: skip
+        """Keep an operation for replay; returns its result."""
+        branch = self.branches[current_stream().key]
+        number = branch.tick()
+        for array in found:
+            self._books(array.data.mem).touch(branch, number, False, what)
+        result = _as_arrays(result)
+        self.nodes.append(Node(what, function, args, keywords, result))
+        if writes is None:
+            return wrap(result, lambda block: self._books(block).touch(branch, number, True, what))
+        block = writes.data.mem
+        self._books(block).touch(branch, number, True, what)
+        if block.pool is self.pool:  # values of other memory are not the capture's to change
+            function(*args, **keywords)
+        return writes
+
+    def _books(self, block: Block) -> History:
+        use = self._latest.get(id(block))
+        if use is None or use.block() is not block:
+            use = self._latest[id(block)] = Use(weakref.ref(block), History(block.device_id), block.pool)
+            self.uses.append(use)
+        return use.books
+
+    def mark(self, stream: Stream) -> Clock:
+        """What an event recorded in `stream` now stands for."""
+        branch = self.branches[stream.key]
+        branch.tick()
+        return dict(branch.clock)
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """`stream` waits for an event of the capture, and so becomes part of it."""
+        if event.captured is not self or self.over or stream.captured not in (None, self):
+            self.fail("cudaErrorStreamCaptureIsolation", "a dependency would cross the boundary of the capture")
+        if stream.ptr == 0:
+            self.fail("cudaErrorStreamCaptureImplicit", "the default stream cannot become part of a capture")
+        if stream.captured is None:
+            stream.captured = self
+            self.branches[stream.key] = Branch(stream)
+        merge(self.branches[stream.key].clock, event.clock)
+
+    def refuse(self, what: str) -> NoReturn:
+        """The host would have to wait for what has not been begun."""
+        self.fail("cudaErrorStreamCaptureUnsupported", f"{what}: operation not permitted when stream is capturing")
+
+    def fail(self, error: str, why: str) -> NoReturn:
+        """CUDARuntimeError, now; and at the end there is no graph."""
+        self.failed = why
+        raise CUDARuntimeError(f"{error}: {why}")
+
+    def end(self) -> Graph:
+        """The graph. CUDARuntimeError if something was done meanwhile that must not be, or a stream was not waited for."""
+        self.over = True
+        for branch in self.branches.values():
+            branch.stream.captured = None
+        if self.failed:
+            raise CUDARuntimeError(f"cudaErrorStreamCaptureInvalidated: a previous error during capture: {self.failed}")
+        known = self.branches[self.origin.key].clock
+        for key, branch in self.branches.items():
+            if known.get(key, 0) < branch.clock.get(key, 0):
+                raise CUDARuntimeError(f"cudaErrorStreamCaptureUnjoined: {branch!r} was not waited for")
+        for use in self.uses:
+            block = use.block()
+            if block is not None and block.pool is self.pool:
+                block.memory.reshape(-1, order="A").view(np.uint8).fill(0xFF)
+        return Graph(self.nodes, self.uses)
+
+
+# %%
+#| into: c10/cuda/simulated/graph.py
+class Graph:
+    """A captured piece of work."""
+
+    def __init__(self, nodes: list[Node], uses: list[Use]) -> None:
+        self._nodes = nodes
+        self._uses = uses
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Do it all again, in the same memory."""
+        """Do it all again, in the same memory. RaceError if memory that was there before is gone."""
         with stream if stream is not None else current_stream():
-            self._capture.replay(current_stream())
+            here = current_stream()
+            if here.captured is not None:
+                raise NotImplementedError("a graph within a graph is not simulated")
+            number = here.tick()
+            for use in self._uses:
+                block = use.block()
+                if block is not None:
+                    block.touch(here, number, use.books.written is not None, "graph")
+                elif use.pool is None:  # a pool of graphs keeps what is freed
+                    raise RaceError(
+                        "the graph uses memory that was freed after the capture; keep the tensors it was captured with"
+                    )
+            for node in self._nodes:
+                _overwrite(node.result, node.function(*node.args, **node.keywords))
 
     def upload(self, stream: Stream | None = None) -> None:
         """Nothing to be uploaded."""
 
+    def debug_dot_str(self, flags: int = 0) -> str:
+        """The nodes in the language of Graphviz, in the order in which they are done here."""
+        lines = [f'  {number} [label="{node.name}"];' for number, node in enumerate(self._nodes)]
+        lines += [f"  {number} -> {number + 1};" for number in range(len(self._nodes) - 1)]
+        return "\n".join(["digraph {", *lines, "}"])
 
+
+def _as_arrays(result: Any) -> Any:
+    """NumPy's single numbers as arrays, which have memory to be overwritten."""
+    if result.__class__ in (tuple, list):
+        return type(result)(map(_as_arrays, result))
+    return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+def _overwrite(result: Any, again: Any) -> None:
+    if isinstance(result, np.ndarray):
+        if result is not again:
+            result[...] = again
+    elif isinstance(result, list | tuple):
+        for one, other in zip(result, again, strict=True):
+            _overwrite(one, other)
+
+
+# %%
+#| into: c10/cuda/simulated/graph.py
 def begin_capture(self: Stream, mode: int | None = None) -> None:
     """Note, from now on, what is put into this stream."""
     if self.ptr == 0:
         raise RuntimeError("cannot capture on the default (legacy) stream")
-    self.captured = Capture()
+    if self.captured is not None:
+        self.captured.fail("cudaErrorIllegalState", "the stream is capturing already")
+    self.captured = Capture(self)
 
 
 def end_capture(self: Stream) -> Graph:
     """Stop noting; returns the graph."""
-    capture, self.captured = self.captured, None
+    capture = self.captured
     if capture is None:
-        raise RuntimeError("the stream is not capturing")
-    return Graph(capture)
+        raise CUDARuntimeError("cudaErrorIllegalState: the stream is not capturing")
+    if capture.origin is not self:
+        capture.fail("cudaErrorStreamCaptureUnmatched", "another stream began the capture")
+    return capture.end()
 
 
 def is_capturing(self: Stream) -> bool:
@@ -238,6 +432,8 @@ def is_capturing(self: Stream) -> bool:
     return self.captured is not None
 
 
+# %%
+#| into: c10/cuda/simulated/runtime.py
 for _method in (begin_capture, end_capture, is_capturing):
     setattr(Stream, _method.__name__, _method)
 
@@ -308,6 +504,18 @@ class SimulatedCuPy:
     def run_as_kernel(self, name: str, function: Any, *args: Any) -> Any:
         """Let one kernel compute what a function of NumPy's arrays does."""
         return launch(name, function, args)
+
+    def as_one_kernel(self, function: Any) -> Any:
+        """`function`, which on a GPU is one kernel of CUDA C++: no library is called in it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            before, current.in_kernel = current.in_kernel, True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                current.in_kernel = before
+
+        return run
 
     @property
     def host_syncs(self) -> int:

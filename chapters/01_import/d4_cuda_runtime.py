@@ -90,6 +90,12 @@ def library() -> Any:
 # %%
 #| into: c10/cuda/cuda_functions.py
 #| upstream: c10/cuda/CUDAFunctions.h#c10::cuda::device_count
+def require(what: str) -> None:
+    """RuntimeError, with the way out, if no device can be used: `what` is of no use then."""
+    if device_count() == 0:
+        raise RuntimeError(f"{what} requires CUDA support: {_Loaded.why}")
+
+
 def device_count() -> int:
     """How many devices there are; 0 if CUDA cannot be used. Never raises, and makes no context."""
     if _Loaded.count is None:
@@ -162,7 +168,7 @@ def warn_or_error_on_sync(what: str = "") -> None:
 def stream_synchronize(stream: Any, what: str) -> None:
     """Let the host wait for a stream, because of `what`."""
     if _Loaded.simulated:
-        _Loaded.library.host.wait(stream.clock, what)
+        stream.synchronize(what)
     else:
         warn_or_error_on_sync(what)
         stream.synchronize()
@@ -374,6 +380,7 @@ from readtorch.c10.cuda.cuda_guard import CUDAGuard
 #| into: c10/cuda/cuda_caching_allocator.py
 #| upstream: c10/cuda/CUDACachingAllocator.h#c10::cuda::CUDACachingAllocator::recordStream
 _held: list[tuple[Any, list[Any]]] = []
+_unmarked: list[tuple[Any, list[tuple[Any, int]]]] = []
 
 
 class _Key:
@@ -401,9 +408,16 @@ def record_stream(array: Any, stream: Any, device: int) -> None:
 
 
 def _freed(number: int, memory: Any) -> None:
-    key = _keys.pop(number)
+    streams = _keys.pop(number).streams
+    if any(stream.is_capturing() for stream, _ in streams):
+        _unmarked.append((memory, streams))  # an event would become part of the graph, and could not be asked for
+    else:
+        _hold(memory, streams)
+
+
+def _hold(memory: Any, streams: list[tuple[Any, int]]) -> None:
     events = []
-    for stream, device in key.streams:
+    for stream, device in streams:
         with CUDAGuard(device):
             events.append(stream.record())
     _held.append((memory, events))
@@ -411,6 +425,9 @@ def _freed(number: int, memory: Any) -> None:
 
 def release_held() -> None:
     """Let go of memory whose streams are done with it."""
+    for number in reversed(range(len(_unmarked))):
+        if not any(stream.is_capturing() for stream, _ in _unmarked[number][1]):
+            _hold(*_unmarked.pop(number))
     _held[:] = [(memory, events) for memory, events in _held if not all(map(_done, events))]
 
 

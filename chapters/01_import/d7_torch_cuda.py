@@ -410,6 +410,7 @@ class Stream:
     """One of the device's 32 queues of that priority; work in different ones may overlap. `priority` -1 goes before 0."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        cuda_functions.require("torch.cuda.Stream")
         _need_cuda()
         queue = kwargs.get("_queue")
         number = _get_device_index(device, optional=True) if queue is None else kwargs["_number"]
@@ -487,6 +488,7 @@ class Event:
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
+        cuda_functions.require("torch.cuda.Event")
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
         self._mark: Any = None
 
@@ -912,155 +914,6 @@ a, b, c
 # One seed, the same numbers on every GPU, and others on the CPU: as upstream.
 
 # %% [markdown]
-# ## Graphs
-
-# %%
-#| into: aten/cuda/cuda_graph.py
-"""Captured work that is launched as one (twin of `aten/src/ATen/cuda/CUDAGraph.h`)."""
-
-# %%
-#| into: aten/cuda/cuda_graph.py
-#| imports
-from __future__ import annotations
-
-from typing import Any
-
-from readtorch.c10.cuda.cuda_functions import library
-from readtorch.c10.cuda.cuda_stream import get_current_stream
-
-
-# %%
-#| into: aten/cuda/cuda_graph.py
-#| upstream: aten/src/ATen/cuda/CUDAGraph.h#at::cuda::CUDAGraph
-class CUDAGraph:
-    """What was put into a stream between `capture_begin` and `capture_end`; `replay` does it again, in the same memory."""
-
-    def __init__(self, keep_graph: bool = False) -> None:
-        self._graph: Any = None
-        self._stream: Any = None
-        self._pool: Any = None
-        self._allocator: Any = None
-
-    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-        """Capture, from now on, what is put into the current stream, which must not be the default one.
-
-        Its memory comes from a pool of the graph's own: it is written again by every replay, so nobody else may be given it.
-        """
-        stream = get_current_stream()
-        if stream.ptr == 0:
-            raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
-        cuda = library().cuda
-        self._pool = cuda.MemoryPool() if pool is None else pool
-        self._allocator = cuda.using_allocator(self._pool.malloc)
-        self._allocator.__enter__()
-        stream.begin_capture()
-        self._stream = stream
-
-    def capture_end(self) -> None:
-        """Stop capturing."""
-        if self._stream is None:
-            raise RuntimeError("capture_end() without capture_begin()")
-        stream, self._stream = self._stream, None
-        try:
-            self._graph = stream.end_capture()
-        finally:
-            self._allocator.__exit__(None, None, None)
-
-    def replay(self) -> None:
-        """Do it all again on the current stream."""
-        if self._graph is None:
-            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
-        self._graph.launch(get_current_stream())
-
-    def reset(self) -> None:
-        """Forget what was captured, and its memory."""
-        self._graph = self._pool = None
-
-    def pool(self) -> Any:
-        """The pool of its memory, for another graph to share."""
-        return self._pool
-
-
-# %%
-#| into: cuda/graphs.py
-"""Capturing (twin of `torch/cuda/graphs.py`)."""
-
-# %%
-#| into: cuda/graphs.py
-#| imports
-from __future__ import annotations
-
-from typing import Any
-
-from readtorch.aten.cuda.cuda_graph import CUDAGraph as CUDAGraph
-
-# %%
-#| into: cuda/graphs.py
-__all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
-
-
-def is_current_stream_capturing() -> bool:
-    """Is the current stream being captured?"""
-    from readtorch.c10.cuda.cuda_stream import get_current_stream
-
-    return bool(get_current_stream().is_capturing())
-
-
-def graph_pool_handle() -> Any:
-    """A pool of memory that several graphs can share."""
-    from readtorch.c10.cuda.cuda_functions import library
-
-    return library().cuda.MemoryPool()
-
-
-# %%
-#| into: cuda/graphs.py
-#| upstream: torch/cuda/graphs.py#graph
-class graph:
-    """Capture the work inside into `cuda_graph`, on a stream of its own unless one is given."""
-
-    default_capture_stream: Any = None
-
-    def __init__(
-        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
-    ) -> None:
-        from readtorch import cuda
-
-        if graph.default_capture_stream is None:
-            graph.default_capture_stream = cuda.Stream()
-        self.cuda_graph = cuda_graph
-        self.pool = pool
-        self.capture_stream = stream if stream is not None else graph.default_capture_stream
-        self.capture_error_mode = capture_error_mode
-        self.stream_ctx = cuda.stream(self.capture_stream)
-
-    def __enter__(self) -> None:
-        from readtorch import cuda
-
-        cuda.synchronize()
-        cuda.empty_cache()
-        self.stream_ctx.__enter__()
-        self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self.cuda_graph.capture_end()
-        finally:
-            self.stream_ctx.__exit__(*exc)
-
-
-# %%
-#| into: cuda/__init__.py
-from readtorch.cuda import graphs as graphs
-from readtorch.cuda.graphs import CUDAGraph as CUDAGraph
-from readtorch.cuda.graphs import graph as graph
-from readtorch.cuda.graphs import graph_pool_handle as graph_pool_handle
-from readtorch.cuda.graphs import is_current_stream_capturing as is_current_stream_capturing
-
-# %% [markdown]
-# How far a network can be captured is measured in the chapter on modules, where there is one to capture.
-
-# %% [markdown]
 # ## Found by the tensor's methods
 #
 # Last, what tensors themselves offer: the way to `cuda`, pinned memory, `record_stream`. The method that starts it all is a line in a table.
@@ -1135,10 +988,8 @@ def _(torch):
 # ### What upstream does more
 # * A deferred call remembers where it was made, so that an error in it names that line.
 # * `torch.cuda.memory` can record every allocation with its stack (`_record_memory_history`) and draw it.
-# * `make_graphed_callables` captures forward and backward of a module as two graphs and puts them where the module was.
 # * NVML answers questions about temperature, power and load; `cudart()` and `nccl` hand out the libraries below.
 
 # %%
 #| fact: torch/cuda/__init__.py#DeferredCudaCallError
 #| fact: torch/cuda/memory.py#_record_memory_history
-#| fact: torch/cuda/graphs.py#make_graphed_callables

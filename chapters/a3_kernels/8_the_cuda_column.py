@@ -33,7 +33,7 @@ live()
 #
 # Each of them handles the cases that deserve speed and returns `NotImplemented` for the rest: integers, empty tensors, gradients of another dtype. Then the general kernel takes the call, errors included, so that what is refused is refused in one place.
 #
-# A simulated device has no use for any of this. Its maker of kernels never looks at a column that holds CUDA C++.
+# A simulated device runs no CUDA C++. Its maker of kernels takes the CPU's text for these operators too, but counts each as the one kernel that it is on a GPU. That matters while a graph is captured, which may hold a kernel and no call of cuBLAS: the CPU's batch norm is written with products of matrices, the GPU's is not.
 
 # %%
 #| into: aten/register_cuda.py
@@ -101,6 +101,9 @@ _KERNELS: tuple[Callable[..., Any], ...] = (
     embedding_backward_kernel.embedding_dense_backward,
 )
 """Each named as its operator."""
+
+WITHOUT_LIBRARIES = frozenset(kernel.__name__ for kernel in _KERNELS) - {"convolution", "_conv_input", "_conv_weight"}
+"""Operators that call no cuBLAS on a GPU, so that they can be part of a captured graph."""
 
 
 def _or_else(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:

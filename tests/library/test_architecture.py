@@ -41,7 +41,7 @@ WITHOUT_TWIN = {
     "aten/native/cuda/rows.py": "the threads for such rows, which upstream chooses in the same two files",
     **{
         f"c10/cuda/simulated/{name}.py": "upstream needs hardware; here a device can be simulated, more strictly than it is"
-        for name in ("functions", "launch", "memory", "ndarray", "runtime", "stream")
+        for name in ("functions", "graph", "launch", "memory", "ndarray", "runtime", "stream")
     },
     "aten/register_cuda.py": "upstream generates RegisterCUDA_N.cpp at build time",
     "csrc/autograd/generated_node.py": "upstream generates generated/Functions.h at build time",

@@ -59,6 +59,9 @@ _KERNELS: tuple[Callable[..., Any], ...] = (
 )
 """Each named as its operator."""
 
+WITHOUT_LIBRARIES = frozenset(kernel.__name__ for kernel in _KERNELS) - {"convolution", "_conv_input", "_conv_weight"}
+"""Operators that call no cuBLAS on a GPU, so that they can be part of a captured graph."""
+
 
 def _or_else(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """`kernel`, and where it declines the one made from the CPU's."""

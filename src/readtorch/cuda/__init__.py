@@ -1,4 +1,4 @@
-# Tangled from chapters/01_import/d7_torch_cuda.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/01_import/ — edit there, or here and run `readtorch sync`.
 """CUDA: devices, streams, memory (twin of `torch/cuda/__init__.py`). Nothing is touched before it is needed."""
 
 import warnings as _warnings
@@ -317,3 +317,4 @@ from readtorch.cuda.graphs import CUDAGraph as CUDAGraph
 from readtorch.cuda.graphs import graph as graph
 from readtorch.cuda.graphs import graph_pool_handle as graph_pool_handle
 from readtorch.cuda.graphs import is_current_stream_capturing as is_current_stream_capturing
+from readtorch.cuda.graphs import make_graphed_callables as make_graphed_callables

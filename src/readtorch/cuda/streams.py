@@ -21,6 +21,7 @@ class Stream:
     """One of the device's 32 queues of that priority; work in different ones may overlap. `priority` -1 goes before 0."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        cuda_functions.require("torch.cuda.Stream")
         _need_cuda()
         queue = kwargs.get("_queue")
         number = _get_device_index(device, optional=True) if queue is None else kwargs["_number"]
@@ -95,6 +96,7 @@ class Event:
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
+        cuda_functions.require("torch.cuda.Event")
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
         self._mark: Any = None
 

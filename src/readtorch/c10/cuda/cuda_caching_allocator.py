@@ -11,6 +11,7 @@ from readtorch.c10.cuda.cuda_functions import current_device, library
 from readtorch.c10.cuda.cuda_guard import CUDAGuard
 
 _held: list[tuple[Any, list[Any]]] = []
+_unmarked: list[tuple[Any, list[tuple[Any, int]]]] = []
 
 
 class _Key:
@@ -38,9 +39,16 @@ def record_stream(array: Any, stream: Any, device: int) -> None:
 
 
 def _freed(number: int, memory: Any) -> None:
-    key = _keys.pop(number)
+    streams = _keys.pop(number).streams
+    if any(stream.is_capturing() for stream, _ in streams):
+        _unmarked.append((memory, streams))  # an event would become part of the graph, and could not be asked for
+    else:
+        _hold(memory, streams)
+
+
+def _hold(memory: Any, streams: list[tuple[Any, int]]) -> None:
     events = []
-    for stream, device in key.streams:
+    for stream, device in streams:
         with CUDAGuard(device):
             events.append(stream.record())
     _held.append((memory, events))
@@ -48,6 +56,9 @@ def _freed(number: int, memory: Any) -> None:
 
 def release_held() -> None:
     """Let go of memory whose streams are done with it."""
+    for number in reversed(range(len(_unmarked))):
+        if not any(stream.is_capturing() for stream, _ in _unmarked[number][1]):
+            _hold(*_unmarked.pop(number))
     _held[:] = [(memory, events) for memory, events in _held if not all(map(_done, events))]
 
 

@@ -51,6 +51,12 @@ def library() -> Any:
     return _Loaded.library
 
 
+def require(what: str) -> None:
+    """RuntimeError, with the way out, if no device can be used: `what` is of no use then."""
+    if device_count() == 0:
+        raise RuntimeError(f"{what} requires CUDA support: {_Loaded.why}")
+
+
 def device_count() -> int:
     """How many devices there are; 0 if CUDA cannot be used. Never raises, and makes no context."""
     if _Loaded.count is None:
@@ -117,7 +123,7 @@ def warn_or_error_on_sync(what: str = "") -> None:
 def stream_synchronize(stream: Any, what: str) -> None:
     """Let the host wait for a stream, because of `what`."""
     if _Loaded.simulated:
-        _Loaded.library.host.wait(stream.clock, what)
+        stream.synchronize(what)
     else:
         warn_or_error_on_sync(what)
         stream.synchronize()

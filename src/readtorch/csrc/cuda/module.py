@@ -54,9 +54,11 @@ def initialise() -> None:
         os.register_at_fork(after_in_child=_forked)
     kind = library.ndarray
     maker = dispatcher.cuda.maker = Maker(library)
-    if not cuda_functions.is_simulated():
-        from readtorch.aten import register_cuda
+    from readtorch.aten import register_cuda
 
+    if cuda_functions.is_simulated():
+        maker.in_cpp = register_cuda.WITHOUT_LIBRARIES
+    else:
         register_cuda.register()
     for name in dispatcher.operators:
         dispatcher.cuda.forget(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.c10.cuda.simulated.launch import copies, launch, wait_for
+from readtorch.c10.cuda.simulated.launch import copies, launch, no_capture, wait_for
 from readtorch.c10.cuda.simulated.ndarray import _into, launch_ufunc, ndarray
 from readtorch.c10.cuda.simulated.stream import current_stream
 
@@ -120,9 +120,8 @@ def array(
     if data.dtype == object:
         raise ValueError(f"Unsupported dtype {data.dtype}")
     if isinstance(obj, np.ndarray | list | tuple):
+        no_capture(current_stream(), "copy to device")
         copies.add("HtoD", data.nbytes)
-        if current_stream().captured is not None:
-            raise RuntimeError("copy to device: operation not permitted when stream is capturing")
     return launch("copy to device", lambda: data, ())
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.c10.cuda.simulated.memory import Block
-from readtorch.c10.cuda.simulated.stream import Stream, current_stream, host
+from readtorch.c10.cuda.simulated.stream import Stream, current, current_stream, host
 
 
 class MemoryPointer(NamedTuple):
@@ -46,8 +46,6 @@ copies = Copies()
 
 #: the class of arrays; `ndarray.py` puts it here
 array_class: Any = None
-Ran = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
-"""What a capture keeps of an operation: function, arguments, and the memory that takes the result."""
 
 
 def operands(values: Iterable[Any], found: list[Any], what: str) -> tuple[Any, ...]:
@@ -76,7 +74,7 @@ def launch(
     `writes` is the array that it changes; it is then returned. `refused`: it must not be part of a captured graph.
     """
     stream = current_stream()
-    if refused and stream.captured is not None:
+    if refused and stream.captured is not None and not current.in_kernel:
         raise NotImplementedError(f"{what}: calling this library during stream capture is currently unsupported")
     found: list[Any] = []
     raw = operands(args, found, what)
@@ -87,7 +85,7 @@ def launch(
             return views
     capture = stream.captured
     if capture is not None:
-        return capture.note(function, raw, keywords, found, writes, None if writes is not None else result)
+        return capture.note(what, function, raw, keywords, found, writes, None if writes is not None else result)
     number = stream.tick()
     for array in found:
         array.data.mem.touch(stream, number, False, what)
@@ -96,50 +94,6 @@ def launch(
         function(*raw, **keywords)
         return writes
     return wrap(result, lambda block: block.touch(stream, number, True, what))
-
-
-class Capture:
-    """What is put into a stream while it is captured. It is run, too, for the shapes of the results; but nobody has read or written."""
-
-    def __init__(self) -> None:
-        self.operations: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]] = []
-        self.reads: dict[int, Block] = {}
-        self.writes: dict[int, Block] = {}
-
-    def note(
-        self, function: Callable[..., Any], raw: tuple[Any, ...], keywords: dict[str, Any], found: list[Any], writes: Any,
-        result: Any,
-    ) -> Any:  # fmt: skip
-        """Keep an operation for replay; returns its result."""
-        self.operations.append((function, raw, keywords, result))
-        self.reads.update((id(array.data.mem), array.data.mem) for array in found)
-        if writes is None:
-            return wrap(result, self._written)
-        self._written(writes.data.mem)
-        function(*raw, **keywords)
-        return writes
-
-    def _written(self, block: Block) -> None:
-        self.writes[id(block)] = block
-
-    def replay(self, stream: Stream) -> None:
-        """Do it again: now memory is read and written."""
-        number = stream.tick()
-        for block in self.reads.values():
-            block.touch(stream, number, False, "graph")
-        for block in self.writes.values():
-            block.touch(stream, number, True, "graph")
-        for function, raw, keywords, result in self.operations:
-            _overwrite(result, function(*raw, **keywords))
-
-
-def _overwrite(result: Any, again: Any) -> None:
-    if isinstance(result, np.ndarray):
-        if result is not again and not np.shares_memory(result, again):
-            result[...] = again
-    elif isinstance(result, list | tuple):
-        for one, other in zip(result, again, strict=True):
-            _overwrite(one, other)
 
 
 def as_views(result: Any, found: list[Any]) -> Any:
@@ -191,12 +145,15 @@ def owner_of(array: Any) -> Any:
     return array
 
 
-def wait_for(array: Any, what: str) -> None:
-    """Stop the host until `array` is complete: its value is wanted there. NotImplementedError during capture."""
-    stream = current_stream()
+def no_capture(stream: Stream, what: str) -> Stream:
+    """`stream`. RuntimeError while it is captured: CuPy makes no copies then, and does not even ask CUDA."""
     if stream.captured is not None:
-        raise RuntimeError(
-            f"{what}: operation not permitted when stream is capturing (cudaErrorStreamCaptureUnsupported)"
-        )
+        raise RuntimeError(f"{what}: disallowed, the current stream is capturing")
+    return stream
+
+
+def wait_for(array: Any, what: str) -> None:
+    """Stop the host until `array` is complete: its value is wanted there. RuntimeError during capture."""
+    stream = no_capture(current_stream(), what)
     array.data.mem.touch(stream, stream.tick(), False, what)
     host.wait(stream.clock, what)

@@ -15,23 +15,19 @@ CAPACITY = 1 << 34
 """Bytes of memory that a simulated device says it has."""
 
 
-class Block:
-    """A piece of device memory: `memory` is the NumPy array that stands for it."""
+class History:
+    """Who wrote and read a piece of a device's memory."""
 
-    __slots__ = ("__weakref__", "device_id", "memory", "ptr", "reads", "size", "stream", "written")
+    __slots__ = ("__weakref__", "device_id", "reads", "written")
 
-    def __init__(self, memory: Any) -> None:
-        self.memory = memory
-        self.stream: Stream = current_stream()
-        self.device_id = self.stream.device_id
-        self.size = -(-max(int(memory.nbytes), 1) // GRAIN) * GRAIN
+    def __init__(self, device_id: int) -> None:
+        self.device_id = device_id
         #: (stream, number) of the last operation that wrote it
         self.written: tuple[int, int] | None = None
         #: by stream: the number of the last operation that read it since
         self.reads: dict[int, int] = {}
-        self.ptr = pool.take(self)
 
-    def touch(self, stream: Stream, number: int, write: bool, what: str) -> None:
+    def touch(self, stream: Any, number: int, write: bool, what: str) -> None:
         """Operation `number` of `stream` reads or writes this block. RaceError if nothing orders it after the others."""
         if stream.device_id != self.device_id:
             raise ValueError(
@@ -55,6 +51,21 @@ class Block:
                 )
         self.written = (stream.key, number)
         self.reads = {}
+
+
+class Block(History):
+    """A piece of device memory: `memory` is the NumPy array that stands for it."""
+
+    __slots__ = ("memory", "pool", "ptr", "size", "stream")
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        self.stream: Stream = current_stream()
+        super().__init__(self.stream.device_id)
+        self.size = -(-max(int(memory.nbytes), 1) // GRAIN) * GRAIN
+        #: the pool of the graph that is being captured; nobody else is ever given memory of it
+        self.pool = None if self.stream.captured is None else self.stream.captured.pool
+        self.ptr = pool.take(self)
 
     def __del__(self) -> None:
         if pool is not None:  # at the end of the interpreter it is
@@ -80,10 +91,11 @@ class Pool:
         """An address for a new block. RaceError if it may be one that another stream still uses."""
         device, stream, size = block.device_id, block.stream, block.size
         with self._lock:
-            self._check(device, stream)
+            if block.pool is None:
+                self._check(device, stream)
             if self.used.get(device, 0) + size > CAPACITY:
                 raise MemoryError(f"the simulated device {device} has no {size} bytes left")
-            free = self._free.get((device, stream.key, size))
+            free = None if block.pool is not None else self._free.get((device, stream.key, size))
             if free:
                 address = free.pop()
             else:
@@ -118,9 +130,12 @@ class Pool:
             doubtful = [("read", other, number) for other, number in block.reads.items() if other != own]
             if block.written is not None and block.written[0] != own:
                 doubtful.append(("write", *block.written))
-            if doubtful:
+            if block.pool is not None:
+                self.held[block.device_id] -= block.size
+            elif doubtful:
                 self._doubtful.setdefault((block.device_id, own), []).extend(doubtful)
-            self._free.setdefault((block.device_id, own, block.size), []).append(ptr)
+            if block.pool is None:
+                self._free.setdefault((block.device_id, own, block.size), []).append(ptr)
             self.used[block.device_id] -= block.size
         for hook in self.hooks:
             hook.free_postprocess(device_id=block.device_id, mem_size=block.size, mem_ptr=ptr, pmem_id=0)

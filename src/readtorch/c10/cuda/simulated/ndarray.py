@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.cuda.simulated import launch as device
-from readtorch.c10.cuda.simulated.launch import MemoryPointer, copies, launch, wait_for
+from readtorch.c10.cuda.simulated.launch import MemoryPointer, copies, launch, no_capture, wait_for
 from readtorch.c10.cuda.simulated.memory import Block
 from readtorch.c10.cuda.simulated.stream import Stream, current_stream
 
@@ -100,7 +100,7 @@ class ndarray:
             if blocking:
                 wait_for(self, "copy to host")
             else:
-                here = current_stream()
+                here = no_capture(current_stream(), "copy to host")
                 self.data.mem.touch(here, here.tick(), False, "copy to host")
         copies.add("DtoH", self._data.nbytes)
         if out is None:
@@ -113,7 +113,7 @@ class ndarray:
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         with stream if stream is not None else current_stream():
-            here = current_stream()
+            here = no_capture(current_stream(), "copy to device")
             self.data.mem.touch(here, here.tick(), True, "copy to device")
         copies.add("HtoD", arr.nbytes)
         self._data[...] = arr

@@ -1,5 +1,5 @@
 # Tangled from chapters/01_import/d3_simulated_runtime.py — edit there, or here and run `readtorch sync`.
-"""Devices, graphs and the memory pool of the simulated device, and the module that stands for CuPy."""
+"""Devices of the simulated library, copies between them, and the module that stands for CuPy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.cuda.simulated import functions
-from readtorch.c10.cuda.simulated.launch import Capture, copies, launch
+from readtorch.c10.cuda.simulated.graph import Graph, begin_capture, end_capture, is_capturing
+from readtorch.c10.cuda.simulated.launch import copies, launch
 from readtorch.c10.cuda.simulated.memory import CAPACITY, pool
 from readtorch.c10.cuda.simulated.ndarray import ndarray
 from readtorch.c10.cuda.simulated.stream import (
+    CUDARuntimeError,
     Event,
     Stream,
     current,
@@ -24,10 +26,6 @@ from readtorch.c10.cuda.simulated.stream import (
     elapsed_time,
     host,
 )
-
-
-class CUDARuntimeError(RuntimeError):
-    """An error of the (simulated) CUDA runtime."""
 
 
 class _State:
@@ -115,6 +113,8 @@ def device_synchronize() -> None:
     clock: dict[int, int] = {}
     for stream in [*_State.streams, default_stream(current.device)]:
         if stream.device_id == current.device:
+            if stream.captured is not None:
+                stream.captured.refuse("device synchronize")
             for number, time in stream.clock.items():
                 clock[number] = max(clock.get(number, 0), time)
     host.wait(clock, "device synchronize")
@@ -138,7 +138,11 @@ def device_properties(number: int) -> dict[str, Any]:
 
 def copy_between_devices(dst: int, dst_device: int, src: int, src_device: int, size: int, stream: int) -> None:
     """Copy bytes from device to device, on a stream of the source's."""
-    queue = next((found for found in _State.streams if found.ptr == stream), default_stream(current.device))
+    here = current.device  # default streams of several devices have one address
+    known = (found for found in _State.streams if (found.ptr, found.device_id) == (stream, here))
+    queue = next(known, default_stream(here))
+    if queue.captured is not None:
+        raise NotImplementedError("copies between devices in a captured graph are not simulated")
     target, source = pool.at(dst), pool.at(src)
     number = queue.tick()
     if (source.device_id, target.device_id) != (src_device, dst_device):
@@ -155,41 +159,6 @@ def copy_between_devices(dst: int, dst_device: int, src: int, src_device: int, s
 
 def _bytes(block: Any) -> np.ndarray:
     return block.memory.reshape(-1, order="A").view(np.uint8)
-
-
-class Graph:
-    """What was put into a stream while it was captured."""
-
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
-
-    def launch(self, stream: Stream | None = None) -> None:
-        """Do it all again, in the same memory."""
-        with stream if stream is not None else current_stream():
-            self._capture.replay(current_stream())
-
-    def upload(self, stream: Stream | None = None) -> None:
-        """Nothing to be uploaded."""
-
-
-def begin_capture(self: Stream, mode: int | None = None) -> None:
-    """Note, from now on, what is put into this stream."""
-    if self.ptr == 0:
-        raise RuntimeError("cannot capture on the default (legacy) stream")
-    self.captured = Capture()
-
-
-def end_capture(self: Stream) -> Graph:
-    """Stop noting; returns the graph."""
-    capture, self.captured = self.captured, None
-    if capture is None:
-        raise RuntimeError("the stream is not capturing")
-    return Graph(capture)
-
-
-def is_capturing(self: Stream) -> bool:
-    """Is the stream capturing?"""
-    return self.captured is not None
 
 
 for _method in (begin_capture, end_capture, is_capturing):
@@ -256,6 +225,18 @@ class SimulatedCuPy:
     def run_as_kernel(self, name: str, function: Any, *args: Any) -> Any:
         """Let one kernel compute what a function of NumPy's arrays does."""
         return launch(name, function, args)
+
+    def as_one_kernel(self, function: Any) -> Any:
+        """`function`, which on a GPU is one kernel of CUDA C++: no library is called in it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            before, current.in_kernel = current.in_kernel, True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                current.in_kernel = before
+
+        return run
 
     @property
     def host_syncs(self) -> int:

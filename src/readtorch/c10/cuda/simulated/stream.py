@@ -17,6 +17,10 @@ class RaceError(RuntimeError):
     """Two operations of which neither is ordered before the other touch the same memory."""
 
 
+class CUDARuntimeError(RuntimeError):
+    """An error of the (simulated) CUDA runtime."""
+
+
 def merge(clock: Clock, news: Clock) -> None:
     """Let `clock` know what `news` knows."""
     for stream, number in news.items():
@@ -53,6 +57,8 @@ class Current(threading.local):
     """Of one host thread: the current device, and the current stream of each device."""
 
     device = 0
+    #: does what is computed now stand for one kernel of CUDA C++, whatever NumPy's functions it is written with?
+    in_kernel = False
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
@@ -125,15 +131,24 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Let later operations wait for an event; the host goes on."""
-        merge(self.clock, event.clock)
+        capture = event.captured if self.captured is None else self.captured
+        if capture is None:
+            merge(self.clock, event.clock)
+        else:
+            capture.wait(self, event)
 
-    def synchronize(self) -> None:
-        """Let the host wait."""
-        host.wait(self.clock, "synchronize")
+    def synchronize(self, what: str = "synchronize") -> None:
+        """Let the host wait, because of `what`."""
+        if self.captured is not None:
+            self.captured.refuse(what)
+        host.wait(self.clock, what)
 
     @property
     def done(self) -> bool:
         """Is nothing left to do? Here nothing ever is; to ask is to know."""
+        if self.captured is not None:
+            self.captured.failed = "the stream was asked whether it is done"
+            return False
         host.saw(self.clock)
         return True
 
@@ -146,30 +161,47 @@ class Event:
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.clock: Clock = {}
+        #: the capture in which it is a mark; it is then one of the graph's, and comes for nobody else
+        self.captured: Any = None
         self.timed = not disable_timing
         self.nanoseconds = 0
 
     def record(self, stream: Stream | None = None) -> None:
         """Put the mark behind the operations that are in the stream now."""
         stream = current_stream() if stream is None else stream
+        self.captured = stream.captured
+        if self.captured is not None:
+            self.clock = self.captured.mark(stream)
+            return
         stream.tick()
         self.clock = dict(stream.clock)
         self.nanoseconds = time.perf_counter_ns()
 
     def synchronize(self) -> None:
         """Let the host wait for it."""
+        self._check()
         host.wait(self.clock, "Event.synchronize")
 
     @property
     def done(self) -> bool:
         """Has it come?"""
+        self._check()
         host.saw(self.clock)
         return True
+
+    def _check(self) -> None:
+        if self.captured is not None:
+            self.captured.failed = "the host asked for an event of the capture"
+            raise CUDARuntimeError(
+                "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream"
+            )
 
     @property
     def seen(self) -> bool:
         """Has the host waited for it already?"""
-        return all(host.clock.get(stream, 0) >= number for stream, number in self.clock.items())
+        return self.captured is None and all(
+            host.clock.get(stream, 0) >= number for stream, number in self.clock.items()
+        )
 
 
 def current_stream(device: int | None = None) -> Stream:
@@ -195,4 +227,6 @@ def elapsed_time(start: Event, end: Event) -> float:
     """Milliseconds between two events; of the host, for there is no other clock here."""
     if not (start.timed and end.timed):
         raise RuntimeError("the events were made with disable_timing=True")
+    for event in (start, end):
+        event._check()
     return (end.nanoseconds - start.nanoseconds) / 1e6
