@@ -8,11 +8,13 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+import numpy as np
 import pytest
 
 import readtorch as torch
 from readtorch import multiprocessing
 from readtorch import storage as storages
+from readtorch.c10.core.tensor_impl import wrap
 
 WITHOUT = "its data is not allocated"
 
@@ -173,7 +175,7 @@ def test_two_views_arrive_on_one_storage() -> None:
 
 @pytest.mark.cpu("host memory is what is shared")
 def test_nobody_is_looked_for_where_a_tensor_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, view, kept = torch.zeros(4), torch.zeros(4)[1:], torch.zeros(4)
+    alone, view, kept = torch.zeros(4), wrap(np.zeros(4)[1:]), torch.zeros(4)
     assert storages.is_alone(alone) and storages.is_alone(view)
     other = kept[1:]
     assert not storages.is_alone(kept) and not storages.is_alone(other)
