@@ -574,6 +574,8 @@ class OperatorEntry:
         self.composite: Callable[..., Any] | None = None
         self.autocast: str | None = None
         self.node_name = _node_name(name)
+        #: for an operator that upstream has several of under one name: the node's name, told from the options of the call
+        self.overload: Callable[[dict[str, Any]], str] | None = None
         self.differentiable_outputs: tuple[int, ...] | None = None
         self.call: Any = None
 
@@ -700,7 +702,7 @@ def describe(
     entry.out = out
     entry.view = view
     entry.autocast = autocast
-    entry.node_name = f"{node}Backward0" if node else entry.node_name
+    entry.node_name = (node if "Backward" in node else f"{node}Backward0") if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
 
 
@@ -755,6 +757,11 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     }
     entry.derivative = Derivative(entry.schema, table, entry.outputs)
     _changed(entry)
+
+
+def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:
+    """Name the nodes of operator `name` by the options of its calls. They are renamed when somebody looks at them, not before."""
+    operators[name].overload = choose
 
 
 # %% [markdown]

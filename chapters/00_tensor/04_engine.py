@@ -277,12 +277,17 @@ class Node:
 
     def name(self) -> str:
         """The name upstream shows, such as `MulBackward0`."""
-        return type(self).__name__
+        return type(self.shown()).__name__
+
+    def shown(self) -> Node:
+        """This node, as it is handed out to people."""
+        return self
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """The edges as upstream shows them: pairs (node, output number)."""
-        return tuple((None, 0) if edge is None else split_edge(edge) for edge in self._edges)
+        edges = [(None, 0) if edge is None else split_edge(edge) for edge in self._edges]
+        return tuple((node and node.shown(), number) for node, number in edges)
 
     @property
     def metadata(self) -> dict:

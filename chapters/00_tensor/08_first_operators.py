@@ -793,7 +793,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
@@ -831,6 +831,7 @@ def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) 
 
 
 derivative("sum", self=lambda at, grad, self_shape, dim, keepdim: spread(at, grad, self_shape, dim, keepdim))
+overloads("sum", lambda given: f"SumBackward{0 if given['dim'] is None else 1}")
 
 
 # %%
@@ -920,7 +921,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
@@ -975,6 +976,15 @@ def reshape(self: Array, *shape: Any) -> Array:
 
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
+
+@register("_unsafe_view", key="CPU CUDA", variants="")
+def _unsafe_view(self: Array, shape: tuple[int, ...]) -> Array:
+    """A fresh result in another shape. It is no view of anything that anybody has seen."""
+    return self.reshape(shape)
+
+
+derivative("_unsafe_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
 # %%
@@ -1140,6 +1150,14 @@ def squeeze(self: Array, dim: Dims = _ALL) -> Array:
 
 
 derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
+
+def _which_squeeze(given: dict[str, Any]) -> str:
+    dim = given["dim"]
+    return f"SqueezeBackward{0 if dim is _ALL else 2 if isinstance(dim, tuple | list) else 1}"
+
+
+overloads("squeeze", _which_squeeze)
 
 
 # %%

@@ -45,7 +45,7 @@ import math
 
 from readtorch.c10.core import scalar_type
 
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import composite, overloads
 
 
 # %%
@@ -204,6 +204,15 @@ binary(
     numbers="first second",
     autocast="float32",
 )
+
+
+def _which_power(given: dict[str, Any]) -> str:
+    if isinstance(given["self"], int | float | complex):
+        return "PowBackward2"
+    return f"PowBackward{0 if isinstance(given['exponent'], int | float | complex) else 1}"
+
+
+overloads("pow", _which_power)
 
 
 # %%

@@ -57,7 +57,7 @@ from readtorch.c10.core.scalar_type import largest, to_string
 # %%
 #| into: aten/native/tensor_compare.py
 #| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::clamp_out
-@register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
+@register("_clamp_scalar", key="CPU CUDA", variants="", node="ClampBackward1")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
     for bound in (min, max):
         check_real(bound, self.dtype)

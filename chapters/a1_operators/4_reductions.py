@@ -41,7 +41,7 @@ live()
 import builtins
 import math
 
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import composite, overloads
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
@@ -93,6 +93,7 @@ derivative(
         spread(at, grad, self_shape, dim, keepdim) / count_of(self_shape, reduced_dims(dim, len(self_shape)))
     ),
 )
+overloads("mean", lambda given: f"MeanBackward{0 if given['dim'] is None else 1}")
 
 # %% [markdown]
 # `x.var()` in NumPy makes three passes and two temporaries. Centring once and summing squares with `einsum` takes a seventh of the time on large arrays.
@@ -288,6 +289,7 @@ def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool
 
 
 derivative("prod", self=_prod_backward)
+overloads("prod", lambda given: f"ProdBackward{0 if given['dim'] is None else 1}")
 
 # %% [markdown]
 # ## Scans
@@ -555,13 +557,13 @@ _register_extreme("max", np.argmax)
 _register_extreme("min", np.argmin)
 
 
-@register("_max_all", key="CPU CUDA", variants="", node="Max")
+@register("_max_all", key="CPU CUDA", variants="", node="MaxBackward1")
 def _max_all(self: Array) -> Array:
     _no_empty("max", self, None, None)
     return _maximum(self, axis=None)
 
 
-@register("_min_all", key="CPU CUDA", variants="", node="Min")
+@register("_min_all", key="CPU CUDA", variants="", node="MinBackward1")
 def _min_all(self: Array) -> Array:
     _no_empty("min", self, None, None)
     return _minimum(self, axis=None)

@@ -278,7 +278,7 @@ def kron(at: Any, self: Array, other: Array) -> Any:
     b = (1,) * (rank - other.ndim) + tuple(other.shape)
     left = at.reshape(self, tuple(value for size in a for value in (size, 1)))
     right = at.reshape(other, tuple(value for size in b for value in (1, size)))
-    return at.reshape(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
+    return at._unsafe_view(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
 
 
 @composite("cov", variants="function method")

@@ -87,7 +87,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -139,6 +139,13 @@ def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int
 derivative(
     "_pad_from_inside",
     self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),
+)
+_PADS = {"reflect": "Reflection", "replicate": "Replication"}
+overloads(
+    "_pad_from_inside",
+    lambda given: (
+        f"{_PADS[given['mode']]}Pad{len(given['pad']) // 2}DBackward0" if given["mode"] in _PADS else "PadBackward0"
+    ),
 )
 derivative("_pad_from_inside_backward", dy=lambda at, grad, pad, mode: at._pad_from_inside(grad, pad, mode))
 
@@ -303,7 +310,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented
@@ -379,6 +386,12 @@ def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
 #| upstream: aten/src/ATen/native/UpSampleNearest2d.cpp#at::native::upsample_nearest2d
 def _along(x: Array, axis: int, matrix: Array) -> Array:
     return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+
+
+def _node_of_resample(mode: str, dims: int, antialias: bool) -> str:
+    linear = ("Linear", "Bilinear", "Trilinear")[dims - 1]
+    kind = linear if mode == "linear" else mode.title().replace("-", "").replace("Cubic", "Bicubic")
+    return f"Upsample{kind}{dims}D{'Aa' if antialias else ''}Backward0"
 
 
 @register("_resample", module="nn", node="Upsample")
@@ -457,6 +470,7 @@ def _resample_again(
 
 
 derivative("_resample", self=_resample_gradient)
+overloads("_resample", lambda given: _node_of_resample(given["mode"], len(given["output_size"]), given["antialias"]))
 derivative("_resample_backward", dy=_resample_again)
 
 # %% [markdown]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, pointwise, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, overloads, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
@@ -249,6 +249,15 @@ binary(
     numbers="first second",
     autocast="float32",
 )
+
+
+def _which_power(given: dict[str, Any]) -> str:
+    if isinstance(given["self"], int | float | complex):
+        return "PowBackward2"
+    return f"PowBackward{0 if isinstance(given['exponent'], int | float | complex) else 1}"
+
+
+overloads("pow", _which_power)
 
 
 def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:

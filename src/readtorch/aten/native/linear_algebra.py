@@ -269,12 +269,12 @@ def matmul(at: Any, self: Array, other: Array) -> Any:
     if b <= 2:
         shape = tuple(self.shape)
         if b == 1:
-            return at.reshape(at.mv(at.reshape(self, (-1, shape[-1])), other), shape[:-1])
+            return at._unsafe_view(at.mv(at.reshape(self, (-1, shape[-1])), other), shape[:-1])
         if shape[-1] != other.shape[0]:
             raise RuntimeError(
                 f"mat1 and mat2 shapes cannot be multiplied ({math.prod(shape[:-1])}x{shape[-1]} and {other.shape[0]}x{other.shape[1]})"
             )
-        return at.reshape(
+        return at._unsafe_view(
             at.mm(at.reshape(self, (math.prod(shape[:-1]), shape[-1])), other), (*shape[:-1], other.shape[1])
         )
     return _batched(at, self, other)
@@ -293,7 +293,7 @@ def _batched(at: Any, self: Any, other: Any) -> Any:
         )
     first = at.reshape(at.expand(self, (*lead, n, m)), (math.prod(lead), n, m))
     second = at.reshape(at.expand(other, (*lead, k, p)), (math.prod(lead), k, p))
-    return at.reshape(at.bmm(first, second), (*lead, n, p))
+    return at._unsafe_view(at.bmm(first, second), (*lead, n, p))
 
 
 def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any:
@@ -447,7 +447,7 @@ def kron(at: Any, self: Array, other: Array) -> Any:
     b = (1,) * (rank - other.ndim) + tuple(other.shape)
     left = at.reshape(self, tuple(value for size in a for value in (size, 1)))
     right = at.reshape(other, tuple(value for size in b for value in (1, size)))
-    return at.reshape(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
+    return at._unsafe_view(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
 
 
 @composite("cov", variants="function method")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -55,6 +55,13 @@ def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int
 derivative(
     "_pad_from_inside",
     self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),
+)
+_PADS = {"reflect": "Reflection", "replicate": "Replication"}
+overloads(
+    "_pad_from_inside",
+    lambda given: (
+        f"{_PADS[given['mode']]}Pad{len(given['pad']) // 2}DBackward0" if given["mode"] in _PADS else "PadBackward0"
+    ),
 )
 derivative("_pad_from_inside_backward", dy=lambda at, grad, pad, mode: at._pad_from_inside(grad, pad, mode))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims
@@ -46,6 +46,7 @@ def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) 
 
 
 derivative("sum", self=lambda at, grad, self_shape, dim, keepdim: spread(at, grad, self_shape, dim, keepdim))
+overloads("sum", lambda given: f"SumBackward{0 if given['dim'] is None else 1}")
 
 
 @register("sum_to_size", key="CPU CUDA", variants="method")
@@ -104,6 +105,7 @@ derivative(
         spread(at, grad, self_shape, dim, keepdim) / count_of(self_shape, reduced_dims(dim, len(self_shape)))
     ),
 )
+overloads("mean", lambda given: f"MeanBackward{0 if given['dim'] is None else 1}")
 
 
 def _correction(unbiased: bool | None, correction: float | None) -> float:
@@ -284,6 +286,7 @@ def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool
 
 
 derivative("prod", self=_prod_backward)
+overloads("prod", lambda given: f"ProdBackward{0 if given['dim'] is None else 1}")
 
 
 def _scan_dtype(self: Array, dtype: dtype | None) -> np.dtype:
@@ -531,13 +534,13 @@ _register_extreme("max", np.argmax)
 _register_extreme("min", np.argmin)
 
 
-@register("_max_all", key="CPU CUDA", variants="", node="Max")
+@register("_max_all", key="CPU CUDA", variants="", node="MaxBackward1")
 def _max_all(self: Array) -> Array:
     _no_empty("max", self, None, None)
     return _maximum(self, axis=None)
 
 
-@register("_min_all", key="CPU CUDA", variants="", node="Min")
+@register("_min_all", key="CPU CUDA", variants="", node="MinBackward1")
 def _min_all(self: Array) -> Array:
     _no_empty("min", self, None, None)
     return _minimum(self, axis=None)

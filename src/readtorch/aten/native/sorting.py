@@ -113,7 +113,7 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     "_median_dim",
     key="CPU CUDA",
     variants="",
-    node="Median",
+    node="MedianBackward1",
     outputs="values indices",
     named="median",
     differentiable_outputs=(0,),

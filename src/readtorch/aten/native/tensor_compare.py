@@ -15,7 +15,7 @@ from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, to_numpy_dtype, to_string
 
 
-@register("_clamp_scalar", key="CPU CUDA", variants="", node="Clamp")
+@register("_clamp_scalar", key="CPU CUDA", variants="", node="ClampBackward1")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
     for bound in (min, max):
         check_real(bound, self.dtype)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
@@ -60,6 +60,15 @@ def reshape(self: Array, *shape: Any) -> Array:
 
 
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
+
+@register("_unsafe_view", key="CPU CUDA", variants="")
+def _unsafe_view(self: Array, shape: tuple[int, ...]) -> Array:
+    """A fresh result in another shape. It is no view of anything that anybody has seen."""
+    return self.reshape(shape)
+
+
+derivative("_unsafe_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
 @register("_view", key="CPU CUDA", variants="", view="always", node="View")
@@ -156,6 +165,14 @@ def squeeze(self: Array, dim: Dims = _ALL) -> Array:
 
 
 derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
+
+
+def _which_squeeze(given: dict[str, Any]) -> str:
+    dim = given["dim"]
+    return f"SqueezeBackward{0 if dim is _ALL else 2 if isinstance(dim, tuple | list) else 1}"
+
+
+overloads("squeeze", _which_squeeze)
 
 
 @register("transpose", key="CPU CUDA", variants="function method", view="always")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented
@@ -75,6 +75,12 @@ def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
 
 def _along(x: Array, axis: int, matrix: Array) -> Array:
     return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+
+
+def _node_of_resample(mode: str, dims: int, antialias: bool) -> str:
+    linear = ("Linear", "Bilinear", "Trilinear")[dims - 1]
+    kind = linear if mode == "linear" else mode.title().replace("-", "").replace("Cubic", "Bicubic")
+    return f"Upsample{kind}{dims}D{'Aa' if antialias else ''}Backward0"
 
 
 @register("_resample", module="nn", node="Upsample")
@@ -153,4 +159,5 @@ def _resample_again(
 
 
 derivative("_resample", self=_resample_gradient)
+overloads("_resample", lambda given: _node_of_resample(given["mode"], len(given["output_size"]), given["antialias"]))
 derivative("_resample_backward", dy=_resample_again)

@@ -125,6 +125,15 @@ class GeneratedNode(Node):
         differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)
         return tensor_impl.wrap(array, (self if self._count == 1 else (self, number)) if differentiable else None)
 
+    def shown(self) -> Node:
+        """This node. Upstream counts the overloads of an operator: `x.sum(0)` leaves a `SumBackward1`."""
+        choose = self.entry.overload
+        if choose is not None and not self._released:
+            rule = self.entry.derivative
+            saved = {} if rule is None else dict(zip(rule.saved, self._saved, strict=False))
+            self.__class__ = _overload_class(type(self), choose({**self._bound_options(), **saved}))
+        return self
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
             return self._saved_attribute(name.removeprefix("_saved_"))
@@ -149,6 +158,19 @@ def _unpack(value: Any, version: int, graph: bool) -> Any:
     else:
         return value
     return value if graph else value._array
+
+
+_overload_classes: dict[tuple[Any, str], type[GeneratedNode]] = {}
+
+
+def _overload_class(cls: type[GeneratedNode], name: str) -> type[GeneratedNode]:
+    if cls.__name__ == name:
+        return cls
+    found = _overload_classes.get((cls, name))
+    if found is None:
+        found = type(name, (cls,), {"__slots__": (), "__module__": "torch.autograd"})
+        _overload_classes[cls, name] = found
+    return found
 
 
 def node_class(entry: OperatorEntry) -> type[GeneratedNode]:

@@ -240,6 +240,8 @@ def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, stri
             f"{needed * kind.itemsize} bytes, and are out of bounds for storage of size {flat.size}"
         )
     steps = tuple(step * kind.itemsize for step in strides)
+    if isinstance(flat, np.ndarray):
+        return np.ndarray(tuple(shape), kind, flat, offset * kind.itemsize if all(shape) else 0, steps)
     numpy, guard = library_of(device_of(elements))
     with guard:
         return numpy.lib.stride_tricks.as_strided(elements[offset:], tuple(shape), steps)
@@ -339,6 +341,7 @@ METHODS = {
     "is_pinned": lambda self, device=None: False,
     "pin_memory": lambda self, device=None: self,
     "is_inference": lambda self: is_inference(self),
+    "_is_view": lambda self: self._base is not None,
     "is_set_to": lambda self, other: (
         self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
     ),

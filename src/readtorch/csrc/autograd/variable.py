@@ -141,7 +141,7 @@ def grad_fn(tensor: Any) -> Any:
     edge = tensor._edge
     if edge is None or edge.__class__ is AccumulateGrad:
         return None
-    return split_edge(edge)[0]
+    return split_edge(edge)[0].shown()
 
 
 def is_leaf(tensor: Any) -> bool:

@@ -86,7 +86,7 @@ def describe(
     entry.out = out
     entry.view = view
     entry.autocast = autocast
-    entry.node_name = f"{node}Backward0" if node else entry.node_name
+    entry.node_name = (node if "Backward" in node else f"{node}Backward0") if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
 
 
@@ -138,6 +138,11 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     }
     entry.derivative = Derivative(entry.schema, table, entry.outputs)
     _changed(entry)
+
+
+def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:
+    """Name the nodes of operator `name` by the options of its calls. They are renamed when somebody looks at them, not before."""
+    operators[name].overload = choose
 
 
 def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:

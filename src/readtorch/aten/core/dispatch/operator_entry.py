@@ -177,6 +177,8 @@ class OperatorEntry:
         self.composite: Callable[..., Any] | None = None
         self.autocast: str | None = None
         self.node_name = _node_name(name)
+        #: for an operator that upstream has several of under one name: the node's name, told from the options of the call
+        self.overload: Callable[[dict[str, Any]], str] | None = None
         self.differentiable_outputs: tuple[int, ...] | None = None
         self.call: Any = None
 
