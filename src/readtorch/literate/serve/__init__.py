@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 FIRST = (
-    "Running {parts} parts of the book and their claims, then writing the pages. The first time this takes some minutes; later only\n"
+    "Running {parts} parts of the book and their claims, then writing the pages. The first time this takes a minute or two; later only\n"
     "what changed is run again. Without running anything: readtorch read --no-execute"
 )
 
