@@ -98,8 +98,11 @@ def data_parallel(
 
 
 # %%
-wrapped = torch.nn.DataParallel(torch.nn.Linear(2, 1))
-print(wrapped, wrapped.device_ids, list(wrapped.state_dict()))
+if torch.accelerator.is_available():
+    print("there are devices here, over which modules are not copied yet")
+else:
+    wrapped = torch.nn.DataParallel(torch.nn.Linear(2, 1))
+    print(wrapped, wrapped.device_ids, list(wrapped.state_dict()))
 
 
 # %%
