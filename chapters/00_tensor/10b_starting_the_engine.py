@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import engine
@@ -154,7 +155,10 @@ def run_backward(
 
 def _detached(grad: Any, given: list[Any]) -> Any:
     """A captured gradient nobody else holds: not the array the caller passed in, not a stretched view."""
-    return grad.copy() if grad.base is not None or any(grad is other for other in given) else grad
+    if grad.base is None and all(grad is not other for other in given):
+        return grad
+    with device_guard(grad):
+        return grad.copy()
 
 
 def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
