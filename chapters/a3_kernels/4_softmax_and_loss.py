@@ -466,6 +466,12 @@ _FORWARD = Kernel(_FILE, "cross_entropy_forward", VARIANTS)
 _BACKWARD = Kernel(_FILE, "cross_entropy_backward", VARIANTS)
 
 
+def _example_weights(classes: Array, weight: Array | None, ignore_index: int) -> Array:
+    """What each example counts for: its class's weight, nothing if it is to be ignored."""
+    kept = classes != ignore_index
+    return kept if weight is None else weight[array_module(classes).where(kept, classes, 0)] * kept
+
+
 # %%
 #| into: aten/native/cuda/loss.py
 #| upstream: aten/src/ATen/native/cuda/Loss.cu#at::native::nll_loss_forward_out_cuda_template
@@ -501,10 +507,7 @@ def nll_loss_backward(
     weights = as_accumulator(weight, acc)
     total = None
     if reduction == MEAN:
-        kept = classes != ignore_index
-        total = as_accumulator(
-            (kept if weights is None else weights[xp.where(kept, classes, 0)] * kept).sum(dtype=acc), acc
-        )
+        total = as_accumulator(_example_weights(classes, weights, ignore_index).sum(dtype=acc), acc)
     dx = xp.zeros(self.shape, self.dtype)
     sizes = (ignore_index, classes.size, self.shape[1], math.prod(self.shape[2:]))
     each = int(reduction == NONE)
@@ -546,6 +549,42 @@ def cross_entropy_backward(shares: Array, x: Array, target: Array, log_sums: Arr
 
 
 # %% [markdown]
+# The operator around them sums up the losses and sees to weights: a few numbers per example, which CuPy's kernels do well enough. It is what `torch.nn.functional.cross_entropy` calls on a GPU for logits `(N, C)` and numbers of classes.
+
+
+# %%
+#| into: aten/native/cuda/loss.py
+def _cross_entropy(self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int) -> Any:
+    """Loss, sum of weights and log(sum(exp)) of each row. NotImplemented for other than floating dtypes, and for nothing."""
+    if cpp_type(self) is None or self.size == 0:
+        return NotImplemented
+    xp, acc = array_module(self), accumulator(self)
+    classes = xp.ascontiguousarray(target, np.int64)
+    losses, log_sums = cross_entropy_forward(self, classes, weight, ignore_index)
+    total = _example_weights(classes, as_accumulator(weight, acc), ignore_index).sum(dtype=acc)
+    if reduction != NONE:
+        losses = losses.sum()
+    if reduction == MEAN:
+        losses = losses / total
+    return losses.astype(self.dtype, copy=False), total, log_sums
+
+
+def _cross_entropy_backward(
+    grad_output: Array, self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int,
+    total_weight: Array, log_sums: Array,
+) -> Any:  # fmt: skip
+    """The gradient of the logits. NotImplemented as `_cross_entropy`."""
+    if cpp_type(self) is None or self.size == 0 or grad_output.dtype != self.dtype:
+        return NotImplemented
+    xp, acc = array_module(self), accumulator(self)
+    classes = xp.ascontiguousarray(target, np.int64)
+    shares = grad_output.astype(acc, copy=False) * _example_weights(classes, as_accumulator(weight, acc), ignore_index)
+    if reduction == MEAN:
+        shares = shares / total_weight
+    return cross_entropy_backward(shares, self, classes, log_sums, ignore_index)
+
+
+# %% [markdown]
 # Both ways on the CPU, for one row of a vocabulary; what each launches, and the bytes of arrays that it makes on the way.
 
 # %%
@@ -574,5 +613,5 @@ else:
 
 # %% [markdown]
 # ### What upstream does more
-# Rows of up to 2,048 numbers go to a kernel with several rows per warp where rows are short (`softmax_warp_forward`), and masks are taken into the same pass; longer ones to a block, in registers, in shared memory or read again, as they fit (`cunn_SoftMaxForwardReg`). Upstream has no kernel from logits to loss: `cross_entropy` is two operators there, and the
-# fusing is left to `torch.compile`. The dispatcher of this library keeps those two, since graphs are to have upstream's nodes; `benchmarks/gpu.py` measures the fused pair beside them.
+# Rows of up to 2,048 numbers go to a kernel with several rows per warp where rows are short (`softmax_warp_forward`), and masks are taken into the same pass; longer ones to a block, in registers, in shared memory or read again, as they fit (`cunn_SoftMaxForwardReg`). Upstream has no kernel from logits to loss: `cross_entropy` is two operators there, two nodes in the graph, and the
+# fusing is left to `torch.compile`. Here it is one node on a GPU, called as upstream's last one; on the CPU, and for everything but `(N, C)` and class numbers, there are upstream's two. `benchmarks/gpu.py` measures both ways.

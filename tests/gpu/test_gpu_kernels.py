@@ -127,6 +127,7 @@ LAYERS: dict[str, Any] = {
     "layer_norm": lambda x: F.layer_norm(x, (60,)),
     "softmax": lambda x: F.softmax(x, 0),
     "cross_entropy": lambda x: F.cross_entropy(x, torch.arange(4, device=x.device)),
+    "nll_loss": lambda x: F.nll_loss(F.log_softmax(x, 1), torch.arange(4, device=x.device)),
     "unfold": lambda x: F.unfold(x.reshape(1, 4, 6, 10), 3, padding=1),
     "dropout": lambda x: F.dropout(x, 0.0),
 }
@@ -134,7 +135,8 @@ LAUNCHED = {
     "batch_norm": {"batch_norm_collect_statistics", "batch_norm_backward_reduce"},
     "layer_norm": {"layer_norm_forward", "layer_norm_backward"},
     "softmax": {"softmax_spatial_forward", "softmax_spatial_backward"},
-    "cross_entropy": {"softmax_forward", "nll_loss_forward", "nll_loss_backward"},
+    "cross_entropy": {"cross_entropy_forward", "cross_entropy_backward"},
+    "nll_loss": {"softmax_forward", "nll_loss_forward", "nll_loss_backward"},
     "unfold": {"im2col", "col2im"},
     "dropout": set(),
 }

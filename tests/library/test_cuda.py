@@ -171,6 +171,48 @@ else:
         assert x.grad.device == torch.device("cuda:0")
         assert x.grad.tolist() == [30, 30]
 
+    def test_a_gradient_that_is_a_view_is_copied_on_its_own_device() -> None:
+        x = torch.ones(3, device="cuda:1", requires_grad=True)
+        (grad,) = torch.autograd.grad(x.expand(2, 3).sum(), x)
+        assert grad.device.index == 1 and grad.tolist() == [2, 2, 2]
+        (grad,) = torch.autograd.grad(x.sum(), x)
+        assert grad.device.index == 1 and grad.stride() == (1,)
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("ignored", [-100, 3])
+    def test_the_loss_of_logits_is_one_operator_and_the_hosts(
+        dtype: Any, reduction: str, weighted: bool, ignored: int
+    ) -> None:
+        torch.manual_seed(0)
+        logits, weight = torch.randn(5, 7).to(dtype), torch.rand(7).to(dtype) if weighted else None
+        target, seed, direction = torch.tensor([1, 3, 3, 0, 6]), torch.linspace(1, 2, 5), torch.linspace(0, 1, 35)
+        found = []
+        for place in ("cpu", "cuda:1"):
+            x = logits.clone().to(place).requires_grad_()
+            w = None if weight is None else weight.to(place)
+            y = nn.functional.cross_entropy(x, target.to(place), w, reduction=reduction, ignore_index=ignored)
+            given = seed.to(place, dtype) if reduction == "none" else None
+            (first,) = torch.autograd.grad(y, x, given, create_graph=True)
+            (second,) = torch.autograd.grad((first * direction.reshape(5, 7).to(place, dtype)).sum(), x)
+            found.append([value.detach().cpu().double() for value in (y, first, second)])
+        assert y.grad_fn.name() == "NllLossBackward0"
+        assert y.grad_fn.next_functions[0][0].name().endswith("AccumulateGrad")
+        tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 0.03}[dtype]
+        for ours, hosts in zip(*found, strict=True):
+            torch.testing.assert_close(ours, hosts, rtol=tolerance, atol=tolerance)
+
+    def test_what_is_wrong_with_a_target_is_said_as_on_the_host() -> None:
+        x = torch.zeros(2, 3, device="cuda")
+        for target, words in (
+            ([0], "batch_size"),
+            ([[0, 0], [0, 0]], "Expected target size"),
+            ([0.5, 0.5], "expected target dtype"),
+        ):
+            with pytest.raises((ValueError, RuntimeError), match=words):
+                nn.functional.cross_entropy(x, torch.tensor(target, device="cuda"))
+
     def test_a_device_that_is_not_there_is_refused() -> None:
         with pytest.raises(RuntimeError, match="invalid device ordinal"):
             torch.ones(1, device="cuda:4")

@@ -46,6 +46,8 @@ _KERNELS: tuple[Callable[..., Any], ...] = (
     soft_max._log_softmax_backward_data,
     loss.nll_loss_forward,
     loss.nll_loss_backward,
+    loss._cross_entropy,
+    loss._cross_entropy_backward,
     native_dropout,
     dropout.native_dropout_backward,
     activation_gelu_kernel.gelu,

@@ -9,6 +9,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.c10.core.scalar_type import to_string
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -87,15 +89,7 @@ derivative(
 _FLOATS = ("Half", "BFloat16", "Float", "Double")
 
 
-@composite("nll_loss_nd", module="nn", autocast="float32")
-def nll_loss_nd(
-    at: Any,
-    self: Array,
-    target: Array,
-    weight: Array | None = None,
-    reduction: int = MEAN,
-    ignore_index: int = -100,
-) -> Any:
+def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
     rank = len(self.shape)
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
@@ -116,17 +110,118 @@ def nll_loss_nd(
             f"weight tensor should be defined either for all {classes} classes or no classes, "
             f"not be of shape {list(weight.shape)}"
         )
+    expected = (self.shape[0], *self.shape[2:])
     if rank == 1:
         if math.prod(target.shape) != 1:
             raise ValueError(
                 f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target.shape)}"
             )
+    elif tuple(target.shape) != expected:
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+
+
+@composite("nll_loss_nd", module="nn", autocast="float32")
+def nll_loss_nd(
+    at: Any,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+) -> Any:
+    _check_nll(self, target, weight)
+    if len(self.shape) == 1:
         loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
         return at.squeeze(loss, 0) if reduction == NONE and not target.shape else loss
-    expected = (self.shape[0], *self.shape[2:])
-    if tuple(target.shape) != expected:
-        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
     return at.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+@register(
+    "_cross_entropy", variants="", outputs="output total_weight log_sums", differentiable_outputs=(0,), node="NllLoss"
+)
+def _cross_entropy(
+    self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int
+) -> tuple[Array, Array, Array]:
+    """Of logits `(N, C)` and classes `(N,)`: the loss, the sum of weights, and log Σ exp of each row."""
+    x = in_working_precision(self)
+    classes, weights = _picked(x, target, weight, ignore_index)
+    top = x.max(1, keepdims=True)
+    log_sums = (np.log(np.exp(x - top).sum(1, keepdims=True)) + top).reshape(-1)
+    loss = (log_sums - np.take_along_axis(x, classes.reshape(-1, 1), 1).reshape(-1)) * weights
+    total = weights.sum()
+    if reduction != NONE:
+        loss = loss.sum()
+    if reduction == MEAN:
+        loss = np.true_divide(loss, total)
+    return np.asarray(loss, self.dtype), np.asarray(total, x.dtype), log_sums
+
+
+@register("_cross_entropy_backward", variants="", node="CrossEntropyBackward")
+def _cross_entropy_backward(
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Array,
+    log_sums: Array,
+) -> Array:
+    """The gradient with respect to the logits: (softmax - one at the class), times the example's share."""
+    x, grad = in_working_precision(self), in_working_precision(grad_output)
+    classes, weights = _picked(x, target, weight, ignore_index)
+    shares = grad * weights
+    if reduction == MEAN:
+        shares = shares / total_weight
+    dx = np.exp(x - log_sums.reshape(-1, 1)) * shares.reshape(-1, 1)
+    places = classes.reshape(-1, 1)
+    np.put_along_axis(dx, places, np.take_along_axis(dx, places, 1) - shares.reshape(-1, 1), 1)
+    return dx.astype(self.dtype, copy=False)
+
+
+def _example_weights(at: Any, x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
+    kept = target != ignore_index
+    return at._to_copy(kept, x.dtype) if weight is None else at.index_select(weight, 0, target * kept) * kept
+
+
+def _second_by_grad(
+    at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
+) -> Any:
+    """How the gradient of the logits depends on the gradient of the loss, which it is linear in."""
+    expected = at.sum(grad * at._softmax(self, 1), 1) * _example_weights(at, self, target, weight, ignore_index)
+    if reduction != NONE:
+        expected = at.sum(expected)
+    if reduction == MEAN:
+        expected = expected / total_weight
+    return expected + at.nll_loss_forward(grad, target, weight, reduction, ignore_index)[0]
+
+
+def _second_by_logits(
+    at: Any, grad: Any, grad_output: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
+    total_weight: Any,
+) -> Any:  # fmt: skip
+    """How the gradient of the logits depends on the logits: through the softmax."""
+    shares = grad_output * _example_weights(at, self, target, weight, ignore_index)
+    if reduction == MEAN:
+        shares = shares / total_weight
+    return at._softmax_backward_data(grad, at._softmax(self, 1), 1) * at.unsqueeze(shares, 1)
+
+
+derivative(
+    "_cross_entropy",
+    self=lambda at, grads, self, target, weight, reduction, ignore_index, total_weight, log_sums: (
+        at._cross_entropy_backward(grads[0], self, target, weight, reduction, ignore_index, total_weight, log_sums)
+    ),
+)
+derivative("_cross_entropy_backward", grad_output=_second_by_grad, self=_second_by_logits)
+
+
+def _in_one_pass(self: Array, label_smoothing: float) -> bool:
+    """Are these logits of a GPU, whose loss its kernel computes at once?"""
+    if len(self.shape) != 2 or label_smoothing > 0 or not self.shape[0]:
+        return False
+    array = getattr(self, "_array", self)
+    return BACKENDS.get(array.__class__) is DispatchKey.CUDA and to_string(self.dtype) in _FLOATS
 
 
 @composite("cross_entropy_loss", module="nn", autocast="float32")
@@ -145,6 +240,9 @@ def cross_entropy_loss(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if distribution:
         return _against_distribution(at, self, target, weight, reduction, ignore_index, label_smoothing, axis)
+    if _in_one_pass(self, label_smoothing):
+        _check_nll(self, target, weight)
+        return at._cross_entropy(self, target, weight, reduction, ignore_index)[0]
     log = at._log_softmax(self, axis)
     loss = at.nll_loss_nd(log, target, weight, reduction, ignore_index)
     if not label_smoothing > 0:  # beside class numbers upstream takes a negative one for none

@@ -30,6 +30,12 @@ _FORWARD = Kernel(_FILE, "cross_entropy_forward", VARIANTS)
 _BACKWARD = Kernel(_FILE, "cross_entropy_backward", VARIANTS)
 
 
+def _example_weights(classes: Array, weight: Array | None, ignore_index: int) -> Array:
+    """What each example counts for: its class's weight, nothing if it is to be ignored."""
+    kept = classes != ignore_index
+    return kept if weight is None else weight[array_module(classes).where(kept, classes, 0)] * kept
+
+
 def nll_loss_forward(self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int) -> Any:
     """Loss and sum of weights of log-probabilities `(N, C, *)` and classes `(N, *)`. NotImplemented for other than floating dtypes, and for nothing."""
     kind = cpp_type(self)
@@ -59,10 +65,7 @@ def nll_loss_backward(
     weights = as_accumulator(weight, acc)
     total = None
     if reduction == MEAN:
-        kept = classes != ignore_index
-        total = as_accumulator(
-            (kept if weights is None else weights[xp.where(kept, classes, 0)] * kept).sum(dtype=acc), acc
-        )
+        total = as_accumulator(_example_weights(classes, weights, ignore_index).sum(dtype=acc), acc)
     dx = xp.zeros(self.shape, self.dtype)
     sizes = (ignore_index, classes.size, self.shape[1], math.prod(self.shape[2:]))
     each = int(reduction == NONE)
@@ -99,3 +102,33 @@ def cross_entropy_backward(shares: Array, x: Array, target: Array, log_sums: Arr
     given = (as_accumulator(shares, acc), x, xp.ascontiguousarray(target, np.int64), log_sums)
     _BACKWARD[kind, flag(wide)](-(-rows // together), (across, together), *given, dx, ignore_index, rows, width)
     return dx
+
+
+def _cross_entropy(self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int) -> Any:
+    """Loss, sum of weights and log(sum(exp)) of each row. NotImplemented for other than floating dtypes, and for nothing."""
+    if cpp_type(self) is None or self.size == 0:
+        return NotImplemented
+    xp, acc = array_module(self), accumulator(self)
+    classes = xp.ascontiguousarray(target, np.int64)
+    losses, log_sums = cross_entropy_forward(self, classes, weight, ignore_index)
+    total = _example_weights(classes, as_accumulator(weight, acc), ignore_index).sum(dtype=acc)
+    if reduction != NONE:
+        losses = losses.sum()
+    if reduction == MEAN:
+        losses = losses / total
+    return losses.astype(self.dtype, copy=False), total, log_sums
+
+
+def _cross_entropy_backward(
+    grad_output: Array, self: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int,
+    total_weight: Array, log_sums: Array,
+) -> Any:  # fmt: skip
+    """The gradient of the logits. NotImplemented as `_cross_entropy`."""
+    if cpp_type(self) is None or self.size == 0 or grad_output.dtype != self.dtype:
+        return NotImplemented
+    xp, acc = array_module(self), accumulator(self)
+    classes = xp.ascontiguousarray(target, np.int64)
+    shares = grad_output.astype(acc, copy=False) * _example_weights(classes, as_accumulator(weight, acc), ignore_index)
+    if reduction == MEAN:
+        shares = shares / total_weight
+    return cross_entropy_backward(shares, self, classes, log_sums, ignore_index)
