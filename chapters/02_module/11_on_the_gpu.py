@@ -191,6 +191,7 @@ except NotImplementedError as error:
 # | dropout, `rand` | no: the counter would be captured as a number | yes: kernels read the counter from device memory, and `replay` moves it on |
 # | `x.item()`, `if x > 0`, `x[mask]` | no: the host would have to wait | no; `cudaGraph` conditional nodes and `torch.cond` cover some of it |
 # | copies from pageable memory | no | no |
+# | copies from pinned memory | no: CuPy refuses | yes |
 # | allocations | yes, from a pool of the graph's own | yes, the same |
 
 # %%
@@ -211,10 +212,45 @@ for name, case in cases.items():
         print(f"{name:8} {str(error)[:86]}")
 
 # %% [markdown]
+# ## A graph in the middle of a network
+#
+# So the whole network cannot be captured here, but what lies between two products can. `make_graphed_callables` captures a module's forward and backward pass as two graphs and puts both behind one node ([how](../01_import/d8_cuda_graphs.py)); the convolutions and the linear layer around it run as before. Two networks with the same parameters, one with its middle captured, train for three steps:
+
+# %%
+#| needs: 04_optim
+torch.manual_seed(1)
+networks = [
+    nn.Sequential(
+        nn.Conv2d(1, 8, 3),
+        nn.Sequential(nn.BatchNorm2d(8), nn.ReLU()),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 13 * 13, 10),
+    ).cuda()
+    for _ in range(2)
+]
+networks[1].load_state_dict(networks[0].state_dict())
+sample = torch.rand(32, 8, 26, 26, device="cuda", requires_grad=True)
+torch.cuda.make_graphed_callables(networks[1][1], (sample,))
+networks[1][1][0].reset_running_stats()  # the runs that came before the capture have moved them
+
+for step in range(3):
+    losses = []
+    for network in networks:
+        loss = nn.functional.cross_entropy(network(x), y)
+        for parameter in network.parameters():
+            parameter.grad = None
+        loss.backward()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter -= 0.1 * parameter.grad
+        losses.append(loss.item())
+    print(step, *losses, losses[0] == losses[1])
+
+# %% [markdown]
 # ### What upstream does more
-# * `torch.cuda.make_graphed_callables(module, sample_args)` captures the forward and the backward of a module as two graphs and puts an `autograd.Function` around them, so that a part of a network is captured and the rest is not.
 # * `torch.compile(mode="reduce-overhead")` finds by itself which parts can be captured, and shares their memory as a tree.
-# * The caching allocator keeps a private pool per graph and does not give its blocks to anyone else as long as the graph lives.
+# * The caching allocator keeps a private pool per graph and does not give its blocks to anyone else as long as the graph lives; CuPy's has to be told to, with a pool of the graph's own.
 # * The optimizers have `capturable=True`: their step count is a tensor on the GPU, since a Python number would be captured as a constant.
 
 # %%
