@@ -933,6 +933,11 @@ def _rebuild_tensor_v2(
 ) -> Any:
     """What pickles since 0.4 call. Hooks are not restored; they were never meant to be saved."""
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    #: What upstream notes on a tensor and has not yet done to its elements.
+    if isinstance(metadata, dict) and metadata.get("conj"):
+        tensor = tensor.conj().resolve_conj()
+    if isinstance(metadata, dict) and metadata.get("neg"):
+        tensor = -tensor
     if requires_grad:
         tensor.requires_grad_()
     return tensor
@@ -959,6 +964,17 @@ def _rebuild_tensor_v3(
     return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks)
 
 
+def _rebuild_meta_tensor_no_storage(dtype: Any, size: Sequence[int], stride: Sequence[int], requires_grad: bool) -> Any:
+    """A tensor on the meta device: there are no elements, so a file needs no record for them."""
+    from readtorch import empty_strided
+    from readtorch.c10.core import scalar_type
+
+    size, stride = tuple(size), tuple(stride)
+    if not isinstance(dtype, scalar_type.dtype) or len(size) != len(stride):
+        raise RuntimeError(f"a tensor cannot have dtype {dtype!r:.80}, size {size!r:.80} and stride {stride!r:.80}")
+    return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
 def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
     """A tensor of a subclass, or one with attributes: rebuilt by `function(*args)`, then given its class and state."""
     result = function(*args)
@@ -976,6 +992,8 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     from readtorch.storage import TypedStorage, _new_dtypes
 
     offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
+    if tensor.device.type == "meta":
+        return _rebuild_meta_tensor_no_storage, (tensor.dtype, size, stride, tensor.requires_grad)
     hooks: OrderedDict[int, Any] = OrderedDict()
     if tensor.dtype in _new_dtypes():
         untyped = tensor.untyped_storage()

@@ -72,6 +72,7 @@ import pickle
 import re
 import struct
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,6 +84,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch import _weights_only_unpickler
+from readtorch.aten.map_allocator import map_file
 from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
 from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
 
@@ -243,7 +245,7 @@ _PurePickler: Any = pickle._Pickler
 
 
 _COMMON_ARGUMENTS = 6
-"""Of `_rebuild_tensor_v2`. The third version has one more, the dtype."""
+"""Of `_rebuild_tensor_v2`. The third version has one more, the dtype; a tensor without elements has fewer."""
 
 
 class _Pickler(_PurePickler):
@@ -282,7 +284,7 @@ class _Pickler(_PurePickler):
     def save_tensor(self, tensor: Any) -> None:
         """What `save_reduce` would do with a plain tensor, byte for byte: there are many, and all look the same."""
         rebuild, content = tensor.__reduce_ex__(self.proto)[:2]
-        if tensor.__dict__ or len(content) > _COMMON_ARGUMENTS:
+        if tensor.__dict__ or len(content) != _COMMON_ARGUMENTS:
             self.save_reduce(rebuild, content, obj=tensor)
             return
         storage, offset, size, stride, requires_grad, hooks = content
@@ -364,6 +366,16 @@ def _numbers(numbers: tuple[int, ...]) -> bytes:
     return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
 
 
+class _State(threading.local):
+    """What `skip_data` says, to the thread that said it."""
+
+    skip_data = False
+    materialize_fake_tensors = False
+
+
+_serialization_tls = _State()
+
+
 class _Storages:
     """The storages met while pickling, numbered in that order."""
 
@@ -391,8 +403,13 @@ class _Storages:
         return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
 
 
-def _bytes_on_cpu(storage: Any) -> memoryview:
+def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryview:
     """The bytes of a storage, without a copy where it lies on the CPU."""
+    if through_pinned_memory and storage.device.type == "cuda":
+        pinned = torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=True).untyped_storage()
+        pinned.copy_(storage)
+        torch.cuda.current_stream(storage.device.index).synchronize()
+        storage = pinned
     return memoryview(storage.cpu()._array()).cast("B")
 
 
@@ -401,7 +418,7 @@ def _bytes_on_cpu(storage: Any) -> memoryview:
 #
 # One thing a reference cannot express is two dtypes for one storage. `FloatStorage` *is* the dtype, from the time when a storage had one, so the second dtype that comes with the same address is refused (the bugs of the part after next tell its story).
 #
-# What is left is the order: the pickle first, since pickling is what finds out which storages there are; then each storage under its number.
+# What is left is the order: the pickle first, since pickling is what finds out which storages there are; then each storage under its number. The options that are read on the way have a part of their own.
 
 
 # %%
@@ -424,10 +441,13 @@ def save(
         raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     if isinstance(f, str | os.PathLike) and not Path(f).parent.is_dir():
         raise RuntimeError(f"Parent directory {Path(f).parent} does not exist.")
+    from readtorch.utils.serialization import config
+
     with _opened(f, "wb") as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
-            _save(obj, PyTorchStreamWriter(stream, folder), pickle_protocol, _disable_byteorder_record)
+            writer = PyTorchStreamWriter(stream, folder, config.save.compute_crc32, config.save.storage_alignment)
+            _save(obj, writer, pickle_protocol, _disable_byteorder_record)
         else:
             _legacy_save(obj, stream, pickle_protocol)
 
@@ -444,16 +464,21 @@ def _opened(f: Any, mode: str) -> Iterator[Any]:
 
 
 def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteorder: bool) -> None:
+    from readtorch.utils.serialization import config
+
     storages = _Storages()
     pickled = io.BytesIO()
     _Pickler(pickled, protocol, storages.reference).dump(obj)
     writer.write_record("data.pkl", pickled.getbuffer())
     writer.write_record(".format_version", b"1")
-    writer.write_record(".storage_alignment", b"64")
+    writer.write_record(".storage_alignment", str(config.save.storage_alignment).encode())
     if not without_byteorder:
         writer.write_record("byteorder", sys.byteorder.encode())
     for key, storage in storages.by_key.items():
-        writer.write_record(f"data/{key}", _bytes_on_cpu(storage))
+        if _serialization_tls.skip_data:
+            writer.write_record_metadata(f"data/{key}", storage.nbytes())
+        else:
+            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, config.save.use_pinned_memory_for_d2h))
     writer.write_end_of_file()
 
 
@@ -545,6 +570,8 @@ PROTOCOL_VERSION = 1001
 
 
 def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
+    if _serialization_tls.skip_data:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     storages = _Storages()
 
     def reference(storage: Any, dtype: Any) -> tuple:
@@ -573,11 +600,9 @@ old.seek(0)
 #
 # ### What upstream does more
 #
-# * `torch.save` writes a storage on a GPU by copying it to the host, as ours does; `skip_data` (a context manager for checkpoint tools) writes the records empty, to be filled later at their offsets.
 # * It warns where the source code of a pickled module class has changed since it was saved, in the old format only, which kept that source (`dump_patches`).
 # * `torch.distributed.checkpoint` writes one model from many ranks, in a layout of its own: several files, and a plan of what is where.
 
 # %%
-#| fact: torch/serialization.py#skip_data
 #| fact: torch/serialization.py#_legacy_save
 #| fact: torch/serialization.py#register_package

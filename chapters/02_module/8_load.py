@@ -65,7 +65,10 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if pickle_load_args and weights_only:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    from readtorch.utils.serialization import config
+
     is_path = isinstance(f, str | os.PathLike)
+    mmap = config.load.mmap if mmap is None else mmap
     if is_path and os.fspath(f).endswith(".safetensors"):
         return _load_safetensors(os.fspath(f), map_location)
     with _opened(f, "rb") as stream:
@@ -74,7 +77,8 @@ def load(
             if _is_zipfile(stream):
                 if mmap and not is_path:
                     raise ValueError("f must be a file path where mmap=True: an open file object cannot be mapped")
-                whole = np.memmap(f, np.uint8, "c") if mmap else None
+                shared = config.load.mmap_flags == MAP_SHARED
+                whole = map_file(f, shared, os.path.getsize(f)) if mmap else None
                 return _load(PyTorchStreamReader(stream), map_location, weights_only, whole, pickle_load_args)
             if mmap:
                 raise RuntimeError(
@@ -275,6 +279,8 @@ def _(torch):
 #
 # The pickle runs, and each `BINPERSID` hands the reference to `persistent_load`. It reads the record the first time and gives the same storage every time after: aliases are aliases again. Everything in the reference comes from the file and is compared before it is used; the number of elements against the size of the record, too.
 #
+# Elements are read unless nobody wants them: storages for `meta` have none, and `skip_data` leaves them to the caller.
+#
 # For a trusted file Python's own unpickler does the work, and only names are mapped: `torch.` in the file is `readtorch.` here. A whole `nn.Linear` that PyTorch wrote is one of ours when it arrives.
 
 
@@ -327,7 +333,13 @@ def _load(
 ) -> Any:
     if reader.has_record("constants.pkl"):
         raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
+    from readtorch.utils.serialization import config
+
     restore = _restorer(map_location)
+    without_elements = str(map_location) == "meta"
+    offset_of = reader.get_record_offset
+    if config.load.calculate_storage_offsets and reader.has_record(".format_version"):
+        offset_of = functools.partial(reader.get_record_offset_no_read, alignment=_alignment(reader))
     order = reader.get_record("byteorder") if reader.has_record("byteorder") else _fallback_byte_order()
     if order not in (b"little", b"big"):
         raise ValueError(f"Unknown endianness type: {order!r:.20}")
@@ -342,14 +354,19 @@ def _load(
                 raise pickle.UnpicklingError(
                     f"record {name} has {reader.get_record_size(name)} bytes where {size} were announced"
                 )
-            if whole is not None:
-                begin = reader.get_record_offset(name)
-                data = whole[begin : begin + size]
+            if without_elements:
+                storage = UntypedStorage(size, device="meta")
+            elif _serialization_tls.skip_data:
+                storage = restore(UntypedStorage(size), location)
             else:
-                data = reader.get_array(name)
-            if swapped and dtype.itemsize > 1:
-                data = np.ascontiguousarray(data.reshape(-1, dtype.itemsize)[:, ::-1]).reshape(-1)
-            storage = restore(UntypedStorage._from_array(data), location)
+                if whole is not None:
+                    begin = offset_of(name)
+                    data = whole[begin : begin + size]
+                else:
+                    data = reader.get_array(name)
+                if swapped and dtype.itemsize > 1:
+                    data = np.ascontiguousarray(data.reshape(-1, dtype.itemsize)[:, ::-1]).reshape(-1)
+                storage = restore(UntypedStorage._from_array(data), location)
             loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
         return loaded[key]
 
@@ -360,6 +377,14 @@ def _load(
         raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from error
     reader.check()
     return result
+
+
+def _alignment(reader: PyTorchStreamReader) -> int:
+    """What the file says its records are aligned to. RuntimeError if that is no sensible number."""
+    said = reader.get_record(".storage_alignment") if reader.has_record(".storage_alignment") else b"64"
+    if not said.isdigit() or not 0 < len(said) < 10 or int(said) == 0:
+        raise RuntimeError(f"PytorchStreamReader failed reading file .storage_alignment: {said!r:.20} is no alignment")
+    return int(said)
 
 
 # %%
@@ -450,6 +475,8 @@ def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: boo
     keys = read_pickle(refuse)
     if type(keys) is not list or not all(isinstance(key, str) for key in keys) or sorted(keys) != sorted(pending):
         raise RuntimeError(f"legacy file is damaged: it lists the storages {keys!r:.80}, others are referred to")
+    if _serialization_tls.skip_data:
+        return result
     for key in keys:
         dtype, _, numel, typed = pending[key]
         header = stream.read(8)

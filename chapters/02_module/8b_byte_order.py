@@ -42,15 +42,14 @@ class LoadEndianness(Enum):
     BIG = 3
 
 
-_default_endianness: LoadEndianness | None = None
-
-
 # %%
 #| into: serialization.py
 #| upstream: torch/serialization.py#get_default_load_endianness
 def get_default_load_endianness() -> LoadEndianness | None:
     """The byte order taken for files that name none; None stands for little-endian."""
-    return _default_endianness
+    from readtorch.utils.serialization import config
+
+    return config.load.endianness
 
 
 # %%
@@ -58,16 +57,18 @@ def get_default_load_endianness() -> LoadEndianness | None:
 #| upstream: torch/serialization.py#set_default_load_endianness
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
     """Take this byte order for files that name none. TypeError for anything but a LoadEndianness or None."""
-    global _default_endianness
+    from readtorch.utils.serialization import config
+
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
-    _default_endianness = endianness
+    config.load.endianness = endianness
 
 
 def _fallback_byte_order() -> bytes:
-    if _default_endianness is LoadEndianness.NATIVE:
+    default = get_default_load_endianness()
+    if default is LoadEndianness.NATIVE:
         return sys.byteorder.encode()
-    return b"big" if _default_endianness is LoadEndianness.BIG else b"little"
+    return b"big" if default is LoadEndianness.BIG else b"little"
 
 
 # %% [markdown]

@@ -85,6 +85,7 @@ def _allowed_globals() -> dict[str, Any]:
         _utils._rebuild_tensor_v3,
         _utils._rebuild_parameter,
         _utils._rebuild_parameter_with_state,
+        _utils._rebuild_meta_tensor_no_storage,
     ):
         allowed[f"torch._utils.{function.__name__}"] = function
     allowed["torch._tensor._rebuild_from_type_v2"] = _rebuild_from_type

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import functools
 import io
+import mmap as _mmap
 import os
 import pickle
 import pickletools
 import re
 import struct
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch import _weights_only_unpickler
+from readtorch.aten.map_allocator import map_file
 from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
 from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
 
@@ -136,7 +139,7 @@ _PurePickler: Any = pickle._Pickler
 
 
 _COMMON_ARGUMENTS = 6
-"""Of `_rebuild_tensor_v2`. The third version has one more, the dtype."""
+"""Of `_rebuild_tensor_v2`. The third version has one more, the dtype; a tensor without elements has fewer."""
 
 
 class _Pickler(_PurePickler):
@@ -175,7 +178,7 @@ class _Pickler(_PurePickler):
     def save_tensor(self, tensor: Any) -> None:
         """What `save_reduce` would do with a plain tensor, byte for byte: there are many, and all look the same."""
         rebuild, content = tensor.__reduce_ex__(self.proto)[:2]
-        if tensor.__dict__ or len(content) > _COMMON_ARGUMENTS:
+        if tensor.__dict__ or len(content) != _COMMON_ARGUMENTS:
             self.save_reduce(rebuild, content, obj=tensor)
             return
         storage, offset, size, stride, requires_grad, hooks = content
@@ -257,6 +260,16 @@ def _numbers(numbers: tuple[int, ...]) -> bytes:
     return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
 
 
+class _State(threading.local):
+    """What `skip_data` says, to the thread that said it."""
+
+    skip_data = False
+    materialize_fake_tensors = False
+
+
+_serialization_tls = _State()
+
+
 class _Storages:
     """The storages met while pickling, numbered in that order."""
 
@@ -284,8 +297,13 @@ class _Storages:
         return ("storage", kind, key, location_tag(storage), storage.nbytes() // dtype.itemsize)
 
 
-def _bytes_on_cpu(storage: Any) -> memoryview:
+def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryview:
     """The bytes of a storage, without a copy where it lies on the CPU."""
+    if through_pinned_memory and storage.device.type == "cuda":
+        pinned = torch.empty(storage.nbytes(), dtype=torch.uint8, pin_memory=True).untyped_storage()
+        pinned.copy_(storage)
+        torch.cuda.current_stream(storage.device.index).synchronize()
+        storage = pinned
     return memoryview(storage.cpu()._array()).cast("B")
 
 
@@ -306,10 +324,13 @@ def save(
         raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     if isinstance(f, str | os.PathLike) and not Path(f).parent.is_dir():
         raise RuntimeError(f"Parent directory {Path(f).parent} does not exist.")
+    from readtorch.utils.serialization import config
+
     with _opened(f, "wb") as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
-            _save(obj, PyTorchStreamWriter(stream, folder), pickle_protocol, _disable_byteorder_record)
+            writer = PyTorchStreamWriter(stream, folder, config.save.compute_crc32, config.save.storage_alignment)
+            _save(obj, writer, pickle_protocol, _disable_byteorder_record)
         else:
             _legacy_save(obj, stream, pickle_protocol)
 
@@ -326,16 +347,21 @@ def _opened(f: Any, mode: str) -> Iterator[Any]:
 
 
 def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteorder: bool) -> None:
+    from readtorch.utils.serialization import config
+
     storages = _Storages()
     pickled = io.BytesIO()
     _Pickler(pickled, protocol, storages.reference).dump(obj)
     writer.write_record("data.pkl", pickled.getbuffer())
     writer.write_record(".format_version", b"1")
-    writer.write_record(".storage_alignment", b"64")
+    writer.write_record(".storage_alignment", str(config.save.storage_alignment).encode())
     if not without_byteorder:
         writer.write_record("byteorder", sys.byteorder.encode())
     for key, storage in storages.by_key.items():
-        writer.write_record(f"data/{key}", _bytes_on_cpu(storage))
+        if _serialization_tls.skip_data:
+            writer.write_record_metadata(f"data/{key}", storage.nbytes())
+        else:
+            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, config.save.use_pinned_memory_for_d2h))
     writer.write_end_of_file()
 
 
@@ -344,6 +370,8 @@ PROTOCOL_VERSION = 1001
 
 
 def _legacy_save(obj: object, stream: BinaryIO, protocol: int) -> None:
+    if _serialization_tls.skip_data:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     storages = _Storages()
 
     def reference(storage: Any, dtype: Any) -> tuple:
@@ -383,7 +411,10 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if pickle_load_args and weights_only:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    from readtorch.utils.serialization import config
+
     is_path = isinstance(f, str | os.PathLike)
+    mmap = config.load.mmap if mmap is None else mmap
     if is_path and os.fspath(f).endswith(".safetensors"):
         return _load_safetensors(os.fspath(f), map_location)
     with _opened(f, "rb") as stream:
@@ -392,7 +423,8 @@ def load(
             if _is_zipfile(stream):
                 if mmap and not is_path:
                     raise ValueError("f must be a file path where mmap=True: an open file object cannot be mapped")
-                whole = np.memmap(f, np.uint8, "c") if mmap else None
+                shared = config.load.mmap_flags == MAP_SHARED
+                whole = map_file(f, shared, os.path.getsize(f)) if mmap else None
                 return _load(PyTorchStreamReader(stream), map_location, weights_only, whole, pickle_load_args)
             if mmap:
                 raise RuntimeError(
@@ -512,7 +544,13 @@ def _load(
 ) -> Any:
     if reader.has_record("constants.pkl"):
         raise RuntimeError("this is a TorchScript archive; readtorch has no TorchScript, load it with torch.jit.load")
+    from readtorch.utils.serialization import config
+
     restore = _restorer(map_location)
+    without_elements = str(map_location) == "meta"
+    offset_of = reader.get_record_offset
+    if config.load.calculate_storage_offsets and reader.has_record(".format_version"):
+        offset_of = functools.partial(reader.get_record_offset_no_read, alignment=_alignment(reader))
     order = reader.get_record("byteorder") if reader.has_record("byteorder") else _fallback_byte_order()
     if order not in (b"little", b"big"):
         raise ValueError(f"Unknown endianness type: {order!r:.20}")
@@ -527,14 +565,19 @@ def _load(
                 raise pickle.UnpicklingError(
                     f"record {name} has {reader.get_record_size(name)} bytes where {size} were announced"
                 )
-            if whole is not None:
-                begin = reader.get_record_offset(name)
-                data = whole[begin : begin + size]
+            if without_elements:
+                storage = UntypedStorage(size, device="meta")
+            elif _serialization_tls.skip_data:
+                storage = restore(UntypedStorage(size), location)
             else:
-                data = reader.get_array(name)
-            if swapped and dtype.itemsize > 1:
-                data = np.ascontiguousarray(data.reshape(-1, dtype.itemsize)[:, ::-1]).reshape(-1)
-            storage = restore(UntypedStorage._from_array(data), location)
+                if whole is not None:
+                    begin = offset_of(name)
+                    data = whole[begin : begin + size]
+                else:
+                    data = reader.get_array(name)
+                if swapped and dtype.itemsize > 1:
+                    data = np.ascontiguousarray(data.reshape(-1, dtype.itemsize)[:, ::-1]).reshape(-1)
+                storage = restore(UntypedStorage._from_array(data), location)
             loaded[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
         return loaded[key]
 
@@ -545,6 +588,14 @@ def _load(
         raise pickle.UnpicklingError(f"data.pkl is malformed: {error}") from error
     reader.check()
     return result
+
+
+def _alignment(reader: PyTorchStreamReader) -> int:
+    """What the file says its records are aligned to. RuntimeError if that is no sensible number."""
+    said = reader.get_record(".storage_alignment") if reader.has_record(".storage_alignment") else b"64"
+    if not said.isdigit() or not 0 < len(said) < 10 or int(said) == 0:
+        raise RuntimeError(f"PytorchStreamReader failed reading file .storage_alignment: {said!r:.20} is no alignment")
+    return int(said)
 
 
 def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: bool, arguments: dict) -> Any:
@@ -593,6 +644,8 @@ def _legacy_load(stream: BinaryIO, map_location: MAP_LOCATION, weights_only: boo
     keys = read_pickle(refuse)
     if type(keys) is not list or not all(isinstance(key, str) for key in keys) or sorted(keys) != sorted(pending):
         raise RuntimeError(f"legacy file is damaged: it lists the storages {keys!r:.80}, others are referred to")
+    if _serialization_tls.skip_data:
+        return result
     for key in keys:
         dtype, _, numel, typed = pending[key]
         header = stream.read(8)
@@ -677,23 +730,94 @@ class LoadEndianness(Enum):
     BIG = 3
 
 
-_default_endianness: LoadEndianness | None = None
-
-
 def get_default_load_endianness() -> LoadEndianness | None:
     """The byte order taken for files that name none; None stands for little-endian."""
-    return _default_endianness
+    from readtorch.utils.serialization import config
+
+    return config.load.endianness
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
     """Take this byte order for files that name none. TypeError for anything but a LoadEndianness or None."""
-    global _default_endianness
+    from readtorch.utils.serialization import config
+
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
-    _default_endianness = endianness
+    config.load.endianness = endianness
 
 
 def _fallback_byte_order() -> bytes:
-    if _default_endianness is LoadEndianness.NATIVE:
+    default = get_default_load_endianness()
+    if default is LoadEndianness.NATIVE:
         return sys.byteorder.encode()
-    return b"big" if _default_endianness is LoadEndianness.BIG else b"little"
+    return b"big" if default is LoadEndianness.BIG else b"little"
+
+
+def get_crc32_options() -> bool:
+    """Does `save` compute checksums?"""
+    from readtorch.utils.serialization import config
+
+    return config.save.compute_crc32
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Let `save` compute checksums, or spare them: `load` reads such files, zip tools may refuse them."""
+    from readtorch.utils.serialization import config
+
+    config.save.compute_crc32 = compute_crc32
+
+
+MAP_PRIVATE, MAP_SHARED = (getattr(_mmap, name, None) for name in ("MAP_PRIVATE", "MAP_SHARED"))  # not on Windows
+
+
+def get_default_mmap_options() -> int | None:
+    """`mmap.MAP_PRIVATE` or `mmap.MAP_SHARED`: what a write to a tensor loaded with `mmap=True` changes."""
+    from readtorch.utils.serialization import config
+
+    return config.load.mmap_flags
+
+
+class set_default_mmap_options:
+    """Set what `load` maps files as: from the call on, or, as a context manager, in a block.
+
+    ValueError for anything but `mmap.MAP_PRIVATE` and `mmap.MAP_SHARED`.
+    """
+
+    def __init__(self, flags: int) -> None:
+        from readtorch.utils.serialization import config
+
+        if MAP_SHARED is None:
+            raise RuntimeError("Changing the default mmap options is currently not supported for Windows")
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, "
+                f"expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}"
+            )
+        self.prev = config.load.mmap_flags
+        config.load.mmap_flags = flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        from readtorch.utils.serialization import config
+
+        config.load.mmap_flags = self.prev
+
+
+class skip_data:
+    """Context manager: `save` leaves room for elements and does not write them; `load` allocates and does not read.
+
+    `materialize_fake_tensors` is for tensors of upstream's tracer, which readtorch has not; it changes nothing here.
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self) -> None:
+        state = _serialization_tls
+        self._before = state.skip_data, state.materialize_fake_tensors
+        state.skip_data, state.materialize_fake_tensors = True, self.materialize_fake_tensors
+
+    def __exit__(self, *exc: object) -> None:
+        _serialization_tls.skip_data, _serialization_tls.materialize_fake_tensors = self._before

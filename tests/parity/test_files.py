@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 import subprocess
@@ -314,6 +315,58 @@ def test_200_megabytes_are_mapped_and_not_read(writer: Any, tmp_path: Path) -> N
 
 
 # files of other kinds
+
+
+@WAYS
+def test_a_file_without_checksums_loads(writer: Any, reader: Any) -> None:
+    sent_value = {"large": writer.arange(300_000.0), "small": writer.ones(2)}
+    writer.serialization.set_crc32_options(False)
+    try:
+        found = sent(sent_value, writer, reader)
+    finally:
+        writer.serialization.set_crc32_options(True)
+    agree(sent_value, found, writer, reader)
+
+
+@WAYS
+@pytest.mark.parametrize("alignment", [1, 64, 100, 4096])
+def test_places_computed_from_the_alignment_are_where_the_records_are(
+    writer: Any, reader: Any, alignment: int, tmp_path: Path
+) -> None:
+    configs = [importlib.import_module(f"{t.__name__}.utils.serialization.config") for t in (writer, reader)]
+    values = [writer.full((count,), float(count)) for count in (1, 1000, 7, 0, 33)]
+    with configs[0].patch("save.storage_alignment", alignment):
+        writer.save(values, tmp_path / "model.pt")
+    with configs[1].patch({"load.mmap": True, "load.calculate_storage_offsets": True}):
+        found = reader.load(tmp_path / "model.pt")
+    assert [tensor.tolist() for tensor in found] == [tensor.tolist() for tensor in values]
+
+
+@WAYS
+def test_a_file_written_without_elements_can_be_filled_and_loaded(writer: Any, reader: Any, tmp_path: Path) -> None:
+    with writer.serialization.skip_data():
+        writer.save({"weight": writer.ones(3), "steps": writer.tensor(1)}, tmp_path / "model.pt")
+    found = reader.load(tmp_path / "model.pt")
+    assert found["weight"].tolist() == [0, 0, 0] and found["steps"].item() == 0
+    with reader.serialization.skip_data():
+        assert reader.load(tmp_path / "model.pt")["weight"].shape == (3,)
+
+
+@WAYS
+def test_tensors_on_meta_are_saved_without_a_record(writer: Any, reader: Any) -> None:
+    value = [writer.empty(3, 2, device="meta"), writer.nn.Parameter(writer.empty(2, device="meta"))]
+    found = sent(value, writer, reader)
+    assert [(each.device.type, tuple(each.shape), each.stride(), each.requires_grad) for each in found] == [
+        ("meta", (3, 2), (2, 1), False),
+        ("meta", (2,), (1,), True),
+    ]
+
+
+@WAYS
+def test_a_conjugate_that_was_not_computed_arrives_as_one(writer: Any, reader: Any) -> None:
+    value = writer.tensor([1 + 2j, 3 - 1j])
+    assert sent(value.conj(), writer, reader).tolist() == [1 - 2j, 3 + 1j]
+    assert sent(value.conj().imag, writer, reader).tolist() == [-2, 1]
 
 
 def test_a_changed_mapping_does_not_change_the_file(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ PYTHON = (
     "testing/*.py",
     "utils/*.py",
     "utils/data/**/*.py",
+    "utils/serialization/*.py",
     "utils/tensorboard/*.py",
 )
 """Python files below torch/ that the book may speak of."""

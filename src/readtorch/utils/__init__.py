@@ -80,4 +80,6 @@ def _refuse_after_swap(grad_outputs: _Any) -> None:
     )
 
 
+_MODULES += ["serialization", "_config_module"]
+
 _MODULES.append("data")

@@ -8,12 +8,12 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 import numpy as np
+
+from readtorch.csrc.serialize.crc_alt import crc32_combine
 
 ALIGNMENT = 64
 """Records begin at multiples of this many bytes: enough for the widest vector loads."""
@@ -25,24 +25,33 @@ _DIRECTORY_ENTRY = struct.Struct("<4s6H3I5H2I")
 _DIRECTORY_END = struct.Struct("<4s4H2IH")
 _ZIP64_END = struct.Struct("<4sQ2H2I4Q")
 _ZIP64_LOCATOR = struct.Struct("<4sIQI")
-_UTF8_NAME = 0x800
+#: Checksum and both sizes once more, behind a record that is not empty.
+_FACTS, _LARGE_FACTS = struct.Struct("<4s3I"), struct.Struct("<4sI2Q")
+_UTF8_NAME, _FACTS_BEHIND = 0x800, 8
 _NEW_YEAR_1980 = 33
 #: What does not fit into four bytes is written as this, and stands in an extra field of eight-byte numbers.
 _ELSEWHERE = 0xFFFFFFFF
-#: From this size on it pays to compute a checksum in another thread, in pieces of this size.
-_LARGE = 1 << 20
+#: From this size on it pays to compute a checksum in another thread,
+_LARGE = 1 << 18
+#: in pieces of this size.
+_PIECE = 1 << 22
 #: Below this size it is cheaper to copy a record behind its header than to call `write` twice.
 _SMALL = 1 << 12
 _PADDING_ID = b"FB"
+#: Stands for a checksum where the writer was told to spare it, or did not have the data.
+_NOT_COMPUTED = 0
 
 
 class PyTorchStreamWriter:
     """Writes records into `stream`, a writable binary file, under the folder `archive_name`; it never seeks."""
 
-    def __init__(self, stream: BinaryIO, archive_name: str, alignment: int = ALIGNMENT) -> None:
+    def __init__(
+        self, stream: BinaryIO, archive_name: str, compute_crc32: bool = True, alignment: int = ALIGNMENT
+    ) -> None:
         self._stream = stream
         self._folder = archive_name
         self._alignment = alignment
+        self._compute_crc32 = compute_crc32
         self._position = 0
         self._checksum = 0
         self._directory: dict[str, bytes] = {}
@@ -53,24 +62,44 @@ class PyTorchStreamWriter:
 
     def write_record(self, name: str, data: bytes | memoryview) -> None:
         """Add a record; ValueError if there is one of that name."""
-        if name in self._directory:
-            raise ValueError(f"record {name!r} was already written")
-        path = f"{self._folder}/{name}".encode("utf-8", "surrogateescape")
-        size, checksum, begin = memoryview(data).nbytes, zlib.crc32(data), self._position
-        sizes = _numbers_elsewhere(size, size) if size >= _ELSEWHERE else b""
-        shown = min(size, _ELSEWHERE)
-        fields = (45 if sizes else 20, _UTF8_NAME, 0, 0, _NEW_YEAR_1980, checksum, shown, shown, len(path))
-        extra = sizes + self._padding(begin + _LOCAL_HEADER.size + len(path) + len(sizes))
-        head = _LOCAL_HEADER.pack(b"PK\x03\x04", *fields, len(extra)) + path + extra
+        size, checksum = memoryview(data).nbytes, zlib.crc32(data) if self._compute_crc32 else _NOT_COMPUTED
+        head, tail = self._enter(name, size, checksum)
         if size < _SMALL:
-            self._write(b"".join((head, data)))
+            self._write(b"".join((head, data, tail)))
         else:
             self._write(head)
             self._write(data)
+            self._write(tail)
+
+    def write_record_metadata(self, name: str, size: int) -> None:
+        """Add a record of `size` bytes that are to be filled in later: zeros, without a checksum."""
+        head, tail = self._enter(name, size, _NOT_COMPUTED)
+        zeros = memoryview(bytes(min(size, _PIECE)))
+        self._write(head)
+        for begin in range(0, size, _PIECE):
+            self._write(zeros[: size - begin])
+        self._write(tail)
+
+    def _enter(self, name: str, size: int, checksum: int) -> tuple[bytes, bytes]:
+        """Enter a record that begins here into the directory; what the caller is to write before and behind its data."""
+        if name in self._directory:
+            raise ValueError(f"record {name!r} was already written")
+        path, begin = f"{self._folder}/{name}".encode("utf-8", "surrogateescape"), self._position
+        sizes = _numbers_elsewhere(size, size) if size >= _ELSEWHERE else b""
+        needed, shown = 45 if sizes else 20, min(size, _ELSEWHERE)
+        flags = _UTF8_NAME | _FACTS_BEHIND if size else _UTF8_NAME
+        fields = (needed, flags, 0, 0, _NEW_YEAR_1980, checksum, shown, shown, len(path))
+        extra = sizes + self._padding(begin + _LOCAL_HEADER.size + len(path) + len(sizes))
+        shown = _ELSEWHERE if sizes else 0
+        local = (needed, flags, 0, 0, _NEW_YEAR_1980, 0, shown, shown, len(path))
+        head = _LOCAL_HEADER.pack(b"PK\x03\x04", *local, len(extra)) + path + extra
+        facts = _LARGE_FACTS if max(size, begin) >= _ELSEWHERE else _FACTS
+        behind = facts.pack(b"PK\x07\x08", checksum, size, size) if size else b""
         extra = _numbers_elsewhere(*(n for n in (size, size, begin) if n >= _ELSEWHERE))
         tail = (len(extra), 0, 0, 0, 0, min(begin, _ELSEWHERE))
         self._directory[name] = _DIRECTORY_ENTRY.pack(b"PK\x01\x02", 45, *fields, *tail) + path + extra
         self._checksum = zlib.crc32(struct.pack("<I", checksum), self._checksum)
+        return head, behind
 
     def _padding(self, end: int) -> bytes:
         """An extra field, written at `end`, that moves the record's first byte to a multiple of the alignment."""
@@ -137,7 +166,7 @@ class PyTorchStreamReader:
             self._records[name] = info
         self._check_overlap(infos)
         self._pool = ThreadPoolExecutor(1)  # starts no thread before the first task
-        self._checks: list[tuple[str, Callable[[], int]]] = []
+        self._checks: list[tuple[str, list[tuple[memoryview, Future[int]]]]] = []
 
     @staticmethod
     def _check_overlap(infos: list[zipfile.ZipInfo]) -> None:
@@ -162,18 +191,34 @@ class PyTorchStreamReader:
         """Where the data of a record begin, counted from the start of the file."""
         return self._locate(name)[0]
 
+    def get_record_offset_no_read(self, name: str, alignment: int) -> int:
+        """The same from the directory alone: a record begins at the first multiple of `alignment` behind its header."""
+        info = self._entry(name)
+        if max(info.header_offset, info.file_size) >= _ELSEWHERE:
+            return self.get_record_offset(name)
+        end = info.header_offset + _LOCAL_HEADER.size + len(info.filename.encode()) + 4
+        offset = end + -end % alignment
+        if offset + info.file_size > self._size:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
+        return offset
+
     def get_record_size(self, name: str) -> int:
         """Size of a record in bytes."""
-        return self._locate(name)[1]
+        return self._entry(name).file_size
 
-    def _locate(self, name: str) -> tuple[int, int]:
+    def _entry(self, name: str) -> zipfile.ZipInfo:
+        """What the directory says of a record, where that can be true."""
         info = self._records.get(name)
         if info is None:
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed")
-        if not 0 <= info.header_offset <= self._size - _LOCAL_HEADER.size:
+        if not 0 <= info.header_offset <= self._size - _LOCAL_HEADER.size - info.file_size:
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it lies outside the file")
+        return info
+
+    def _locate(self, name: str) -> tuple[int, int]:
+        info = self._entry(name)
         self._stream.seek(info.header_offset)
         start = self._stream.read(_LOCAL_HEADER.size)
         if len(start) != _LOCAL_HEADER.size:
@@ -191,43 +236,45 @@ class PyTorchStreamReader:
         return data
 
     def get_array(self, name: str) -> np.ndarray:
-        """The bytes of a record as a fresh uint8 array, whose checksum the next `check` compares."""
+        """The bytes of a record as a fresh uint8 array. The checksum of a large one is compared by the next `check`."""
         offset, size = self._locate(name)
-        data = np.empty(size, np.uint8)
+        data = _empty(size)
         self._stream.seek(offset)
-        if size < _LARGE:
-            read = _read_into(self._stream, data.data)
-            self._checks.append((name, partial(zlib.crc32, data.data)))
-        else:
-            read = self._read_large(name, data.data)
-        if read != size:
-            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+        pieces: list[tuple[memoryview, Future[int]]] = []
+        is_checked = self._records[name].CRC != _NOT_COMPUTED
+        for begin in range(0, size, _PIECE):
+            piece = data.data[begin : begin + _PIECE]
+            if _read_into(self._stream, piece) != piece.nbytes:
+                raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it ends early")
+            if is_checked and size >= _LARGE:
+                pieces.append((piece, self._pool.submit(zlib.crc32, piece)))
+        if pieces:
+            self._checks.append((name, pieces))
+        elif is_checked:
+            self._compare(name, zlib.crc32(data.data))
         return data
-
-    def _read_large(self, name: str, target: memoryview) -> int:
-        """Fill `target` piece by piece; the checksum of a piece is computed while the next one is read."""
-        checksum: Callable[[], int] = int  # of nothing: 0
-        read = 0
-        for begin in range(0, target.nbytes, _LARGE):
-            piece = target[begin : begin + _LARGE]
-            read += _read_into(self._stream, piece)
-            #: One thread takes the pieces in order, so the one before is done when this one begins.
-            checksum = self._pool.submit(_crc_after, checksum, piece).result
-        self._checks.append((name, checksum))
-        return read
 
     def check(self) -> None:
         """RuntimeError if a record that was read since the last call does not have its checksum."""
         checks, self._checks = self._checks, []
-        for name, checksum in checks:
-            if checksum() != self._records[name].CRC:
-                raise RuntimeError(
-                    f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit"
-                )
+        for name, pieces in reversed(checks):
+            checksum, length = 0, 0
+            for piece, future in reversed(pieces):
+                before = zlib.crc32(piece) if future.cancel() else future.result()
+                checksum = crc32_combine(before, checksum, length)
+                length += piece.nbytes
+            self._compare(name, checksum)
+
+    def _compare(self, name: str, checksum: int) -> None:
+        if checksum != self._records[name].CRC:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: its checksum (CRC-32) does not fit")
 
 
-def _crc_after(before: Callable[[], int], piece: memoryview) -> int:
-    return zlib.crc32(piece, before())
+def _empty(size: int) -> np.ndarray:
+    """Uninitialised bytes that begin at a multiple of the alignment, as PyTorch's tensors do and NumPy's arrays need not."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    return memory[begin : begin + size]
 
 
 def _read_into(stream: BinaryIO, target: memoryview) -> int:
