@@ -7,7 +7,8 @@ Runs alternate; what counts are medians. PyTorch's TF32 is off. The floor of a r
 at which this device, in this run, copies an array of a gigabyte.
 
 A dry run needs no GPU. It makes the launches of the full sizes without running them, and checks each against the limits of a
-device; then it runs every kernel on the CPU, on small arrays, through the kernels' own source (`readtorch.literate.fibres`).
+device; then it runs every kernel on the CPU, on small arrays, through the kernels' own source (`readtorch.literate.fibres`), and
+what is measured as a program calls it on a simulated device.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import gpu_kernels
+import gpu_library
 import numpy as np
 from gpu_kernels import Bench, Work
 
 from readtorch.aten.native.cuda import jit_utils
 from readtorch.literate import fibres
 
-SECTIONS: list[Any] = [gpu_kernels]
+SECTIONS: list[Any] = [gpu_kernels, gpu_library]
 """Modules with a table WORK of functions from a Bench to rows."""
 
 MULTIPROCESSORS = 132
@@ -119,7 +121,8 @@ def measure(only: str, seconds: float) -> dict[str, Any]:
 def table_row(result: dict[str, Any]) -> str:
     ours = result["ms"]["ours"]
     goal = "" if result["goal_share"] is None else f" (≥ {result['goal_share']:.0%})"
-    head = f"| {result['work']} | {ours * 1e3:.3f} | {result['share']:.0%}{goal} |"
+    share = f"{result['share']:.0%}{goal}" if result["bytes"] else ""
+    head = f"| {result['work']} | {ours * 1e3:.3f} | {share} |"
     peers = [(name, taken) for name, taken in result["ms"].items() if name != "ours"] or [("", None)]
     lines = []
     for name, taken in peers:
@@ -182,7 +185,10 @@ def dry_run(only: str) -> list[tuple[str, list[str]]]:
                 launches = [f"{name} grid {grid} block {block}" for name, grid, block in target.launches]
                 found.append((work.name, launches))
                 how = f"{work.bytes / 1e9:.2f} GB to move" if scale < 0 else "runs"
-                print(f"{work.name}: {how}: {'; '.join(launches)}", flush=True)
+                print(f"{work.name}: {how}{': ' if launches else ''}{'; '.join(launches)}", flush=True)
+                if scale > 0:
+                    for peer in work.peers.values():
+                        peer()
     return found
 
 

@@ -45,7 +45,7 @@ if [ -n "$dry" ]; then
 else
     step kernels 90 "$python" -m pytest -q -p no:xdist -m gpu tests/gpu
     step library 110 "$python" -m pytest -q -p no:xdist --device cuda tests/library --ignore tests/library/test_architecture.py --ignore tests/library/test_each_module_imports.py
-    step benchmarks 120 "$python" benchmarks/gpu.py --seconds 100 --json "$out/gpu.json"
+    step benchmarks 120 "$python" benchmarks/gpu.py --json "$out/gpu.json"
     step recording 230 "$python" -m readtorch.literate.record --device cuda -o "$out/recording.zip" --seconds 220 --part-seconds 40
 fi
 echo "results are in $out; bring the recording in with: readtorch record --import $out/recording.zip"

@@ -243,7 +243,7 @@ for step in range(3):
         loss.backward()
         with torch.no_grad():
             for parameter in network.parameters():
-                parameter -= 0.1 * parameter.grad
+                parameter -= 0.01 * parameter.grad
         losses.append(loss.item())
     print(step, *losses, losses[0] == losses[1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,18 @@ def test_a_launch_that_no_device_takes_is_found(gpu: Any) -> None:
             dropout._DROPOUT["float", "true"](0, 256, None, None, None, 0.5, 1, 0, 0)
         with pytest.raises(TypeError, match="argument 1 is a str"):
             dropout._DROPOUT["float", "true"](1, 256, None, "x", None, 0.5, 1, 0, 0)
+
+
+def test_what_a_program_calls_is_measured_too_and_runs_on_a_simulated_device() -> None:
+    """The goals for operators, copies and training steps: each row is there and runs, its peers that need no PyTorch as well."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import numpy, gpu_library\nfrom gpu_kernels import Bench\n"
+        "for make in gpu_library.WORK:\n"
+        "    for work in make(Bench(numpy, scale=1 << 16)):\n"
+        "        [run() for run in (work.ours, *work.peers.values())]\n"
+        "        print(work.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(BENCHMARKS)], capture_output=True, text=True, check=True)
+    for words in ("one ufunc", "bfloat16", "float32", "one element", "256 MB", "prefetched", "CNN", "transformer"):
+        assert words in done.stdout, words
