@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -146,7 +147,7 @@ def provenance(cupy: Any, torch: Any) -> dict[str, str]:
         "numpy": np.__version__,
         "torch": "" if torch is None else torch.__version__,
         "python": platform.python_version(),
-        "revision": done.stdout.strip(),
+        "revision": done.stdout.strip() or os.environ.get("READTORCH_REVISION", ""),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

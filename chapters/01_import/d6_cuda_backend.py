@@ -32,7 +32,7 @@ live()
 # ## Over the bus
 #
 # A copy from the host begins in *pageable* memory: the operating system may move it while the device reads. So the driver first copies it to memory of its own that stays in place (*pinned*), and the host waits for that. A tensor that
-# is pinned to begin with (`pin_memory()`) is read by the device directly, and the host may go on at once: that, and nothing else, is what `non_blocking=True` asks for. From pageable memory it is ignored.
+# is pinned to begin with (`pin_memory()`) is read by the device directly, and the host may go on at once: that, and nothing else, is what `non_blocking=True` asks for. From pageable memory the host still waits until the driver has taken the data in.
 
 # %%
 #| into: aten/cuda/caching_host_allocator.py

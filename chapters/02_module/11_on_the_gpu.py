@@ -54,9 +54,10 @@ def counted(action):
     }
 
 
-model = nn.Sequential(
-    nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 13 * 13, 10)
-)
+with torch.device("cpu"):
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 13 * 13, 10)
+    )
 tensors = [*model.parameters(), *model.buffers()]
 identity = [id(parameter) for parameter in model.parameters()]
 moved = counted(lambda: model.to("cuda"))
@@ -83,7 +84,7 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# Each copy waited for the one before, and the host for each. `non_blocking=True` changes nothing here, for the parameters lie in pageable memory; from pinned memory it would.
+# Each copy waited for the one before, and the host for each. `non_blocking=True` would change little, for the parameters lie in pageable memory, out of which the driver has to copy them before the host may go on; from pinned memory it would.
 
 # %% [markdown]
 # ## Do tensors flow back and forth?
@@ -172,6 +173,8 @@ with torch.no_grad():
 
 # %%
 #| needs: 04_optim
+#| source: cupy/cupy#6290
+#| source: https://docs.nvidia.com/cuda/cublas/index.html#cuda-graphs
 try:
     with torch.no_grad(), torch.cuda.graph(torch.cuda.CUDAGraph()):
         model(x)
@@ -180,14 +183,14 @@ except NotImplementedError as error:
 
 # %% [markdown]
 # It ends at the first product of matrices. A convolution here is a product of a matrix of windows, computed by cuBLAS, and CuPy refuses to call cuBLAS, cuSOLVER, cuSPARSE and cuRAND while a stream is captured. (The simulated device refuses the same calls, so that a laptop says what the GPU
-# will say.) The reason is memory that the capture does not see: such a library keeps a workspace of its own, which two graphs, or a graph and the program beside it, would share.
+# will say.) CUDA itself forbids only some of it. cuBLAS can be captured under conditions: its pointer mode must be right, and the workspace that it keeps must not be shared by two graphs, or a graph and the program beside it, that run at the same time. Upstream sees to them. CuPy has no way yet to tell whether they hold, and refuses every call.
 #
 # What can and cannot be captured, by kind:
 #
 # | in the model | captured here | upstream |
 # |---|---|---|
 # | pointwise operators, reductions, norms, our own CUDA kernels | yes | yes |
-# | products of matrices, convolutions | no: cuBLAS is refused | yes: each graph's stream gets a workspace from the graph's memory pool |
+# | products of matrices, convolutions | no: cuBLAS is refused | yes: every pair of handle and stream has a workspace of its own, which while capturing comes from the graph's pool |
 # | dropout, `rand` | no: the counter would be captured as a number | yes: kernels read the counter from device memory, and `replay` moves it on |
 # | `x.item()`, `if x > 0`, `x[mask]` | no: the host would have to wait | no; `cudaGraph` conditional nodes and `torch.cond` cover some of it |
 # | copies from pageable memory | no | no |

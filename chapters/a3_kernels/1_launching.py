@@ -53,7 +53,7 @@ print(
 # %% [markdown]
 # ## The compiler comes with the library
 #
-# PyTorch's own kernels were compiled by `nvcc` when the wheel was built, for a list of architectures: that list is most of the wheel's two gigabytes. For a few operators PyTorch keeps the *source* as a string and compiles it on the user's machine at first use, through NVRTC, NVIDIA's
+# PyTorch's own kernels were compiled by `nvcc` when the wheel was built, for a list of architectures, and each one on the list makes the wheel larger. For a few operators PyTorch keeps the *source* as a string and compiles it on the user's machine at first use, through NVRTC, NVIDIA's
 # compiler as a library (`jit_utils.cpp`). readtorch does that for all of its kernels, through `cupy.RawModule`, which also keeps the machine code on disk.
 #
 # A source is a file of the package. `#include "…"` names another file of the package and is resolved here, once per file, rather than by the compiler: the text that is compiled is then one string whose digest says what it is, and the same string

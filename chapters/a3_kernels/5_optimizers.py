@@ -33,7 +33,7 @@ live()
 #
 # By a table of pointers. All arrays are cut into chunks of 16,384 numbers, and each block takes one chunk. Which array does block 5,000 belong to? The table ends with the number of each array's first block, and a binary search finds the place: seven steps for a hundred arrays, the same ones in all threads of the block.
 #
-# Upstream puts its table into the *arguments* of the launch, of which there may be 4 KB (`TensorListMetadata`): some thirty arrays for Adam, at most 320 chunks of 65,536 numbers. More of either means more launches. Ours lies in device memory, so that one launch is enough for any number; it has to be copied there, a few kilobytes, but only when an address in it has changed.
+# Upstream puts its table into the *arguments* of the launch (`TensorListMetadata`), of which there may be 4 KB in builds for CUDA 12, and 32 KB since CUDA 13: 36 or 252 arrays for Adam, at most 320 or 2,240 chunks of 65,536 numbers. More of either means more launches. Ours lies in device memory, so that one launch is enough for any number; it has to be copied there, a few kilobytes, but only when an address in it has changed.
 # Parameters and moments stay where they are, and a memory pool hands gradients the same places step after step: as a rule nothing is copied.
 
 # %%

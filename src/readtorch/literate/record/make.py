@@ -116,8 +116,9 @@ def probe(device: str) -> dict[str, Any]:
 
 
 def _revision(root: Path) -> str:
+    """Git's; or what the environment says, where the sources came without their history."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip() if done.returncode == 0 else os.environ.get("READTORCH_REVISION", "")
 
 
 def _told(event: Event) -> None:
