@@ -438,6 +438,7 @@ from typing import Any
 from readtorch.c10.core import autograd_state
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.tensor_impl import VariableVersion, version_counter
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.functions.tensor import CopySlices
 from readtorch.csrc.autograd.node import split_edge
@@ -684,6 +685,16 @@ def grad_fn(tensor: Any) -> Any:
     if edge is None or edge.__class__ is AccumulateGrad:
         return None
     return split_edge(edge)[0].shown()
+
+
+def warn_of_gradient(tensor: Any) -> None:
+    """UserWarning, once, that a number knows nothing of the graph that it comes from."""
+    if tensor._edge is not None and state.grad_mode:
+        warn_once(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior: no gradient will flow "
+            "through the number. Write x.detach() or x.item() where that is meant.",
+            stacklevel=4,
+        )
 
 
 def is_leaf(tensor: Any) -> bool:

@@ -155,7 +155,7 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
     if not plan:
-        return None, 1 << 30
+        return _unspread(schema, skip, None), 1 << 30
     dim_place = schema.names.index("dim") - skip if entry.name in _DIM_FOR_KEEPDIM else -1
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -181,7 +181,27 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                         kwargs = {**kwargs, name: value.item()}
         return args, kwargs
 
-    return check, plan[0][0]
+    return _unspread(schema, skip, check), plan[0][0]
+
+
+def _unspread(schema: Schema, skip: int, check: Any) -> Any:
+    """`check` for operators whose last argument may be given as several (`x.permute(1, 0)`), or as one by its name."""
+    spread = schema.var_positional
+    if spread in (None, "args", "others"):
+        return check
+    before = schema.positional - skip
+
+    def by_name(args: tuple, kwargs: dict[str, Any]) -> Any:
+        if spread in kwargs and len(args) <= before:
+            kwargs = dict(kwargs)
+            value = kwargs.pop(spread)
+            for name in (schema.names[0], "input")[: 2 * (before - len(args))]:
+                if name in kwargs:
+                    args = (kwargs.pop(name),)
+            args = (*args, value)
+        return (args, kwargs) if check is None else check(args, kwargs)
+
+    return by_name
 
 
 #: what is reduced as a whole has no `keepdim`; other reductions have one signature for both

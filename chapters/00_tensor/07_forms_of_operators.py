@@ -427,6 +427,7 @@ def view(entry: OperatorEntry) -> Call:
     copied = Recorder(_copied(entry)) if sometimes and differentiable else record
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
+    check = option_check(entry, 1)[0] if entry.schema.var_positional else None
 
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -439,6 +440,8 @@ def view(entry: OperatorEntry) -> Call:
             complain(entry, (*given(input), *args), kwargs)
             raise
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
+        if kwargs and check is not None:
+            args, kwargs = check(args, kwargs)
         try:
             raw = kernel(array, *args, **kwargs)
         except Exception:

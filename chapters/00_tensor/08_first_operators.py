@@ -718,8 +718,13 @@ def dim_for_keepdim(op: str, keepdim: Any) -> None:
         raise TypeError(f'{op}() missing 1 required positional arguments: "dim"')
 
 
-def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
-    """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
+def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) -> tuple[int, ...]:
+    """A shape given as separate numbers or as one sequence, or by its `name`. TypeError unless they are integers."""
+    if named:
+        wrong = next((key for key in named if key != name), name if args else None)
+        if wrong is not None:
+            raise TypeError(f"got an unexpected keyword argument '{wrong}'")
+        args = (named[name],)
     if not args:
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
@@ -795,7 +800,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
-from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims
+from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
 
@@ -1132,20 +1137,15 @@ def unsqueeze(self: Array, dim: int) -> Array:
 derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
 
 
-_ALL: Any = object()
-
-
 @register("squeeze", key="CPU CUDA", variants="function method", view="always")
-def squeeze(self: Array, dim: Dims = _ALL) -> Array:
+def squeeze(self: Array, *dim: Any) -> Array:
     """Drop dimensions of size 1: all, or those in `dim`."""
-    if dim is _ALL:
+    if not dim:
         wanted = tuple(range(self.ndim))
-    elif isinstance(dim, tuple | list):
-        wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)
+    else:
+        wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in sizes(dim, "dim"))
         if len(set(wanted)) != len(wanted):
             raise RuntimeError(f"dim {wanted[0]} appears multiple times in the list of dims")
-    else:
-        wanted = (maybe_wrap_dim(dim, self.ndim),)
     return self[(*(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)), ...)]
 
 
@@ -1154,7 +1154,8 @@ derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 
 def _which_squeeze(given: dict[str, Any]) -> str:
     dim = given["dim"]
-    return f"SqueezeBackward{0 if dim is _ALL else 2 if isinstance(dim, tuple | list) else 1}"
+    several = len(dim) > 1 or (dim and isinstance(dim[0], tuple | list))
+    return f"SqueezeBackward{2 if several else 1 if dim else 0}"
 
 
 overloads("squeeze", _which_squeeze)

@@ -260,15 +260,18 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     past_masks = self._array.__class__ is MetaArray and (is_number or value._array.size == 1)
     view, indices = apply_slicing(self, items, past_masks=past_masks)
     if is_number:
-        value = wrap(
-            np.asarray(value) if isinstance(value, np.generic | np.ndarray) else _value_array(value, self._array.dtype)
-        )
+        value = wrap(_value_array(value, self))
     if self._array.__class__ is not np.ndarray:
         value, indices = beside(self, value), [beside(self, index) for index in indices]
     if indices:
         by_mask = not any(isinstance(item, TensorImpl) and item._array.dtype.kind != "b" for item in items)
         if is_number or (by_mask and value._array.size == 1):
             value = value.to(self.dtype)  # upstream fills by mask, which converts; dtypes have to match otherwise
+            written = index if index.__class__ is tuple else (index,)
+            if any(isinstance(item, TensorImpl) and item._array.dtype == np.uint8 for item in written):
+                from readtorch.aten.native.tensor_advanced_indexing import fills_by_mask_only
+
+                raise fills_by_mask_only()
         at.index_put_(view, indices, value)
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
@@ -281,12 +284,15 @@ def delitem(self: Any, index: Any) -> None:
     raise TypeError("Tensor does not support deleting items")
 
 
-def _value_array(value: Any, target: np.dtype) -> np.ndarray:
-    if isinstance(value, bool | int | float | complex):
-        if isinstance(value, complex) and target.kind != "c":
-            raise RuntimeError("value cannot be converted to a real type without overflow")
-        return np.asarray(value)
-    return array_from_data(value, None)
+def _value_array(value: Any, target: Any) -> np.ndarray:
+    """The number that is assigned. TypeError for what is none: a list or a NumPy array has to be made a tensor first."""
+    if not isinstance(value, bool | int | float | complex | np.integer):
+        kind = type(value)
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        raise TypeError(f"can't assign a {name} to a {target.type()}; make a tensor of it")
+    if isinstance(value, complex) and target._array.dtype.kind != "c":
+        raise RuntimeError("value cannot be converted to a real type without overflow")
+    return np.asarray(value)
 
 
 # %%
@@ -585,13 +591,15 @@ def _cast_method(kind: dtype) -> Any:
     return cast
 
 
-def view(self: Any, *shape: Any) -> Any:
+def view(self: Any, *shape: Any, **named: Any) -> Any:
     """The same memory in another shape, or, given a dtype, with the bytes read as other elements."""
-    if len(shape) == 1 and isinstance(shape[0], dtype | type):
+    if "dtype" in named and not shape:
+        shape = (named.pop("dtype"),)
+    if len(shape) == 1 and isinstance(shape[0], dtype | type) and not named:
         return dispatcher.autograd._view_dtype(self, scalar_type.as_dtype(shape[0], "view", "dtype", 1))
     from readtorch.aten.wrap_dim_utils import sizes
 
-    return dispatcher.autograd._view(self, sizes(shape))
+    return dispatcher.autograd._view(self, sizes(shape, "size", named))
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -725,13 +733,13 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def resize_(self: Any, *sizes: Any) -> Any:
+def resize_(self: Any, *size: Any, memory_format: Any = None, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
-    from readtorch.aten.wrap_dim_utils import sizes as parse
+    from readtorch.aten.wrap_dim_utils import sizes
 
     if self._edge is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    shape = parse(sizes)
+    shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if shape == self._array.shape:

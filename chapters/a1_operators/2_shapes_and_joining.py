@@ -351,9 +351,9 @@ def adjoint(at: Any, self: Array) -> Any:
 
 
 @composite("broadcast_to", variants="function method")
-def broadcast_to(at: Any, self: Array, size: Dims) -> Any:
+def broadcast_to(at: Any, self: Array, *size: Any) -> Any:
     """`expand` as a function."""
-    return at.expand(self, size)
+    return at.expand(self, *size)
 
 
 # %%

@@ -65,6 +65,8 @@ def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
         if index is None:
             key.append(slice(None))
             continue
+        if index.dtype == np.uint8:  # a mask of the days before torch.bool
+            index = index.astype(bool)
         size = self.shape[dim]
         if index.dtype.kind != "b" and index.size:
             low, high = int(index.min()), int(index.max())
@@ -73,6 +75,11 @@ def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
                 raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
         key.append(index)
     return tuple(key)
+
+
+def fills_by_mask_only() -> RuntimeError:
+    """One value for all places of a mask goes to `masked_fill_`, which is stricter than an index is."""
+    return RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
 
 
 @register("index", key="CPU CUDA", variants="")
@@ -131,6 +138,8 @@ def index_put(self: Array, indices: Sequence[Array | None], values: Array, accum
     if not indices:
         raise RuntimeError("index_put(): expected at least one index")
     key = _key(self, indices)
+    if values.size == 1 and not accumulate and any(index is not None and index.dtype == np.uint8 for index in indices):
+        raise fills_by_mask_only()
     result = self.copy(order="K")
     if values.dtype != self.dtype:
         names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, values)]

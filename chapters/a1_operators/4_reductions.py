@@ -625,9 +625,10 @@ def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
 
 
 @register("count_nonzero", key="CPU CUDA", variants="function method")
-def count_nonzero(self: Array, dim: Dims | None = None) -> Array:
-    """How many elements are not zero."""
-    return np.asarray(np.count_nonzero(self, axis=None if dim is None else reduced_dims(dim, self.ndim)), np.int64)
+def count_nonzero(self: Array, *dim: Any) -> Array:
+    """How many elements are not zero, in all or along `dim`."""
+    axes = None if not dim or dim[0] is None else reduced_dims(sizes(dim, "dim"), self.ndim)
+    return np.asarray(np.count_nonzero(self, axis=axes), np.int64)
 
 
 @register("nansum", key="CPU CUDA", variants="function method", out=True)
@@ -663,6 +664,11 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     if self.dtype.kind in "iub":
         self = self.astype(to_numpy_dtype(get_default_dtype()))
     dims = reduced_dims(dim, self.ndim)
+    if dim.__class__ in (tuple, list) and not dim and self.ndim and self.size and not keepdim:
+        wanted = [1] * self.ndim
+        raise RuntimeError(
+            f"output with shape [] doesn't match the broadcast shape {wanted}: logsumexp takes no empty list of dimensions"
+        )
     if not self.size or not self.ndim:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
     top = _maximum(self, axis=dims, keepdims=True)

@@ -202,7 +202,9 @@ composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def split(at: Any, self: Array, indices_or_sections: Any) -> Any:
+    def split(at: Any, self: Array, indices_or_sections: Any, *args: int) -> Any:
+        if args:
+            indices_or_sections = (indices_or_sections, *args)
         if self.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"

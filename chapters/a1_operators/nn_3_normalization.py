@@ -267,6 +267,7 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Output, and in training the batch's mean and 1 / sqrt(variance + eps) per channel, else two empty arrays."""
+    check_floats("batch_norm", input)
     check_floats("batch_norm", input, weight, bias)
     for statistic in (running_mean, running_var):
         if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):

@@ -138,6 +138,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    if input.shape[0] ** r > (1 << 63) - 1:  # upstream makes a grid of that many places, and crosses most of them out
+        raise RuntimeError(f"numel: integer multiplication overflow, {input.shape[0]} elements in {r} places")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     index = _at.tensor(list(choose(range(input.shape[0]), r)), dtype=scalar_type.int64).reshape(-1, r)
     return input[index]

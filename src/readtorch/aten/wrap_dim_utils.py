@@ -30,8 +30,13 @@ def dim_for_keepdim(op: str, keepdim: Any) -> None:
         raise TypeError(f'{op}() missing 1 required positional arguments: "dim"')
 
 
-def sizes(args: tuple, name: str = "size") -> tuple[int, ...]:
-    """A shape given as separate numbers or as one sequence. TypeError unless they are integers."""
+def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) -> tuple[int, ...]:
+    """A shape given as separate numbers or as one sequence, or by its `name`. TypeError unless they are integers."""
+    if named:
+        wrong = next((key for key in named if key != name), name if args else None)
+        if wrong is not None:
+            raise TypeError(f"got an unexpected keyword argument '{wrong}'")
+        args = (named[name],)
     if not args:
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args

@@ -147,20 +147,15 @@ def unsqueeze(self: Array, dim: int) -> Array:
 derivative("unsqueeze", self=lambda at, grad, dim: at.squeeze(grad, dim))
 
 
-_ALL: Any = object()
-
-
 @register("squeeze", key="CPU CUDA", variants="function method", view="always")
-def squeeze(self: Array, dim: Dims = _ALL) -> Array:
+def squeeze(self: Array, *dim: Any) -> Array:
     """Drop dimensions of size 1: all, or those in `dim`."""
-    if dim is _ALL:
+    if not dim:
         wanted = tuple(range(self.ndim))
-    elif isinstance(dim, tuple | list):
-        wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in dim)
+    else:
+        wanted = tuple(maybe_wrap_dim(d, self.ndim) for d in sizes(dim, "dim"))
         if len(set(wanted)) != len(wanted):
             raise RuntimeError(f"dim {wanted[0]} appears multiple times in the list of dims")
-    else:
-        wanted = (maybe_wrap_dim(dim, self.ndim),)
     return self[(*(0 if axis in wanted and size == 1 else slice(None) for axis, size in enumerate(self.shape)), ...)]
 
 
@@ -169,7 +164,8 @@ derivative("squeeze", self=lambda at, grad, self_shape: at.reshape(grad, self_sh
 
 def _which_squeeze(given: dict[str, Any]) -> str:
     dim = given["dim"]
-    return f"SqueezeBackward{0 if dim is _ALL else 2 if isinstance(dim, tuple | list) else 1}"
+    several = len(dim) > 1 or (dim and isinstance(dim[0], tuple | list))
+    return f"SqueezeBackward{2 if several else 1 if dim else 0}"
 
 
 overloads("squeeze", _which_squeeze)
@@ -514,9 +510,9 @@ def adjoint(at: Any, self: Array) -> Any:
 
 
 @composite("broadcast_to", variants="function method")
-def broadcast_to(at: Any, self: Array, size: Dims) -> Any:
+def broadcast_to(at: Any, self: Array, *size: Any) -> Any:
     """`expand` as a function."""
-    return at.expand(self, size)
+    return at.expand(self, *size)
 
 
 @register("diagonal", key="CPU CUDA", variants="function method", view="always")
@@ -1048,7 +1044,9 @@ composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def split(at: Any, self: Array, indices_or_sections: Any) -> Any:
+    def split(at: Any, self: Array, indices_or_sections: Any, *args: int) -> Any:
+        if args:
+            indices_or_sections = (indices_or_sections, *args)
         if self.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,11 +33,26 @@ def offer(entry: OperatorEntry) -> None:
     call.__module__ = "torch"
     setattr(dispatcher.autograd, entry.name, call)
     if "function" in entry.variants:
-        setattr(module(entry.module), entry.name, call)
+        setattr(module(entry.module), entry.name, _together(entry, call))
     if "method" in entry.variants:
         setattr(TensorImpl, entry.name, call)
     if entry.inplace and not entry.name.endswith("_"):
         _offer_inplace(entry)
+
+
+def _together(entry: OperatorEntry, call: Any) -> Any:
+    """The function of an operator whose method takes dimensions one by one, `x.permute(1, 0)`: it wants them as one argument."""
+    if entry.schema.var_positional is None or "method" not in entry.variants:
+        return call
+    limit = entry.schema.positional + (entry.schema.var_positional != "args")
+
+    @functools.wraps(call)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > limit:
+            raise TypeError(f"{entry.name}() takes {limit} positional arguments but {len(args)} were given")
+        return call(*args, **kwargs)
+
+    return function
 
 
 def _offer_inplace(entry: OperatorEntry) -> None:

@@ -64,10 +64,16 @@ def zeros(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **named: Any,
 ) -> Any:
     """Filled with 0."""
     return _new(
-        lambda numpy, shape, kind: numpy.zeros(shape, kind), sizes(size), _kind(dtype), device, requires_grad, out
+        lambda numpy, shape, kind: numpy.zeros(shape, kind),
+        sizes(size, "size", named),
+        _kind(dtype),
+        device,
+        requires_grad,
+        out,
     )
 
 
@@ -79,19 +85,25 @@ def ones(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **named: Any,
 ) -> Any:
     """Filled with 1."""
     return _new(
-        lambda numpy, shape, kind: numpy.ones(shape, kind), sizes(size), _kind(dtype), device, requires_grad, out
+        lambda numpy, shape, kind: numpy.ones(shape, kind),
+        sizes(size, "size", named),
+        _kind(dtype),
+        device,
+        requires_grad,
+        out,
     )
 
 
 def empty(
     *size: Any, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, memory_format: Any = None,
+    pin_memory: bool = False, memory_format: Any = None, **named: Any,
 ) -> Any:  # fmt: skip
     """Uninitialised memory."""
-    return _new(_empty_in(memory_format), sizes(size), _kind(dtype), device, requires_grad, out)
+    return _new(_empty_in(memory_format), sizes(size, "size", named), _kind(dtype), device, requires_grad, out)
 
 
 def _empty_in(memory_format: Any) -> Any:
@@ -375,10 +387,11 @@ def _new_method(function: Any) -> Any:
         requires_grad: bool = False,
         layout: Any = None,
         pin_memory: bool = False,
+        **named: Any,
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
-        return function(*size, dtype=kind, device=where, requires_grad=requires_grad)
+        return function(*size, dtype=kind, device=where, requires_grad=requires_grad, **named)
 
     return new
 

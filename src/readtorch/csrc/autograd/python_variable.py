@@ -357,6 +357,8 @@ def number_of(self: Any, kind: type) -> Any:
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(self)
+    if kind is not int and self._edge is not None:
+        variable.warn_of_gradient(self)
     if isinstance(value, complex) and kind is not complex:
         if value.imag:
             raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")

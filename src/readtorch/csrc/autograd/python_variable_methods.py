@@ -124,13 +124,15 @@ def _cast_method(kind: dtype) -> Any:
     return cast
 
 
-def view(self: Any, *shape: Any) -> Any:
+def view(self: Any, *shape: Any, **named: Any) -> Any:
     """The same memory in another shape, or, given a dtype, with the bytes read as other elements."""
-    if len(shape) == 1 and isinstance(shape[0], dtype | type):
+    if "dtype" in named and not shape:
+        shape = (named.pop("dtype"),)
+    if len(shape) == 1 and isinstance(shape[0], dtype | type) and not named:
         return dispatcher.autograd._view_dtype(self, scalar_type.as_dtype(shape[0], "view", "dtype", 1))
     from readtorch.aten.wrap_dim_utils import sizes
 
-    return dispatcher.autograd._view(self, sizes(shape))
+    return dispatcher.autograd._view(self, sizes(shape, "size", named))
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -264,13 +266,13 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def resize_(self: Any, *sizes: Any) -> Any:
+def resize_(self: Any, *size: Any, memory_format: Any = None, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
-    from readtorch.aten.wrap_dim_utils import sizes as parse
+    from readtorch.aten.wrap_dim_utils import sizes
 
     if self._edge is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    shape = parse(sizes)
+    shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if shape == self._array.shape:

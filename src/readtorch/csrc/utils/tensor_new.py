@@ -18,12 +18,15 @@ from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
-from readtorch.csrc.autograd.variable import set_requires_grad
+from readtorch.csrc.autograd.variable import set_requires_grad, warn_of_gradient
 from readtorch.csrc.utils.device_lazy_init import device_lazy_init
 
 
 def infer_shape(data: Any) -> tuple[int, ...]:
-    """The shape of nested sequences, judged by their first elements. ValueError on a sequence inside itself."""
+    """The shape of nested sequences, judged by their first elements. ValueError on a sequence inside itself.
+
+    A tensor in the place of an element is one number, whatever its shape: `torch.tensor` does not stack.
+    """
     shape = []
     while isinstance(data, Sequence) and not isinstance(data, str | bytes):
         shape.append(len(data))
@@ -32,7 +35,7 @@ def infer_shape(data: Any) -> tuple[int, ...]:
         if not data:
             break
         data = data[0]
-    return tuple(shape) + (data._array.shape if isinstance(data, TensorImpl) else ())
+    return tuple(shape)
 
 
 def infer_dtype(data: Any) -> dtype | None:
@@ -72,8 +75,8 @@ def check_ragged(data: Any, shape: tuple[int, ...], depth: int = 0) -> None:
         if isinstance(data, Sequence) and not isinstance(data, str):
             raise TypeError(f"not a sequence of length {len(data)} expected at dim {depth}")
         return
-    if isinstance(data, TensorImpl):
-        return
+    if isinstance(data, TensorImpl) and data._array.ndim:
+        data = list(data)
     if not isinstance(data, Sequence):
         raise TypeError(f"expected a sequence at dim {depth}, got {type(data).__name__}")
     if len(data) != shape[depth]:
@@ -123,8 +126,8 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
     shape = infer_shape(data)
     if len(shape) > 1 or not shape:
         check_ragged(data, shape)
-    values = _plain(data) if _holds_objects(data) else data
     target = to_numpy_dtype(kind)
+    values = _plain(data, len(shape), target) if _holds_tensors(data) else data
     token = ignore_floating_errors()
     try:
         if inferred is not None and inferred.is_complex and target.kind not in "cb":
@@ -160,20 +163,29 @@ def _whole(numbers: np.ndarray, target: np.dtype) -> np.ndarray:
     return numbers.astype(np.uint64 if target == np.uint64 else np.int64).astype(target)
 
 
-def _holds_objects(data: Any) -> bool:
-    while isinstance(data, Sequence) and data:
-        if any(isinstance(element, TensorImpl) for element in data):
-            return True
-        data = data[0]
-    return isinstance(data, TensorImpl)
-
-
-def _plain(data: Any) -> Any:
+def _holds_tensors(data: Any) -> bool:
     if isinstance(data, TensorImpl):
-        return on_host(data._array).tolist()
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        return [_plain(element) for element in data]
-    return data
+        return True
+    if not isinstance(data, Sequence) or isinstance(data, str) or not data:
+        return False
+    return any(_holds_tensors(element) for element in data)
+
+
+def _plain(data: Any, rank: int, target: np.dtype) -> Any:
+    """The sequences of a tensor of `rank` dimensions, with numbers for tensors."""
+    if rank and isinstance(data, TensorImpl):
+        data = list(data)
+    if rank and isinstance(data, Sequence) and not isinstance(data, str):
+        return [_plain(element, rank - 1, target) for element in data]
+    if not isinstance(data, TensorImpl):
+        return data
+    if data._array.size != 1:
+        if target.kind in "iu":
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    if target.kind in "fcV":
+        warn_of_gradient(data)
+    return on_host(data._array).reshape(()).tolist()
 
 
 #: NumPy's stand-in on a device, and the context to use it in, by device type; the CUDA backend adds its own
