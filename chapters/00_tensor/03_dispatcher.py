@@ -577,6 +577,8 @@ class OperatorEntry:
         #: for an operator that upstream has several of under one name: the node's name, told from the options of the call
         self.overload: Callable[[dict[str, Any]], str] | None = None
         self.differentiable_outputs: tuple[int, ...] | None = None
+        #: its derivative can do without an output that was overwritten since: it is then given None in its place
+        self.remakes = False
         self.call: Any = None
 
     def __repr__(self) -> str:
@@ -691,6 +693,7 @@ def describe(
     node: str = "",
     differentiable_outputs: tuple[int, ...] | None = None,
     numbers: str = "",
+    remakes: bool = False,
 ) -> None:
     """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
     entry.variants = tuple(variants.split())
@@ -704,6 +707,7 @@ def describe(
     entry.autocast = autocast
     entry.node_name = (node if "Backward" in node else f"{node}Backward0") if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
+    entry.remakes = remakes
 
 
 # %%
@@ -723,6 +727,7 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);
     * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors.
+    * `remakes`: the derivative takes None for an output that was overwritten after the call, and makes it again.
 
     The kernel itself is returned unchanged: other kernels call it directly.
     """

@@ -482,7 +482,7 @@ from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.python_arg_parser import require
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tensor, library_of, place
 
 
 # %%

@@ -455,15 +455,8 @@ METHODS.update(
         "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
         "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
         "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
-        "new": lambda self, *args: (
-            new_tensor(self, [])
-            if not args
-            else finish(
-                np.empty(
-                    tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args, self._array.dtype
-                ),
-                device_of(self._array),
-            )
+        "new": lambda self, *args: finish(
+            legacy_tensor(type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)), device_of(self._array)
         ),
     }
 )

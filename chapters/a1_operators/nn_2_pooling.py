@@ -130,7 +130,7 @@ def _over_windows(combine: np.ufunc, x: Array, window: Window, out: Sequence[int
 #
 # Padding is minus infinity: it never wins. Backward needs to know which element won; storing indices in forward costs more than the
 # maxima themselves, so backward finds the winners again by comparing each element with the maximum of its window. Among equals (after
-# a ReLU: often) the first in reading order wins, as upstream.
+# a ReLU: often) the first in reading order wins, as upstream. Upstream keeps the indices, and lets you write to the maxima; `remakes` says that here, too, backward can do without them: it pools once more where they were overwritten.
 
 
 # %%
@@ -145,7 +145,7 @@ def _window(kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mod
     return Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), bool(ceil_mode))
 
 
-@register("_max_pool", variants="", node="MaxPool2DWithIndices")
+@register("_max_pool", variants="", node="MaxPool2DWithIndices", remakes=True)
 def _max_pool(
     x: Array,
     kernel_size: Sequence[int],
@@ -187,15 +187,17 @@ def _winners(x: Array, y: Array, window: Window) -> Any:
 def _max_pool_backward(
     dy: Array,
     x: Array,
-    y: Array,
+    y: Array | None,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Array:
-    """Each output gradient, at the place of its window's maximum."""
+    """Each output gradient, at the place of its window's maximum. `y` is made again where it is None."""
     window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    if y is None:
+        y = _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode)
     held, inside = padded(x, window, _lowest(x.dtype))
     size, out = held.shape[-len(window.kernel) :], y.shape[-len(window.kernel) :]
     if window.kernel == window.stride and set(window.dilation) == {1} and _tiles(size, out, window.kernel):
@@ -223,7 +225,7 @@ def _tiles(size: Sequence[int], out: Sequence[int], kernel: Sequence[int]) -> bo
 @register("_max_pool_indices", variants="")
 def _max_pool_indices(
     x: Array,
-    y: Array,
+    y: Array | None,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
@@ -232,6 +234,8 @@ def _max_pool_indices(
 ) -> Array:
     """Where each maximum was: a number into the flattened last dimensions of `x`."""
     window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    if y is None:
+        y = _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode)
     dims = len(window.kernel)
     size = x.shape[-dims:]
     held, _ = padded(x, window, _lowest(x.dtype))

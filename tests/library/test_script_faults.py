@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import readtorch as torch
+import readtorch.nn.functional as F
 
 
 @pytest.mark.cpu("a sampler's generator is one of the CPU, upstream too")
@@ -131,3 +132,27 @@ def test_a_checkpoint_inside_another_does_not_keep_its_arguments() -> None:
     assert seen[0]() is None
     result.sum().backward()
     assert torch.allclose(x.grad, 6 * torch.tensor(6.0).cos())
+
+
+def test_what_was_pooled_may_be_written_to_before_backward() -> None:
+    """Of a compact convolutional transformer: positions are added in place to what a max pooling gave."""
+    image = torch.randn(2, 3, 8, 8, requires_grad=True)
+    pooled = F.max_pool2d(F.relu(image), 3, 2, 1)
+    (expected,) = torch.autograd.grad((pooled * 2).sum(), image)
+    again = F.max_pool2d(F.relu(image), 3, 2, 1)
+    again += 5
+    (plain,) = torch.autograd.grad((again * 2).sum(), image)
+    assert torch.equal(plain, expected)
+    twice = F.max_pool2d(image, 2)
+    twice.mul_(3)
+    (differentiable,) = torch.autograd.grad((twice**2).sum(), image, create_graph=True)
+    assert torch.autograd.grad(differentiable.sum(), image)[0].abs().sum() > 0
+
+
+def test_new_takes_data_as_the_old_constructor_did() -> None:
+    """Of a tutorial on extending autograd with NumPy."""
+    like = torch.zeros(2, dtype=torch.float64)
+    assert torch.equal(like.new(np.arange(6).reshape(2, 3)), torch.arange(6, dtype=torch.float64).view(2, 3))
+    assert like.new((2, 3)).tolist() == like.new([2, 3]).tolist() == [2.0, 3.0]
+    assert like.new(torch.Size((2, 3))).shape == like.new(2, 3).shape == (2, 3)
+    assert like.new().shape == (0,)

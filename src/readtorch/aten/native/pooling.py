@@ -93,7 +93,7 @@ def _window(kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mod
     return Window(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), bool(ceil_mode))
 
 
-@register("_max_pool", variants="", node="MaxPool2DWithIndices")
+@register("_max_pool", variants="", node="MaxPool2DWithIndices", remakes=True)
 def _max_pool(
     x: Array,
     kernel_size: Sequence[int],
@@ -133,15 +133,17 @@ def _winners(x: Array, y: Array, window: Window) -> Any:
 def _max_pool_backward(
     dy: Array,
     x: Array,
-    y: Array,
+    y: Array | None,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Array:
-    """Each output gradient, at the place of its window's maximum."""
+    """Each output gradient, at the place of its window's maximum. `y` is made again where it is None."""
     window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    if y is None:
+        y = _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode)
     held, inside = padded(x, window, _lowest(x.dtype))
     size, out = held.shape[-len(window.kernel) :], y.shape[-len(window.kernel) :]
     if window.kernel == window.stride and set(window.dilation) == {1} and _tiles(size, out, window.kernel):
@@ -162,7 +164,7 @@ def _tiles(size: Sequence[int], out: Sequence[int], kernel: Sequence[int]) -> bo
 @register("_max_pool_indices", variants="")
 def _max_pool_indices(
     x: Array,
-    y: Array,
+    y: Array | None,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
@@ -171,6 +173,8 @@ def _max_pool_indices(
 ) -> Array:
     """Where each maximum was: a number into the flattened last dimensions of `x`."""
     window = _window(kernel_size, stride, padding, dilation, ceil_mode)
+    if y is None:
+        y = _max_pool(x, kernel_size, stride, padding, dilation, ceil_mode)
     dims = len(window.kernel)
     size = x.shape[-dims:]
     held, _ = padded(x, window, _lowest(x.dtype))

@@ -21,7 +21,7 @@ from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.python_arg_parser import require
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, library_of, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tensor, library_of, place
 
 
 def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, Any]:
@@ -489,15 +489,8 @@ METHODS.update(
         "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
         "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
         "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
-        "new": lambda self, *args: (
-            new_tensor(self, [])
-            if not args
-            else finish(
-                np.empty(
-                    tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args, self._array.dtype
-                ),
-                device_of(self._array),
-            )
+        "new": lambda self, *args: finish(
+            legacy_tensor(type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)), device_of(self._array)
         ),
     }
 )

@@ -180,6 +180,8 @@ class OperatorEntry:
         #: for an operator that upstream has several of under one name: the node's name, told from the options of the call
         self.overload: Callable[[dict[str, Any]], str] | None = None
         self.differentiable_outputs: tuple[int, ...] | None = None
+        #: its derivative can do without an output that was overwritten since: it is then given None in its place
+        self.remakes = False
         self.call: Any = None
 
     def __repr__(self) -> str:
