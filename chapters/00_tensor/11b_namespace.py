@@ -402,7 +402,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)
-        if found is None and name.startswith("_foreach_"):
+        if found is None and name.startswith("_") and not name.startswith("__"):
             found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
             raise _importlib.import_module("readtorch._not_here").missing("torch", name)
@@ -580,7 +580,6 @@ NOT_HERE = {
     "library": _OWN,
     "overrides": _HOOKS,
     "utils._python_dispatch": _HOOKS,
-    "distributions": "`torch.randn`, `rand`, `normal`, `bernoulli`, `multinomial` to draw, and the density written out",
     "sparse": _DENSE,
     "sparse_coo_tensor": _DENSE,
     "sparse_csr_tensor": _DENSE,

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/04_optim/, chapters/05_data/, chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/, chapters/a4_distributions/, chapters/04_optim/, chapters/05_data/, chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
 """A small PyTorch on NumPy and CuPy, tangled from a book about PyTorch's source. `import readtorch as torch`."""
 
 import importlib as _importlib
@@ -49,7 +49,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # typed, it would be ana
         found = getattr(_importlib.import_module(f"readtorch.{_NAMES[name]}"), name)
     else:
         found = None if name.startswith("__") and name != "__version__" else _names().get(name)
-        if found is None and name.startswith("_foreach_"):
+        if found is None and name.startswith("_") and not name.startswith("__"):
             found = getattr(_importlib.import_module("readtorch._C")._VariableFunctions, name, None)
         if found is None:
             raise _importlib.import_module("readtorch._not_here").missing("torch", name)
@@ -305,6 +305,8 @@ _MODULES += ["_weights_only_unpickler", "serialization"]
 _NAMES.update({"load": "serialization", "save": "serialization"})
 
 _MODULES.append("func")
+
+_MODULES.append("distributions")
 
 _MODULES.append("optim")
 

@@ -38,7 +38,6 @@ NOT_HERE = {
     "library": _OWN,
     "overrides": _HOOKS,
     "utils._python_dispatch": _HOOKS,
-    "distributions": "`torch.randn`, `rand`, `normal`, `bernoulli`, `multinomial` to draw, and the density written out",
     "sparse": _DENSE,
     "sparse_coo_tensor": _DENSE,
     "sparse_csr_tensor": _DENSE,

@@ -26,6 +26,7 @@ ORDER = (
     "03_norm",
     "a2_layers",
     "a3_kernels",
+    "a4_distributions",
     "04_optim",
     "05_data",
     "06_data_parallel",

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/8_random.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/, chapters/a4_distributions/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
+from readtorch.aten.native.math import digamma
 from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_string
 
 
@@ -368,3 +369,199 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
         result = np.stack([np.searchsorted(row, draw, side="left") for row, draw in zip(totals, draws, strict=True)])
         result = np.minimum(result, weights.shape[1] - 1)
     return result.astype(np.int64) if self.ndim == 2 else result[0].astype(np.int64)
+
+
+def _one_gamma(source: CPUGeneratorImpl, alpha: float) -> float:
+    def draw() -> float:
+        return float(uniform01(source, 1, np.dtype(np.float64))[0])
+
+    scale = 1.0
+    if alpha < 1:
+        if alpha == 0:
+            return 0.0
+        scale = (1 - draw()) ** (1 / alpha)
+        alpha += 1
+    d = alpha - 1 / 3
+    c = 1 / math.sqrt(9 * d)
+    while True:
+        y = 0.0
+        while y <= 0:
+            x = _one_normal(source)
+            y = 1 + c * x
+        v = y * y * y
+        u = 1 - draw()
+        square = x * x
+        if u < 1 - 0.0331 * square * square or math.log(u) < 0.5 * square + d * (1 - v + math.log(v)):
+            return scale * d * v
+
+
+@register("_standard_gamma", variants="function")
+def _standard_gamma(self: Array, generator: Any = None) -> Array:
+    """Numbers of the gamma distribution with these shapes and scale 1; never zero."""
+    _refuse_whole(self, "gamma")
+    source = engine(generator)
+    draws = np.array([_one_gamma(source, alpha) for alpha in self.reshape(-1).astype(np.float64).tolist()], np.float64)
+    return np.maximum(draws.astype(self.dtype), np.finfo(self.dtype).tiny).reshape(self.shape)
+
+
+def _gamma_slope(x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """dx/dα at equal quantile, for float64 `x` and `alpha` of one dimension."""
+    result = np.empty_like(x)
+    large = alpha > 1000
+    a, y = alpha[large], x[large]
+    root, cube = 1 / (3 * np.sqrt(a)), np.cbrt(y / a)
+    z = (cube - 1 + 1 / (9 * a)) / root
+    result[large] = y / a + 3 * a * cube**2 * (1 / (9 * a**2) - z * root / (2 * a))
+    far = ~large & (x > alpha + 12 + 6 * np.sqrt(alpha))
+    result[far] = _gamma_slope_far(x[far], alpha[far])
+    near = ~large & ~far
+    a, y = alpha[near], x[near]
+    psi = digamma(a + 1)
+    term = y / a  # of k = 0, over x^(α-1) e^(-x) / Γ(α)
+    total, logarithm = np.zeros_like(y), np.log(y)
+    k = 0.0
+    while len(term) and k < 5000:
+        total -= term * (logarithm - psi)
+        k += 1
+        psi = psi + 1 / (a + k)
+        term = term * (y / (a + k))
+        if (term * (1 + np.abs(logarithm - psi)) < 1e-17 * np.abs(total)).all():
+            break
+    result[near] = total
+    return result
+
+
+def _gamma_slope_far(x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """In the upper tail: 1 - F is the density times Σ (α-1)…(α-k) / xᵏ, cut where the terms stop shrinking."""
+    term, total = np.ones_like(x), np.ones_like(x)
+    by_alpha, slope = np.zeros_like(x), np.zeros_like(x)
+    shrinking = np.ones(x.shape, bool)
+    for k in range(1, 300):
+        factor = (alpha - k) / x
+        by_alpha, following = by_alpha * factor + term / x, term * factor
+        shrinking &= np.abs(following) < np.abs(term)
+        if not shrinking.any():
+            break
+        term = following
+        total, slope = total + np.where(shrinking, term, 0), slope + np.where(shrinking, by_alpha, 0)
+    return (np.log(x) - digamma(alpha)) * total + slope
+
+
+@register("_standard_gamma_grad", variants="function")
+def _standard_gamma_grad(self: Array, output: Array) -> Array:
+    """How the draws `output` move with the shapes `self`."""
+    alpha, x = (np.broadcast_to(v, output.shape).astype(np.float64).reshape(-1) for v in (self, output))
+    return _gamma_slope(x, alpha).reshape(output.shape).astype(output.dtype)
+
+
+derivative("_standard_gamma", self=lambda at, grad, self, result: grad * at._standard_gamma_grad(self, result))
+
+
+@register("_sample_dirichlet", variants="function")
+def _sample_dirichlet(self: Array, generator: Any = None) -> Array:
+    """Rows that sum to one, with these concentrations along the last dimension."""
+    _refuse_whole(self, "dirichlet")
+    source = engine(generator)
+    draws = np.array([_one_gamma(source, a) for a in self.reshape(-1).astype(np.float64).tolist()], np.float64)
+    rows = np.maximum(draws.reshape(self.shape), np.finfo(np.float64).tiny)
+    rows = (rows / rows.sum(-1, keepdims=True)).astype(self.dtype)
+    limits = np.finfo(self.dtype)
+    return np.clip(rows, limits.tiny, 1 - limits.epsneg)
+
+
+def _beta_slopes(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """-∂I/∂a and -∂I/∂b over the density, by the series in `x`; float64, one dimension."""
+    term, by_a, by_b = np.ones_like(x), np.zeros_like(x), np.zeros_like(x)
+    total, from_a, from_b = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    for n in range(20000):
+        total, from_a, from_b = total + term, from_a + term * by_a, from_b + term * by_b
+        step = 1 / (a + b + n)
+        by_a, by_b = by_a + step - 1 / (a + 1 + n), by_b + step
+        term = term * (a + b + n) / (a + 1 + n) * x
+        if (term * (1 + np.abs(by_a) + by_b) < 1e-17 * total).all():
+            break
+    both = digamma(a + b)
+    before = x * (1 - x) / a  # what stands before the series, over the density
+    return (
+        -before * (total * (np.log(x) - 1 / a - digamma(a) + both) + from_a),
+        -before * (total * (np.log1p(-x) - digamma(b) + both) + from_b),
+    )
+
+
+@register("_dirichlet_grad", variants="function")
+def _dirichlet_grad(x: Array, alpha: Array, total: Array) -> Array:
+    """dx/dα of each coordinate by its own concentration, over 1 - x."""
+    y, a, both = (np.broadcast_to(v, x.shape).astype(np.float64).reshape(-1) for v in (x, alpha, total))
+    b = both - a
+    low = y <= (a + 1) / (both + 2)
+    slope = np.empty_like(y)
+    slope[low] = _beta_slopes(y[low], a[low], b[low])[0]
+    slope[~low] = -_beta_slopes(1 - y[~low], b[~low], a[~low])[1]
+    return (slope / (1 - y)).reshape(x.shape).astype(x.dtype)
+
+
+def _one_binomial(source: CPUGeneratorImpl, count: float, p: float) -> float:
+    """By the gaps between successes where few are expected, else by Hörmann's transformed rejection (1993)."""
+    if count <= 0 or p <= 0:
+        return 0.0
+    if p >= 1:
+        return count
+    if p > 0.5:
+        return count - _one_binomial(source, count, 1 - p)
+
+    def draw() -> float:
+        return float(uniform01(source, 1, np.dtype(np.float64))[0])
+
+    if count * p < 10:
+        found, place, step = 0.0, 0.0, math.log1p(-p)
+        while True:
+            u = draw()
+            place += math.ceil(math.log(u) / step) if u else math.inf
+            if place > count:
+                return found
+            found += 1
+    spread = math.sqrt(count * p * (1 - p))
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    centre, limit = count * p + 0.5, 0.92 - 4.2 / b
+    odds, alpha = p / (1 - p), (2.83 + 5.1 / b) * spread
+    m = math.floor((count + 1) * p)
+    while True:
+        u = draw() - 0.5
+        v = draw()
+        near = 0.5 - abs(u)
+        k = math.floor((2 * a / near + b) * u + centre)
+        if near >= 0.07 and v <= limit:
+            return k
+        if k < 0 or k > count:
+            continue
+        v = math.log(v * alpha / (a / (near * near) + b))
+        bound = (
+            (m + 0.5) * math.log((m + 1) / (odds * (count - m + 1)))
+            + (count + 1) * math.log((count - m + 1) / (count - k + 1))
+            + (k + 0.5) * math.log(odds * (count - k + 1) / (k + 1))
+            + _stirling_tail(m)
+            + _stirling_tail(count - m)
+            - _stirling_tail(k)
+            - _stirling_tail(count - k)
+        )
+        if v <= bound:
+            return k
+
+
+def _stirling_tail(k: float) -> float:
+    """The logarithm of k! less Stirling's approximation of it."""
+    return math.lgamma(k + 1) - ((k + 0.5) * math.log(k + 1) - (k + 1) + 0.5 * math.log(2 * math.pi))
+
+
+@register("binomial", variants="function")
+def binomial(count: Array, prob: Array, generator: Any = None) -> Array:
+    """Numbers of successes in `count` trials of probability `prob`."""
+    _refuse_whole(count, "binomial_cpu")
+    source = engine(generator)
+    counts, probs = np.broadcast_arrays(count, prob)
+    drawn = [_one_binomial(source, n, p) for n, p in zip(counts.ravel().tolist(), probs.ravel().tolist(), strict=True)]
+    return np.array(drawn, np.float64).astype(count.dtype).reshape(counts.shape)
+
+
+derivative("binomial", count=lambda at, grad: at.zeros_like(grad), prob=lambda at, grad: at.zeros_like(grad))

@@ -29,6 +29,7 @@ CHAPTERS = {
     "03_norm": "3. Normalization",
     "a2_layers": "Appendix 2. The everyday layers",
     "a3_kernels": "Appendix 3. CUDA kernels",
+    "a4_distributions": "Appendix 4. Distributions",
     "04_optim": "4. Optimizers",
     "05_data": "5. Data loading",
     "06_data_parallel": "6. DataParallel",

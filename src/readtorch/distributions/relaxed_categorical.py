@@ -1,0 +1,110 @@
+# Tangled from chapters/a4_distributions/5_composed.py — edit there, or here and run `readtorch sync`.
+"""A categorical draw that can be differentiated (twin of `torch/distributions/relaxed_categorical.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import readtorch as torch
+from readtorch import Size
+from readtorch._tensor import Tensor
+from readtorch.distributions import constraints
+from readtorch.distributions.categorical import Categorical
+from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.transformed_distribution import TransformedDistribution
+from readtorch.distributions.transforms import ExpTransform
+from readtorch.distributions.utils import broadcast_all, clamp_probs
+
+
+class ExpRelaxedCategorical(Distribution):
+    """The logarithms of a relaxed one-hot draw."""
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        temperature: Tensor,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._categorical = Categorical(probs, logits)
+        self.temperature = temperature
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities; they sum to one."""
+        return self._categorical.probs
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter."""
+        return self._categorical.param_shape
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._expanded(ExpRelaxedCategorical, (), batch_shape, _instance)
+        new.temperature = self.temperature
+        new._categorical = self._categorical.expand(batch_shape)
+        return new
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        uniforms = clamp_probs(torch.rand(shape, dtype=self.logits.dtype, device=self.logits.device))
+        scores = (self.logits - (-(uniforms.log())).log()) / self.temperature
+        return scores - scores.logsumexp(dim=-1, keepdim=True)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n = self._categorical._num_events
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        temperature = torch.as_tensor(self.temperature, dtype=logits.dtype, device=logits.device)
+        scale = torch.full_like(temperature, float(n)).lgamma() - temperature.log().mul(-(n - 1))
+        score = logits - value.mul(temperature)
+        return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
+
+
+class RelaxedOneHotCategorical(TransformedDistribution):
+    """Probabilities near a corner, the nearer the lower the temperature."""
+
+    arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.simplex
+    has_rsample = True
+    base_dist: ExpRelaxedCategorical
+
+    def __init__(
+        self,
+        temperature: Tensor,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return super().expand(batch_shape, self._get_checked_instance(RelaxedOneHotCategorical, _instance))
+
+    @property
+    def temperature(self) -> Tensor:
+        """How soft."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the probabilities."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities; they sum to one."""
+        return self.base_dist.probs
