@@ -137,6 +137,14 @@ class Tensor(Tensor):
             node._tensor_pre_hooks = {}
         return _handle(node._tensor_pre_hooks.setdefault(number, OrderedDict()), hook)
 
+    @property
+    def _backward_hooks(self) -> OrderedDict[int, Any] | None:
+        """What `register_hook` has registered, by number; None if that is nothing."""
+        if self._edge is None:
+            return None
+        node, number = _C._split_edge(self._edge)
+        return (node._tensor_pre_hooks or {}).get(number)
+
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
         if self._edge is None:

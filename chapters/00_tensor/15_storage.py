@@ -881,6 +881,7 @@ function.__name__, arguments[1:]
 #| imports
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -991,8 +992,18 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     """Function and arguments that rebuild `tensor`. RuntimeError for one that is not a leaf."""
     from readtorch.storage import TypedStorage, _new_dtypes
 
+    if tensor._edge is not None:
+        from readtorch.utils.hooks import warn_if_has_hooks
+
+        warn_if_has_hooks(tensor)
     offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
     if tensor.device.type == "meta":
+        from readtorch.serialization import _serialization_tls
+
+        if _serialization_tls.skip_data:
+            warnings.warn(
+                "Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=3
+            )
         return _rebuild_meta_tensor_no_storage, (tensor.dtype, size, stride, tensor.requires_grad)
     hooks: OrderedDict[int, Any] = OrderedDict()
     if tensor.dtype in _new_dtypes():

@@ -228,7 +228,17 @@ def _(torch):
 # The parameter does not know when to materialise. `LazyLinear` and its relatives do: they register a forward pre-hook
 # on themselves that looks at the first input, calls `materialize`, removes itself, and changes the class of the
 # *module* in the same way (`LazyLinear` to `Linear`). All of it is made of what this chapter has built: a pre-hook, a
-# handle, a table.
+# handle, a table. Step into the first call of one: the class is another when it ends.
+
+# %%
+#| needs: a2_layers
+#| trace: torch.nn.modules torch.nn.parameter layers=calls values=summary title="the first call of a LazyLinear"
+lazy = nn.LazyLinear(3)
+lazy(torch.ones(2, 4))
+
+# %%
+#| needs: a2_layers
+type(lazy), lazy, lazy._forward_pre_hooks
 
 # %%
 #| fact: torch/nn/modules/lazy.py#LazyModuleMixin
@@ -254,11 +264,11 @@ def _(torch):
 # **“`ValueError: Attempted to use an uninitialized parameter`”** (pyg-team/pytorch_geometric#7845; TylerYep/torchinfo#117 and most tools that summarise models). A lazy model has no parameters that can be counted before its first batch: `sum(p.numel() for p in model.parameters())`
 # raises. Pass one batch through it first, under `no_grad`.
 #
-# A quieter relative: `model.apply(init)` before the first batch initialises nothing that lasts, since `materialize` allocates anew and `reset_parameters` fills it.
+# `model.apply(init)` before the first batch raises for the same reason. Its quieter relative is an `init` that writes to `weight.data`, as older code does: that has no elements and is filled without a word, and later `materialize` allocates anew and `reset_parameters` draws.
 
 
 # %%
-#| claim: counting the elements of a parameter that has no shape is a ValueError, and materialize keeps nothing of what was there
+#| claim: counting or initialising the elements of a parameter that has no shape is a ValueError; through its data it is accepted and lost
 #| source: pyg-team/pytorch_geometric#7845
 def _(torch):
     weight = torch.nn.UninitializedParameter()
@@ -268,6 +278,17 @@ def _(torch):
         assert "uninitialized parameter" in str(error)
     else:
         raise AssertionError("counted")
+    module = torch.nn.Module()
+    module.weight = weight
+    try:
+        module.apply(lambda module: module.weight.zero_())
+    except ValueError as error:
+        assert "uninitialized parameter" in str(error)
+    else:
+        raise AssertionError("initialised")
+    assert weight.data.fill_(7).shape == (0,)
+    weight.materialize((2,))
+    assert weight.shape == (2,)
 
 
 # %% [markdown]

@@ -982,8 +982,8 @@ class Module(Module):
         return self._apply(lambda tensor: tensor.ipu(device))
 
     def xpu(self, device: Any = None) -> Self:
-        """Move everything to an XPU. readtorch has no such device: the tensors refuse."""
-        return self._apply(lambda tensor: tensor.xpu(device))
+        """Move everything to an XPU. readtorch has no such device."""
+        raise AssertionError("Torch not compiled with XPU enabled")
 
     def mtia(self, device: Any = None) -> Self:
         """Move everything to an MTIA device. readtorch has no such device: the tensors refuse."""

@@ -167,11 +167,17 @@ class Module(Module):
 
     def get_extra_state(self) -> Any:
         """State that is no tensor, for the checkpoint. A class that defines this also defines `set_extra_state`."""
-        raise RuntimeError(f"{type(self).__name__} has no extra state: get_extra_state() is for subclasses to define")
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called: "
+            f"{type(self).__name__} does not define it"
+        )
 
     def set_extra_state(self, state: Any) -> None:
         """Take back what `get_extra_state` gave when the checkpoint was made."""
-        raise RuntimeError(f"{type(self).__name__} has no extra state: set_extra_state() is for subclasses to define")
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called: "
+            f"{type(self).__name__} does not define it"
+        )
 
 
 # %%
@@ -611,7 +617,9 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             setattr(module, name, _in_place_of(tensor, given))
         elif not (lazy and is_lazy(given)):
             #: Into an alias without history where there is a gradient: a leaf that requires one may not be changed in place.
-            alone = isinstance(given, Tensor) and not (tensor.requires_grad or given.requires_grad)
+            alone = isinstance(given, Tensor) and not tensor.requires_grad
+            if isinstance(given, Tensor) and given.requires_grad:
+                given = given.detach()
             (tensor if alone else tensor.detach()).copy_(given)
     except Exception as error:
         return (

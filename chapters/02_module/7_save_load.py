@@ -311,7 +311,8 @@ class PyTorchStreamReader:
         except zipfile.BadZipFile as error:
             raise RuntimeError(
                 f"PytorchStreamReader failed reading zip archive: failed finding central directory ({error}). It stands at "
-                "the end of the file: was the file cut off while it was written or downloaded?"
+                "the end of the file, so this checkpoint file is likely corrupted: it was not saved to its end, was cut off "
+                "when it was transferred, or was modified after saving"
             ) from None
         except (
             NotImplementedError,
@@ -532,6 +533,7 @@ from __future__ import annotations
 import codecs
 import functools
 import struct
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pickle import UnpicklingError, decode_long
@@ -592,6 +594,7 @@ def _allowed_globals() -> dict[str, Any]:
         "collections.Counter": Counter,
         "torch.nn.parameter.Parameter": nn.Parameter,
         "torch.nn.parameter.Buffer": nn.Buffer,
+        "torch.serialization._get_layout": serialization._get_layout,
         "torch.Size": torch.Size,
         "torch.device": torch.device,
         "torch.Tensor": torch.Tensor,
@@ -625,7 +628,7 @@ def _allowed_globals() -> dict[str, Any]:
 # %%
 #| into: _weights_only_unpickler.py
 #| upstream: torch/_weights_only_unpickler.py#_get_user_allowed_globals
-_safe_globals: list[Any] = []
+_safe_globals: set[Any] = set()
 """What the user has allowed besides: objects, or pairs of an object and the name that files call it by."""
 
 
@@ -856,8 +859,12 @@ class Unpickler(Unpickler):
     @_opcode(b"\x80")
     def _proto(self) -> None:
         protocol = self._bytes(1)[0]
-        if protocol > 2:
-            raise UnpicklingError(f"Unsupported pickle protocol {protocol}: weights_only reads protocol 2")
+        if protocol != 2:
+            warnings.warn(
+                f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle protocol used by "
+                "`torch.load` (2). Instructions that came with it are refused.",
+                stacklevel=4,
+            )
 
     @_opcode(b"(")
     def _mark(self) -> None:

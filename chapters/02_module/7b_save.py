@@ -65,6 +65,7 @@ plain["matrix"].tolist(), loaded["matrix"].tolist()
 #| imports
 from __future__ import annotations
 
+import copyreg
 import functools
 import io
 import os
@@ -366,6 +367,18 @@ def _numbers(numbers: tuple[int, ...]) -> bytes:
     return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
 
 
+def _get_layout(name: str) -> Any:
+    """What a layout is pickled as: a call with its name."""
+    kinds = (torch.strided, torch.sparse_coo, torch.sparse_csr)
+    found = {repr(kind): kind for kind in kinds}
+    if name not in found:
+        raise pickle.UnpicklingError(f"a layout {name!r:.40} is not known")
+    return found[name]
+
+
+copyreg.pickle(torch.layout, lambda layout: (_get_layout, (repr(layout),)))
+
+
 class _State(threading.local):
     """What `skip_data` says, to the thread that said it."""
 
@@ -414,7 +427,7 @@ def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryvi
 
 
 # %% [markdown]
-# Protocol 2, of Python 2.3, is written to this day: the machine of `weights_only` reads no later one, and neither did the loaders of other languages that people wrote for these files.
+# Protocol 2, of Python 2.3, is written to this day: the machine of `weights_only` knows the instructions of no later one (it warns, and goes on as long as none occurs), and neither do the loaders of other languages that people wrote for these files.
 #
 # One thing a reference cannot express is two dtypes for one storage. `FloatStorage` *is* the dtype, from the time when a storage had one, so the second dtype that comes with the same address is refused (the bugs of the part after next tell its story).
 #
@@ -474,11 +487,12 @@ def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteo
     writer.write_record(".storage_alignment", str(config.save.storage_alignment).encode())
     if not without_byteorder:
         writer.write_record("byteorder", sys.byteorder.encode())
+    skipped, pinned = _serialization_tls.skip_data, config.save.use_pinned_memory_for_d2h
     for key, storage in storages.by_key.items():
-        if _serialization_tls.skip_data:
+        if skipped:
             writer.write_record_metadata(f"data/{key}", storage.nbytes())
         else:
-            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, config.save.use_pinned_memory_for_d2h))
+            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, pinned))
     writer.write_end_of_file()
 
 
@@ -540,7 +554,7 @@ def _(torch):
 
 
 # %% [markdown]
-# And a tensor *with* history is saved without it: what is written for `weight * 2` is its values and `requires_grad=True`, so that it comes back as a leaf. (A deep copy refuses such a tensor; a file does not.)
+# For hooks there is at least a warning, if they were registered with `register_hook`. And a tensor *with* history is saved without it: what is written for `weight * 2` is its values and `requires_grad=True`, so that it comes back as a leaf. (A deep copy refuses such a tensor; a file does not.)
 
 
 # %%

@@ -517,7 +517,7 @@ for changed in (data, data[:-4], data.replace(b"K\x03", b"J\xff\xff\xff\x7f")):
 # %% [markdown]
 # ## Allowing a type of one's own
 #
-# The list can be made longer by the program that loads. An entry is an object, found in files under its own name, or a pair of an object and the name that files use: that is how a class that has moved reads its old checkpoints. The context manager takes back only what it added itself, so blocks may be nested.
+# The list can be made longer by the program that loads. An entry is an object, found in files under its own name, or a pair of an object and the name that files use: that is how a class that has moved reads its old checkpoints. The list is a set without an order or a count: the context manager takes away what it was given, also what had been allowed before the block or by a block around it.
 
 
 # %%
@@ -525,8 +525,7 @@ for changed in (data, data[:-4], data.replace(b"K\x03", b"J\xff\xff\xff\x7f")):
 #| upstream: torch/serialization.py#add_safe_globals
 def add_safe_globals(safe_globals: list[Any]) -> None:
     """Let `load(weights_only=True)` use these classes and functions; a pair (object, name) allows it under that name."""
-    known = _weights_only_unpickler._safe_globals
-    known.extend(entry for entry in safe_globals if entry not in known)
+    _weights_only_unpickler._safe_globals.update(safe_globals)
 
 
 def get_safe_globals() -> list[Any]:
@@ -540,18 +539,16 @@ def clear_safe_globals() -> None:
 
 
 class safe_globals:
-    """Context manager: `add_safe_globals` inside the block only."""
+    """Context manager: `add_safe_globals` inside the block; behind it, nothing of this is allowed."""
 
     def __init__(self, safe_globals: list[Any]) -> None:
         self.safe_globals = safe_globals
 
     def __enter__(self) -> None:
-        self._added = [entry for entry in self.safe_globals if entry not in _weights_only_unpickler._safe_globals]
-        add_safe_globals(self._added)
+        add_safe_globals(self.safe_globals)
 
     def __exit__(self, *exc: object) -> None:
-        for entry in self._added:
-            _weights_only_unpickler._safe_globals.remove(entry)
+        _weights_only_unpickler._safe_globals.difference_update(self.safe_globals)
 
 
 # %%
@@ -578,6 +575,22 @@ def _(torch):
     with torch.serialization.safe_globals([(New, "old_home.Settings")]):
         found = torch.load(file)
     assert type(found) is New and found.width == 3
+
+
+# %%
+#| claim: after a safe_globals block its classes are refused, also those that had been allowed before it
+def _(torch):
+    class Settings:
+        pass
+
+    allowed = torch.serialization.get_safe_globals
+    torch.serialization.add_safe_globals([Settings])
+    assert Settings in allowed()
+    with torch.serialization.safe_globals([Settings]):
+        with torch.serialization.safe_globals([Settings]):
+            pass
+        assert Settings not in allowed()
+    assert Settings not in allowed()
 
 
 # %% [markdown]

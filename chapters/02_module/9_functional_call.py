@@ -320,7 +320,7 @@ type(square).__mro__[:2], list(square.state_dict()), torch.equal(square.weight, 
 
 
 # %%
-#| claim: a parametrized module has a class of its own, the original under another key, and is neither pickled nor fooled by assignment of a parameter
+#| claim: a parametrized module has a class of its own and the original under another key; it is not pickled, and takes no new Parameter under the old name
 #| needs: a2_layers
 def _(torch):
     import pickle
@@ -341,6 +341,43 @@ def _(torch):
         assert "only supported through state_dict" in str(error)
     else:
         raise AssertionError("pickled")
+    try:
+        layer.weight = torch.nn.Parameter(torch.ones(2, 2))
+    except KeyError as error:
+        assert "attribute 'weight' already exists" in str(error)
+    else:
+        raise AssertionError("assigned")
+
+
+# %% [markdown]
+# Whoever wants to *set* a computed weight says how to compute backwards: with a `right_inverse`, an assignment of a plain tensor is one to the original.
+
+
+# %%
+#| claim: assigning a tensor to a parametrized weight goes through right_inverse, and is refused where there is none
+#| needs: a2_layers
+def _(torch):
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    class Reversible(Double):
+        def right_inverse(self, weight):
+            return weight / 2
+
+    register = torch.nn.utils.parametrize.register_parametrization
+    one, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    register(one, "weight", Reversible())
+    register(other, "weight", Double())
+    with torch.no_grad():
+        one.weight = torch.ones(2, 2)
+    assert one.parametrizations.weight.original[0, 0] == 0.5 and one.weight[0, 0] == 1
+    try:
+        other.weight = torch.ones(2, 2)
+    except RuntimeError as error:
+        assert "right_inverse" in str(error)
+    else:
+        raise AssertionError("assigned")
 
 
 # %% [markdown]

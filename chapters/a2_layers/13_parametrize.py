@@ -492,6 +492,7 @@ def spectral_norm(
 #| imports
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 
@@ -510,6 +511,11 @@ def functional_call(
     """`torch.func.functional_call`, in the place where it was before 2.0."""
     from readtorch._functorch import functional_call as moved
 
+    warnings.warn(
+        "This API is deprecated: `torch.nn.utils.stateless.functional_call` moved to `torch.func.functional_call`",
+        FutureWarning,
+        stacklevel=2,
+    )
     return moved.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 

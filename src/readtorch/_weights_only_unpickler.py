@@ -6,6 +6,7 @@ from __future__ import annotations
 import codecs
 import functools
 import struct
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pickle import UnpicklingError, decode_long
@@ -63,6 +64,7 @@ def _allowed_globals() -> dict[str, Any]:
         "collections.Counter": Counter,
         "torch.nn.parameter.Parameter": nn.Parameter,
         "torch.nn.parameter.Buffer": nn.Buffer,
+        "torch.serialization._get_layout": serialization._get_layout,
         "torch.Size": torch.Size,
         "torch.device": torch.device,
         "torch.Tensor": torch.Tensor,
@@ -93,7 +95,7 @@ def _allowed_globals() -> dict[str, Any]:
     return allowed
 
 
-_safe_globals: list[Any] = []
+_safe_globals: set[Any] = set()
 """What the user has allowed besides: objects, or pairs of an object and the name that files call it by."""
 
 
@@ -286,8 +288,12 @@ class Unpickler:
     @_opcode(b"\x80")
     def _proto(self) -> None:
         protocol = self._bytes(1)[0]
-        if protocol > 2:
-            raise UnpicklingError(f"Unsupported pickle protocol {protocol}: weights_only reads protocol 2")
+        if protocol != 2:
+            warnings.warn(
+                f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle protocol used by "
+                "`torch.load` (2). Instructions that came with it are refused.",
+                stacklevel=4,
+            )
 
     @_opcode(b"(")
     def _mark(self) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import io
 import mmap as _mmap
@@ -260,6 +261,18 @@ def _numbers(numbers: tuple[int, ...]) -> bytes:
     return pushed + (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)[len(numbers)]
 
 
+def _get_layout(name: str) -> Any:
+    """What a layout is pickled as: a call with its name."""
+    kinds = (torch.strided, torch.sparse_coo, torch.sparse_csr)
+    found = {repr(kind): kind for kind in kinds}
+    if name not in found:
+        raise pickle.UnpicklingError(f"a layout {name!r:.40} is not known")
+    return found[name]
+
+
+copyreg.pickle(torch.layout, lambda layout: (_get_layout, (repr(layout),)))
+
+
 class _State(threading.local):
     """What `skip_data` says, to the thread that said it."""
 
@@ -357,11 +370,12 @@ def _save(obj: object, writer: PyTorchStreamWriter, protocol: int, without_byteo
     writer.write_record(".storage_alignment", str(config.save.storage_alignment).encode())
     if not without_byteorder:
         writer.write_record("byteorder", sys.byteorder.encode())
+    skipped, pinned = _serialization_tls.skip_data, config.save.use_pinned_memory_for_d2h
     for key, storage in storages.by_key.items():
-        if _serialization_tls.skip_data:
+        if skipped:
             writer.write_record_metadata(f"data/{key}", storage.nbytes())
         else:
-            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, config.save.use_pinned_memory_for_d2h))
+            writer.write_record(f"data/{key}", _bytes_on_cpu(storage, pinned))
     writer.write_end_of_file()
 
 
@@ -676,8 +690,7 @@ def _check_room(stream: BinaryIO, wanted: int) -> None:
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
     """Let `load(weights_only=True)` use these classes and functions; a pair (object, name) allows it under that name."""
-    known = _weights_only_unpickler._safe_globals
-    known.extend(entry for entry in safe_globals if entry not in known)
+    _weights_only_unpickler._safe_globals.update(safe_globals)
 
 
 def get_safe_globals() -> list[Any]:
@@ -691,18 +704,16 @@ def clear_safe_globals() -> None:
 
 
 class safe_globals:
-    """Context manager: `add_safe_globals` inside the block only."""
+    """Context manager: `add_safe_globals` inside the block; behind it, nothing of this is allowed."""
 
     def __init__(self, safe_globals: list[Any]) -> None:
         self.safe_globals = safe_globals
 
     def __enter__(self) -> None:
-        self._added = [entry for entry in self.safe_globals if entry not in _weights_only_unpickler._safe_globals]
-        add_safe_globals(self._added)
+        add_safe_globals(self.safe_globals)
 
     def __exit__(self, *exc: object) -> None:
-        for entry in self._added:
-            _weights_only_unpickler._safe_globals.remove(entry)
+        _weights_only_unpickler._safe_globals.difference_update(self.safe_globals)
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:

@@ -138,7 +138,8 @@ class PyTorchStreamReader:
         except zipfile.BadZipFile as error:
             raise RuntimeError(
                 f"PytorchStreamReader failed reading zip archive: failed finding central directory ({error}). It stands at "
-                "the end of the file: was the file cut off while it was written or downloaded?"
+                "the end of the file, so this checkpoint file is likely corrupted: it was not saved to its end, was cut off "
+                "when it was transferred, or was modified after saving"
             ) from None
         except (
             NotImplementedError,

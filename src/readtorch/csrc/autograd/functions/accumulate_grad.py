@@ -50,7 +50,7 @@ class AccumulateGrad(Node):
         if leaf is None:
             leaf = self.variable
         if graph:
-            leaf._grad = grad if leaf._grad is None else leaf._grad + grad
+            leaf._grad = grad.clone() if leaf._grad is None else leaf._grad + grad
         else:
             self._accumulate(leaf, grad)
         if self._post_accumulate_hooks:
