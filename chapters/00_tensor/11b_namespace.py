@@ -545,9 +545,7 @@ def _(torch):
 #| into: _not_here.py
 _BATCH = "the operator on the whole batch, or a loop and `torch.stack`"
 _GRAD = "`torch.autograd.grad` on tensors that require a gradient; `torch.func.functional_call` runs a module on other parameters"
-_ROWS = (
-    "`torch.autograd.grad` for each element of the output, with `create_graph=True` where it is differentiated again"
-)
+_ROWS = "`torch.autograd.functional.jacobian` and `hessian`"
 _FORWARD = (
     "`torch.autograd.grad` twice: the gradient of a vector-Jacobian product by the vector is a Jacobian-vector product"
 )
@@ -572,7 +570,6 @@ NOT_HERE = {
     "func.jacrev": _ROWS,
     "func.jacfwd": _ROWS,
     "func.hessian": _ROWS,
-    "autograd.functional": _ROWS,
     "autograd.forward_ad": _FORWARD,
     "autograd.profiler": _TRACED,
     "profiler": _TRACED,

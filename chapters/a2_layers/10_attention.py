@@ -841,3 +841,43 @@ def _(torch):
 # ### What upstream does more
 # In evaluation, with gradients off and a few more conditions, an encoder layer runs as one fused kernel, and an encoder turns a padded
 # batch into a *nested tensor* first: then outputs at padded places are exactly zero. Here they are computed like the others.
+
+# %% [markdown]
+# ## Which kernel
+#
+# Upstream has several kernels for scaled dot product attention, for hardware and shapes, and `torch.nn.attention.sdpa_kernel` allows only some of them for a while. They compute the same function; here there is one, and it is allowed always.
+
+# %%
+#| into: nn/__init__.py
+from readtorch.nn import attention as attention
+
+# %%
+#| into: nn/attention/__init__.py
+"""The choice among kernels of attention (twin of `torch/nn/attention/__init__.py`)."""
+
+import contextlib as _contextlib
+from collections.abc import Iterator as _Iterator
+from enum import IntEnum as _IntEnum
+from typing import Any as _Any
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(_IntEnum):
+    """Kernels of scaled dot product attention."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@_contextlib.contextmanager
+def sdpa_kernel(backends: _Any, set_priority: bool = False) -> _Iterator[dict[_Any, _Any]]:
+    """Name the kernels that may be used. AssertionError for anything but kernels; no effect otherwise, as there is one."""
+    named = [backends] if isinstance(backends, SDPBackend) else backends
+    if not isinstance(named, list) or not all(isinstance(backend, SDPBackend) for backend in named):
+        raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend instances")
+    yield {}

@@ -137,3 +137,5 @@ from readtorch.autograd import gradcheck as _gradcheck
 
 gradcheck = _gradcheck.gradcheck
 gradgradcheck = _gradcheck.gradgradcheck
+
+from readtorch.autograd import functional as functional

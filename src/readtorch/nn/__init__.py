@@ -11,6 +11,8 @@ from readtorch.nn.parameter import UninitializedParameter as UninitializedParame
 from readtorch.nn import functional as functional
 from readtorch.nn import init as init
 
+from readtorch.nn import attention as attention
+
 from readtorch.nn import utils as utils
 
 from readtorch.nn import parallel as parallel
