@@ -140,7 +140,7 @@ def _check_names(module: nn.Module, given: dict[str, Tensor], own: dict[str, Ten
             for what, names in (("Unexpected", unexpected), ("Missing", missing))
             if names
         ]
-        raise RuntimeError(f"Error(s) in swapping tensors of {type(module).__name__}:\n\t" + "\n\t".join(parts))
+        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(parts))
 
 
 def _tie(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -161,28 +161,47 @@ def _tie(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
 @contextmanager
 def _swapped(module: nn.Module, given: dict[str, Tensor]) -> Iterator[None]:
     """The tensors of `given` in place of the module's own, for a block."""
-    replaced = []
+    replaced: list[tuple[Any, str, Any]] = []
     try:
         for path, tensor in given.items():
             owner_path, _, name = path.rpartition(".")
+            _check_pair(name, tensor)
             owner = module.get_submodule(owner_path)
-            table = _home(owner, name)
-            replaced.append((table, name, table.get(name, _MISSING)))
-            table[name] = tensor
+            home = _home(owner, name)
+            if home is owner:
+                replaced.append((owner, name, getattr(owner, name)))
+                setattr(owner, name, tensor)
+            else:
+                replaced.append((home, name, home.get(name, _MISSING)))
+                home[name] = tensor
         yield
     finally:
-        for table, name, original in reversed(replaced):
-            if original is _MISSING:
-                del table[name]
+        for home, name, original in reversed(replaced):
+            if not isinstance(home, dict):
+                setattr(home, name, original)
+            elif original is _MISSING:
+                del home[name]
             else:
-                table[name] = original
+                home[name] = original
 
 
 _MISSING: Any = object()
 
 
-def _home(owner: nn.Module, name: str) -> dict[str, Any]:
-    """The dictionary a name is lent in; plain attributes are lent too. TypeError for one that is no tensor."""
+def _check_pair(name: str, tensor: Any) -> None:
+    from readtorch import Tensor
+
+    if not name:
+        raise KeyError("tensor name can't be empty")
+    if tensor is not None and not isinstance(tensor, Tensor):
+        raise TypeError(f"`{name}` stands for a tensor: {tensor!r} is not an instance of torch.Tensor")
+
+
+def _home(owner: nn.Module, name: str) -> Any:
+    """The dictionary a name is lent in; plain attributes are lent too. The module itself where its class computes the attribute.
+
+    TypeError for an attribute that is no tensor.
+    """
     from readtorch import Tensor
 
     for table in (owner._parameters, owner._buffers):
@@ -191,9 +210,9 @@ def _home(owner: nn.Module, name: str) -> dict[str, Any]:
     present = getattr(owner, name, _MISSING)
     if present is not _MISSING and not isinstance(present, Tensor):
         raise TypeError(
-            f"attribute `{name}` of {type(owner).__name__} is not a torch.Tensor and cannot be exchanged for one"
+            f"attribute `{name}` of {type(owner).__name__} cannot be exchanged: it is not an instance of torch.Tensor"
         )
-    return vars(owner)
+    return owner if hasattr(getattr(type(owner), name, None), "__set__") else vars(owner)
 
 
 # %% [markdown]
@@ -378,6 +397,36 @@ def _(torch):
         assert "right_inverse" in str(error)
     else:
         raise AssertionError("assigned")
+
+
+# %% [markdown]
+# A loan of such a weight cannot go into a table. It goes through the property's setter, as an assignment would: the value must pass `right_inverse`, and where there is none the call is refused. Nor does it leave no trace: what comes back afterwards has passed `right_inverse` too.
+
+# %%
+#| claim: a parametrized weight is lent through `right_inverse`; without one the loan is refused
+#| needs: a2_layers
+def _(torch):
+    nn, functional_call = torch.nn, torch.func.functional_call
+    ten, x = torch.full((1, 2), 10.0), torch.ones(1, 2)
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 1, bias=False))
+    before = normed.weight.detach().clone()
+    assert functional_call(normed, {"weight": ten}, (x,)).item() == 20
+    assert torch.allclose(normed.weight, before)
+
+    class Double(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    doubled = nn.Linear(2, 1, bias=False)
+    nn.utils.parametrize.register_parametrization(doubled, "weight", Double())
+    try:
+        functional_call(doubled, {"weight": ten}, (x,))
+    except RuntimeError as error:
+        assert "does not implement right_inverse" in str(error)
+    else:
+        raise AssertionError("lent")
+    lent = functional_call(doubled, {"parametrizations.weight.original": ten}, (x,))
+    assert lent.item() == 40
 
 
 # %% [markdown]
