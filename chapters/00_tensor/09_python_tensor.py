@@ -96,9 +96,9 @@ from readtorch.csrc.size import Size
 # %%
 #| into: csrc/autograd/python_variable.py
 #| upstream: torch/csrc/autograd/python_variable.cpp#THPVariable_properties
-def bind(name: str, getter: Any, setter: Any = None) -> None:
+def bind(name: str, getter: Any, setter: Any = None, deleter: Any = None) -> None:
     """Add a property to the tensor class."""
-    setattr(TensorImpl, name, property(getter, setter))
+    setattr(TensorImpl, name, property(getter, setter, deleter))
 
 
 def shape(self: Any) -> Size:
@@ -242,7 +242,7 @@ def retains_grad(self: Any) -> bool:
 
 
 bind("requires_grad", get_requires_grad, set_requires_grad)
-bind("grad", get_grad, set_grad)
+bind("grad", get_grad, set_grad, lambda self: set_grad(self, None))
 bind("_grad_", lambda self: self._grad)
 bind("grad_dtype", grad_dtype, set_grad_dtype)
 bind("retains_grad", retains_grad)

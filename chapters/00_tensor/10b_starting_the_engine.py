@@ -250,6 +250,150 @@ def _(torch):
 
 
 # %% [markdown]
+# ## What may a hook return?
+#
+# A hook stands between two nodes that have agreed on shape and dtype in the forward pass. It may replace a gradient by another value of the same kind, and nothing else: a `float64` that slipped through would be cast back silently at the next node, or, at a leaf, end up in `.grad`. So
+# every answer is compared with what the hook was given. Hooks on nodes see all gradients of the node at once and answer with as many, in a tuple; where there was no gradient, they cannot invent one.
+#
+# A node's post-hook is called with what the node hands on: after the gradient of a broadcast operand has been summed to the operand's shape.
+
+# %%
+#| into: csrc/autograd/python_hook.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.c10.core import tensor_impl
+
+
+# %%
+#| into: csrc/autograd/python_hook.py
+#| upstream: torch/csrc/autograd/python_hook.cpp#operator()
+def as_tensor(grad: Any, graph: bool) -> Any:
+    """A gradient as hooks see it; in a walk that is recorded it is a tensor already."""
+    return grad if graph or grad is None else tensor_impl.wrap(grad)
+
+
+def _as_grad(value: Any, graph: bool) -> Any:
+    return value if graph or value is None else value._array
+
+
+def call_tensor_pre_hooks(hooks_of: dict[int, Any], grads: list[Any], graph: bool) -> None:
+    """The hooks of a node's outputs, by number of the output. `grads` gets their answers."""
+    for number, hooks in hooks_of.items():
+        for hook in list(hooks.values()):
+            given = as_tensor(grads[number], graph)
+            if given is None:
+                continue
+            result = hook(given)
+            if result is not None:
+                _check_single(hook, given, result)
+                grads[number] = _as_grad(result, graph)
+
+
+def call_pre_hooks(hooks: dict[int, Any], grads: list[Any], graph: bool) -> list[Any]:
+    """A node's hooks on what arrives: the gradients of its outputs."""
+    values = tuple(as_tensor(grad, graph) for grad in grads)
+    for hook in list(hooks.values()):
+        values = _checked(hook, values, hook(values))
+    return [_as_grad(value, graph) for value in values]
+
+
+def call_post_hooks(hooks: dict[int, Any], outputs: Any, grads: list[Any], graph: bool) -> list[Any]:
+    """A node's hooks on what it hands on: the gradients of its inputs. They also see those of its outputs."""
+    values = tuple(as_tensor(_array_again(output), graph) for output in outputs)
+    incoming = tuple(as_tensor(grad, graph) for grad in grads)
+    for hook in list(hooks.values()):
+        values = _checked(hook, values, hook(values, incoming))
+    return [_as_grad(value, graph) for value in values]
+
+
+def _array_again(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+# %%
+#| into: csrc/autograd/python_hook.py
+#| upstream: torch/csrc/autograd/python_hook.cpp#check_result
+def _checked(hook: Any, given: tuple, result: Any) -> tuple:
+    """The answer of a hook on several gradients; what it was given if it answers nothing."""
+    if result is None:
+        return given
+    if not isinstance(result, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
+    if len(result) != len(given):
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(result)}, but expected {len(given)})"
+        )
+    for before, after in zip(given, result, strict=True):
+        if after is not None:
+            _check_single(hook, before, after)
+    return result
+
+
+def _check_single(hook: Any, given: Any, result: Any) -> None:
+    """TypeError or RuntimeError unless `result` may stand in place of `given`."""
+    check_is_tensor(result)
+    if given is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    if result.dtype != given.dtype or result.device != given.device:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the type of value (was {given.type()} got {result.type()})"
+        )
+    if result.shape != given.shape:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the size of value: from {list(given.shape)} to {list(result.shape)}"
+        )
+
+
+def check_is_tensor(result: Any) -> None:
+    """TypeError unless a hook returned a tensor."""
+    if not isinstance(result, tensor_impl.TensorImpl):
+        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__name__", "<unknown>")
+
+
+# %%
+#| claim: a hook may not change a gradient's dtype, shape or presence, and a node's hook must return all of them in a tuple
+def _(torch):
+    def refused(register, kind, *words):
+        x, w = torch.ones(2, requires_grad=True), torch.ones(2)
+        y = x * w
+        register(x, y)
+        try:
+            y.sum().backward()
+        except kind as error:
+            assert all(word in str(error) for word in words), str(error)
+        else:
+            raise AssertionError("accepted")
+
+    refused(
+        lambda x, y: y.register_hook(lambda g: g.double()), RuntimeError, "changed the type of value", "DoubleTensor"
+    )
+    refused(lambda x, y: x.register_hook(lambda g: g[:1]), RuntimeError, "changed the size of value")
+    refused(lambda x, y: y.register_hook(lambda g: 3), TypeError, "expected Variable", "'int'")
+    refused(lambda x, y: y.grad_fn.register_prehook(lambda g: g[0]), TypeError, "expected tuple")
+    refused(lambda x, y: y.grad_fn.register_hook(lambda to, of: to[:1]), RuntimeError, "incorrect number of values")
+    refused(lambda x, y: y.grad_fn.register_hook(lambda to, of: to[:1] * 2), RuntimeError, "can't replace a None")
+
+
+# %%
+#| claim: a node's post-hook sees the gradient of a broadcast operand in the operand's shape
+def _(torch):
+    bias, rows = torch.ones(2, requires_grad=True), torch.ones(3, 2, requires_grad=True)
+    total, seen = bias + rows, []
+    total.grad_fn.register_hook(lambda to, of: seen.extend(tuple(g.shape) for g in to))
+    total.sum().backward()
+    assert seen == [(2,), (3, 2)] and bias.grad.tolist() == [3, 3]
+
+
+# %% [markdown]
 # ### What upstream does more
 #
 # * `set_multithreading_enabled(False)` runs the whole pass, accelerators included, in the calling thread: for debuggers, and for thread-locals.

@@ -402,6 +402,7 @@ def _(torch):
 # %% [markdown]
 # A loan of such a weight cannot go into a table. It goes through the property's setter, as an assignment would: the value must pass `right_inverse`, and where there is none the call is refused. Nor does it leave no trace: what comes back afterwards has passed `right_inverse` too.
 
+
 # %%
 #| claim: a parametrized weight is lent through `right_inverse`; without one the loan is refused
 #| needs: a2_layers

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readtorch.literate.chapter import Part, parse_part
-from readtorch.literate.errors import LiterateError, Problem
+from readtorch.literate.errors import LiterateError, Problem, Problems
 from readtorch.literate.grammar import KEYS, LAYERS, TraceSpec, parse_trace
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs/reference/directives.md"
@@ -26,6 +26,13 @@ def faults(*cells: str) -> list[Problem]:
     with pytest.raises(LiterateError) as caught:
         part(*cells)
     return caught.value.problems
+
+
+@pytest.mark.parametrize("text", ["   x = 1\n", " # ---\n y = 2\n"])
+def test_text_before_the_first_marker_is_a_fault_also_where_there_is_no_marker(text: str) -> None:
+    problems = Problems()
+    parse_part(text, name="02_module", path="chapters/02_module.py", problems=problems)
+    assert len(problems) == 1
 
 
 def test_directives_are_the_first_lines_and_code_begins_below_them() -> None:

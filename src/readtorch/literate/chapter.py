@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from readtorch.literate.errors import LiterateError, Problem, Problems
@@ -328,7 +329,8 @@ def parse_part(text: str, *, name: str, path: str, file: Path | None = None, pro
 def _marked(cells: list[Cell], lines: list[int]) -> list[Cell]:
     """The cells, those with a fault at one of the lines marked."""
     result = []
-    for cell, below in zip(cells, [*cells[1:], None], strict=True):
+    for cell, below in pairwise([*cells, None]):
+        assert cell is not None
         stop = below.line if below is not None else max(lines) + 1
         faulty = any(cell.line <= line < stop for line in lines)
         result.append(replace(cell, faulty=True) if faulty else cell)

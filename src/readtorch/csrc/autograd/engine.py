@@ -20,6 +20,7 @@ from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.input_buffer import add
 from readtorch.csrc.autograd.input_metadata import fit_array, fit_tensor
 from readtorch.csrc.autograd.node import Node
+from readtorch.csrc.autograd.python_hook import as_tensor, call_post_hooks, call_pre_hooks, call_tensor_pre_hooks
 
 
 def compute_dependencies(root: Node) -> dict[Node, int]:
@@ -145,7 +146,7 @@ def _evaluate(task: GraphTask, node: Node) -> None:
     count = node._count
     grads = buffer[:count]
     if node._tensor_pre_hooks is not None:
-        _call_tensor_pre_hooks(node, grads, task.graph)
+        call_tensor_pre_hooks(node._tensor_pre_hooks, grads, task.graph)
         buffer[count:] = [False] * count
     if task.captures and node in task.captures:
         _capture(task, node, grads)
@@ -179,13 +180,13 @@ def _call_function(task: GraphTask, node: Node, grads: list[Any]) -> Any:
     begin = time.perf_counter_ns() if observer is not None else 0
     graph = task.graph
     if node._pre_hooks:
-        grads[:] = _call_pre_hooks(node, grads, graph)
+        grads[:] = call_pre_hooks(node._pre_hooks, grads, graph)
     if state.anomaly:
         outputs = _apply_watched(node, grads, graph)
     else:
         outputs = node.apply(grads, graph)
-    if node._post_hooks:
-        outputs = _call_post_hooks(node, outputs, grads, graph)
+    if node._post_hooks and len(outputs) == len(node._edges):
+        outputs = call_post_hooks(node._post_hooks, _fitted(node, outputs, graph), grads, graph)
     if observer is not None:
         observer.node(node, tuple(grads), tuple(outputs), begin, time.perf_counter_ns())
     return outputs
@@ -268,54 +269,14 @@ def _is_sole_view(grad: Any) -> bool:
     return base.__class__ is np.ndarray and base.base is None and grad.size == base.size
 
 
-def _as_tensor(grad: Any, graph: bool) -> Any:
-    return grad if graph or grad is None else tensor_impl.wrap(grad)
-
-
-def _as_grad(value: Any, graph: bool) -> Any:
-    return value if graph or value is None else value._array
-
-
-def _call_tensor_pre_hooks(node: Node, grads: list[Any], graph: bool) -> None:
-    assert node._tensor_pre_hooks is not None
-    for number, hooks in node._tensor_pre_hooks.items():
-        for hook in list(hooks.values()):
-            if grads[number] is None:
-                continue
-            result = hook(_as_tensor(grads[number], graph))
-            if result is not None:
-                _check_hook_result(result, grads[number])
-                grads[number] = _as_grad(result, graph)
-
-
-def _check_hook_result(result: Any, grad: Any) -> None:
-    if not hasattr(result, "_array"):
-        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
-    if tuple(result.shape) != tuple(grad.shape):
-        raise RuntimeError(f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}")
-
-
-def _call_pre_hooks(node: Node, grads: list[Any], graph: bool) -> list[Any]:
-    values = tuple(_as_tensor(grad, graph) for grad in grads)
-    for hook in list(node._pre_hooks.values()):
-        result = hook(values)
-        if result is not None:
-            values = result if isinstance(result, tuple) else (result,)
-    return [_as_grad(value, graph) for value in values]
-
-
-def _call_post_hooks(node: Node, outputs: Any, grads: list[Any], graph: bool) -> list[Any]:
-    results = tuple(_as_tensor(_array_again(output), graph) for output in outputs)
-    incoming = tuple(_as_tensor(grad, graph) for grad in grads)
-    for hook in list(node._post_hooks.values()):
-        replaced = hook(results, incoming)
-        if replaced is not None:
-            results = replaced if isinstance(replaced, tuple) else (replaced,)
-    return [_as_grad(result, graph) for result in results]
-
-
-def _array_again(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, np.generic) else value
+def _fitted(node: Node, outputs: Any, graph: bool) -> list[Any]:
+    """What `_propagate` would make of a node's outputs: its post-hooks see it."""
+    fit = fit_tensor if graph else fit_array
+    edges = [edge if edge.__class__ is tuple else (edge, 0) for edge in node._edges]
+    return [
+        grad if grad is None or edge[0] is None else fit(node, index, grad, *edge)
+        for index, (grad, edge) in enumerate(zip(outputs, edges, strict=True))
+    ]
 
 
 def _retain(node: Node, grads: list[Any], graph: bool) -> None:
@@ -324,7 +285,7 @@ def _retain(node: Node, grads: list[Any], graph: bool) -> None:
         tensor = reference()
         if tensor is None or grads[number] is None:
             continue
-        grad = _as_tensor(grads[number], graph)
+        grad = as_tensor(grads[number], graph)
         if tensor._grad is None:
             tensor._grad = grad if graph else tensor_impl.wrap(grad._array.copy())
         else:

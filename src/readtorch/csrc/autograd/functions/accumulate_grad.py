@@ -8,6 +8,7 @@ from typing import Any
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node
+from readtorch.csrc.autograd.python_hook import check_is_tensor
 
 
 class AccumulateGrad(Node):
@@ -55,8 +56,9 @@ class AccumulateGrad(Node):
             self._accumulate(leaf, grad)
         if self._post_accumulate_hooks:
             for hook in list(self._post_accumulate_hooks.values()):
-                if hook(leaf) is not None:
-                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+                answer = hook(leaf)
+                if answer is not None:
+                    check_is_tensor(answer)
         return ()
 
     def _accumulate(self, leaf: Any, grad: Any) -> None:
