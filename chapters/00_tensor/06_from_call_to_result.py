@@ -80,6 +80,8 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
+from readtorch.csrc.utils.disable_torch_function import TENSORS
+from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.utils.python_arg_parser import complain, option_check, require, wrong_kind
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
@@ -124,6 +126,8 @@ def leading(entry: OperatorEntry) -> Call:
         try:
             arrays = [tensor._array for tensor in tensors]
         except AttributeError:
+            if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                return answer
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         if len(arrays) != count:

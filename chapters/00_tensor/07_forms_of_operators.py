@@ -225,6 +225,9 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
                     raise not_a_tensor(entry, position, operand)
                 operands[position] = operand.item() if isinstance(operand, np.generic) else operand
                 continue
+            as_operator = reject is not not_a_tensor
+            if (answer := first_contact(entry, (input, other, *rest), kwargs, as_operator=as_operator)) is not NOBODY:
+                return answer
             error = reject(entry, position, operand)
             if error is NotImplemented:
                 return error
@@ -332,7 +335,12 @@ def general(entry: OperatorEntry) -> Call:
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         values = bind(entry, schema, entry.name, args, kwargs)
-        raw_values, arrays, wants = unwrap(entry, positions, values)
+        try:
+            raw_values, arrays, wants = unwrap(entry, positions, values)
+        except TypeError:
+            if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                return answer
+            raise
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -437,6 +445,8 @@ def view(entry: OperatorEntry) -> Call:
         try:
             array = input._array
         except AttributeError:
+            if (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
+                return answer
             complain(entry, (*given(input), *args), kwargs)
             raise
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
@@ -643,6 +653,8 @@ def inplace(entry: OperatorEntry) -> Call:
         try:
             raw = _write(entry, method, array, values, positions, mutating)
         except Exception:
+            if (answer := first_contact(entry, args, kwargs, method)) is not NOBODY:
+                return answer
             complain(entry, args, kwargs)
             raise
         counter = version_counter(input)
@@ -817,8 +829,11 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         observer = record_function.observer
         begin = now() if observer is not None else 0
         for place in tensors:
-            if place < len(args) and args[place].__class__ in _NO_TENSORS:
-                complain(entry, args, kwargs)
+            if place < len(args) and args[place].__class__ not in TENSORS:
+                if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                    return answer
+                if args[place].__class__ in _NO_TENSORS:
+                    complain(entry, args, kwargs)
         for place in lists:
             if place < len(args) and isinstance(args[place], TensorImpl):
                 complain(entry, args, kwargs)

@@ -481,6 +481,7 @@ from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_infer
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
+from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tensor, library_of, place
 
@@ -763,10 +764,12 @@ def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 
 
 def as_subclass(self: Any, cls: type) -> Any:
-    """This tensor, history included, under another class."""
-    tensor = init(new(cls), self._array, self._edge)
-    tensor._vc = version_counter(self)
-    tensor._meta = INFERENCE if is_inference(self) else None
+    """A view of the whole of this tensor, under another class."""
+    alias = dispatcher.autograd.alias(self)
+    tensor = init(new(cls), alias._array, alias._edge)
+    tensor._vc, tensor._view, tensor._meta = alias._vc, alias._view, alias._meta
+    if tensor._view is not None and tensor._vc is not None:
+        tensor._vc.register_view(tensor)
     return tensor
 
 
@@ -853,10 +856,10 @@ METHODS = {
 def init_methods() -> None:
     """Put them on the class."""
     for name, function in METHODS.items():
-        setattr(TensorImpl, name, function)
         if function.__name__ == "<lambda>":
             function.__name__ = name
             function.__qualname__ = f"TensorBase.{name}"
+        gates.attach(TensorImpl, name, function)
     tensor_class: Any = TensorImpl
     tensor_class._make_subclass = staticmethod(make_subclass)
 
@@ -906,6 +909,7 @@ import numpy as np
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.variable_type import binary
+from readtorch.csrc.utils.gates import NOBODY, first_contact, gates
 from readtorch.csrc.utils.tensor_new import from_numpy
 
 
@@ -930,6 +934,8 @@ REFLECTED = {
     "__rpow__": "pow",
     "__rmod__": "remainder",
     "__rfloordiv__": "floor_divide",
+    "__rlshift__": "bitwise_left_shift",
+    "__rrshift__": "bitwise_right_shift",
 }
 UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
@@ -969,6 +975,18 @@ def inverted(entry: Any) -> Any:
     return invert
 
 
+def product(entry: Any) -> Any:
+    """`@`, which is of tensors alone."""
+
+    def multiply(self: Any, other: Any) -> Any:
+        if isinstance(other, TensorImpl):
+            return entry.call(self, other)
+        answer = first_contact(entry, (self, other), {}, as_operator=True)
+        return NotImplemented if answer is NOBODY else answer
+
+    return multiply
+
+
 def bind_operator(entry: Any) -> None:
     """Put the operators that call this entry on the class."""
     for name, operator in BINARY.items():
@@ -977,22 +995,21 @@ def bind_operator(entry: Any) -> None:
     for name, operator in REFLECTED.items():
         if operator == entry.name and entry.pointwise is not None:
             _bind(name, reflected(entry))
+            if name == "__rtruediv__":
+                TensorImpl.__rdiv__ = getattr(TensorImpl, name)  # type: ignore[attr-defined]  # added after the class
     for name, operator in UNARY.items():
         if operator == entry.name:
             _bind(name, inverted(entry) if name == "__invert__" else entry.call)
     if entry.name == "matmul":
-        _bind(
-            "__matmul__",
-            lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented,
-        )
+        _bind("__matmul__", product(entry))
         _bind("__rmatmul__", lambda self, other: NotImplemented)
 
 
 def _bind(name: str, function: Any) -> None:
-    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert"):
+    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert", "multiply"):
         function.__name__ = name
         function.__qualname__ = f"TensorBase.{name}"
-    setattr(TensorImpl, name, function)
+    gates.attach(TensorImpl, name, function)
 
 
 def _inplace_operator(method: str) -> Any:

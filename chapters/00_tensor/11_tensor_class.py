@@ -37,6 +37,7 @@ live()
 from __future__ import annotations
 
 import copy
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,6 +73,10 @@ class Tensor(_C.TensorBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _C._look_at_subclass(cls)
 
 
 # %% [markdown]
@@ -313,6 +318,11 @@ class Tensor(Tensor):
             )
         if id(self) in memo:
             return memo[id(self)]
+        if type(self) is not Tensor and type(self.new_empty(())) is not type(self):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for non-wrapper subclasses only works for subclass types that implement "
+                f"new_empty() and get a {type(self).__name__} from it: write one of the two methods."
+            )
         result = tensor_impl.init(tensor_impl.new(type(self)), _copy_with_storage(self._array, memo))
         if self._edge is not None:
             result.requires_grad_()
@@ -611,6 +621,7 @@ from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
+from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
@@ -1106,14 +1117,14 @@ def init() -> None:
     """Offer these functions, and the `new_*` methods."""
     namespace = module("")
     for function in FUNCTIONS:
-        setattr(namespace, function.__name__, checked(function))
+        gates.attach(namespace, function.__name__, checked(function))
     for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
         function.__name__ = name
-        setattr(namespace, name, checked(function))
-    namespace.asarray = as_tensor
+        gates.attach(namespace, name, checked(function))
+    gates.attach(namespace, "asarray", as_tensor)
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
-        setattr(TensorImpl, name, _new_method(function))
-    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]  # added after the class
+        gates.attach(TensorImpl, name, _new_method(function))
+    gates.attach(TensorImpl, "new_full", _new_full)
     for offer in further:
         offer()
 

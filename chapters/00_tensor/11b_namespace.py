@@ -185,6 +185,29 @@ def THPVariable_initModule(module: Any) -> None:
     module._legacy_new, module._from_numpy = tensor_new.legacy_new, tensor_new.from_numpy
     module._library_of = tensor_new.library_of
     module._data_address, module._owner_of = storage_impl.data_address, storage_impl.owner_of
+    _add_torch_function(module)
+
+
+def _add_torch_function(module: Any) -> None:
+    """Who is asked before a function does its work, and the ways to switch that off."""
+    from readtorch.csrc.utils import disable_torch_function as asking
+    from readtorch.csrc.utils import gates
+
+    module.DisableTorchFunction, module.DisableTorchFunctionSubclass = (
+        asking.DisableTorchFunction,
+        asking.DisableTorchFunctionSubclass,
+    )
+    module._disabled_torch_function_impl = asking.disabled_torch_function_impl
+    module._has_torch_function = asking.has_torch_function
+    module._has_torch_function_unary = asking.has_torch_function_unary
+    module._has_torch_function_variadic = asking.has_torch_function_variadic
+    module._is_torch_function_enabled = asking.is_torch_function_enabled
+    module._is_torch_function_mode_enabled = asking.is_torch_function_mode_enabled
+    module._push_on_torch_function_stack, module._pop_torch_function_stack = gates.push_mode, gates.pop_mode
+    module._look_at_subclass, module._add_plain = gates.look_at_subclass, asking.add_plain
+    gates.gates.offer(
+        vars(import_module("readtorch")), "torch", gates.COMPILED, ("is_complex", "is_floating_point", "numel")
+    )
 
 
 @step()
@@ -322,6 +345,15 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.size import Size as Size
     from readtorch.csrc.type_info import finfo as finfo
     from readtorch.csrc.type_info import iinfo as iinfo
+    from readtorch.csrc.utils.disable_torch_function import add_plain as _add_plain
+    from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction as DisableTorchFunction
+    from readtorch.csrc.utils.disable_torch_function import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+    from readtorch.csrc.utils.disable_torch_function import (
+        disabled_torch_function_impl as _disabled_torch_function_impl,
+    )
+    from readtorch.csrc.utils.gates import look_at_subclass as _look_at_subclass
+    from readtorch.csrc.utils.gates import pop_mode as _pop_torch_function_stack
+    from readtorch.csrc.utils.gates import push_mode as _push_on_torch_function_stack
     from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
     from readtorch.csrc.utils.tensor_new import library_of as _library_of
     from readtorch.csrc.utils.tensor_new import legacy_new as _legacy_new
@@ -556,7 +588,7 @@ _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in one
 _DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
-_HOOKS = "module hooks and tensor hooks; no method asks a subclass's `__torch_function__`, and operators return plain tensors"
+_HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which see calls where Python makes them"
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
 NOT_HERE = {
@@ -575,7 +607,6 @@ NOT_HERE = {
     "profiler": _TRACED,
     "ops": _OWN,
     "library": _OWN,
-    "overrides": _HOOKS,
     "utils._python_dispatch": _HOOKS,
     "sparse": _DENSE,
     "sparse_coo_tensor": _DENSE,

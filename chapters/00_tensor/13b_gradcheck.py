@@ -237,9 +237,12 @@ def gradgradcheck(
 # %%
 #| into: autograd/__init__.py
 from readtorch.autograd import gradcheck as _gradcheck
+from readtorch.csrc.utils import gates as _gates
 
 gradcheck = _gradcheck.gradcheck
 gradgradcheck = _gradcheck.gradgradcheck
+
+_gates.gates.offer(globals(), "torch.autograd", _gates.PYTHON, ("backward", "grad"))
 
 # %% [markdown]
 # A derivative with a mistake of the kind that one makes, a factor that is right at 1:

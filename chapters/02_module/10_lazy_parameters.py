@@ -46,6 +46,7 @@ live()
 #| imports
 from typing import cast
 
+from readtorch import _C
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
 
@@ -55,6 +56,7 @@ from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 class UninitializedTensorMixin:
     """A tensor without a shape: it can be moved and cast, and raises ValueError when an operator asks for its elements."""
 
+    __torch_function__ = _C._disabled_torch_function_impl
     cls_to_become: type
     _edge: Any
     requires_grad: Any

@@ -369,7 +369,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from readtorch import empty
+from readtorch import _C, empty
 from readtorch._tensor import Tensor
 
 
@@ -397,6 +397,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     Raises RuntimeError if `requires_grad` is asked of an integer tensor.
     """
+
+    #: A product of parameters is no parameter: the class takes over no call.
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -885,6 +888,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     storage.
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = empty(0)
@@ -1284,14 +1289,11 @@ len(list(Stack(3).parameters()))
 #
 # * `Module.__init__` records an API-usage event, and `register_buffer` refuses `persistent=False` on a `ScriptModule`,
 #   the class that TorchScript makes of a module: both belong to systems that this book does not rebuild.
-# * `Parameter` switches off `__torch_function__`, the protocol by which tensor subclasses take over operators. Ours has
-#   no such protocol.
 # * Parameters that do not know their shape yet have a part of their own, at the end of the chapter.
 
 # %%
 #| fact: torch/nn/modules/module.py#Module.__init__<Module.register_buffer
 #| fact: torch/nn/modules/module.py#Module.__getattr__<Module.__setattr__
-#| fact: torch/nn/parameter.py#Parameter.__torch_function__
 
 # %% [markdown]
 # ## Bugs you can now explain

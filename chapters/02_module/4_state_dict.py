@@ -667,6 +667,7 @@ from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.tensor_new import tensor
 
 
@@ -701,7 +702,7 @@ def init() -> None:
             src = tensor(src, device=device_of(self._array))
         return general(self, src, non_blocking)
 
-    TensorImpl.copy_ = copy_  # type: ignore[attr-defined]  # replaces the registered operator
+    gates.attach(TensorImpl, "copy_", copy_)
 
 
 # %%

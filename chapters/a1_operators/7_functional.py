@@ -42,6 +42,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
+from readtorch.csrc.utils.gates import PYTHON, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 from readtorch.c10.core.scalar_type import not_implemented
 

@@ -785,9 +785,13 @@ def init_random() -> None:
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
-        setattr(namespace, name, checked(function))
-    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]  # added after the class
-    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]  # added after the class
+        gates.attach(namespace, name, checked(function))
+    gates.attach(TensorImpl, "bernoulli_", bernoulli_)
+    gates.attach(
+        TensorImpl,
+        "bernoulli",
+        lambda self, p=None, *, generator=None: dispatcher.autograd.bernoulli(self, p, generator=generator),
+    )
     _rename_from("uniform_")
     _rename_from("random_")
 
@@ -809,7 +813,7 @@ def _rename_from(name: str) -> None:
         return method(self, *args, **kwargs)
 
     renamed.__name__ = name
-    setattr(TensorImpl, name, renamed)
+    gates.attach(TensorImpl, name, renamed)
 
 
 # %%

@@ -147,6 +147,7 @@ from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import complex64, dtype, promote_types, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.utils.gates import COMPILED, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked
 
 # %%
@@ -588,7 +589,7 @@ def init_windows() -> None:
         _window("blackman_window", _blackman),
         _window("kaiser_window", _kaiser, (("beta", 12.0),)),
     ):
-        setattr(namespace, function.__name__, checked(function))
+        gates.attach(namespace, function.__name__, checked(function))
 
 
 further.append(init_windows)
@@ -721,31 +722,32 @@ from typing import Any
 from readtorch import _C
 from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.csrc.utils.gates import COMPILED, Public, face, gates
 from readtorch.csrc.utils.python_arg_parser import checked
 
 # %%
 #| into: special/__init__.py
 #| upstream: torch/special/__init__.py#entr
 _at = _C._VariableFunctions
-digamma = psi = _at.digamma
-erf = _at.erf
-erfc = _at.erfc
-erfinv = _at.erfinv
-exp2 = _at.exp2
-expit = _at.sigmoid
-expm1 = _at.expm1
-gammaln = _at.lgamma
-i0 = _at.i0
-log1p = _at.log1p
-log_softmax = _at.log_softmax
-logit = _at.logit
-logsumexp = _at.logsumexp
-multigammaln = _at.mvlgamma
-polygamma = _at.polygamma
-round = _at.round
-sinc = _at.sinc
-softmax = _at.softmax
-xlogy = _at.xlogy
+digamma = psi = face(_at.digamma)
+erf = face(_at.erf)
+erfc = face(_at.erfc)
+erfinv = face(_at.erfinv)
+exp2 = face(_at.exp2)
+expit = face(_at.sigmoid)
+expm1 = face(_at.expm1)
+gammaln = face(_at.lgamma)
+i0 = face(_at.i0)
+log1p = face(_at.log1p)
+log_softmax = face(_at.log_softmax)
+logit = face(_at.logit)
+logsumexp = face(_at.logsumexp)
+multigammaln = face(_at.mvlgamma)
+polygamma = face(_at.polygamma)
+round = face(_at.round)
+sinc = face(_at.sinc)
+softmax = face(_at.softmax)
+xlogy = face(_at.xlogy)
 
 
 @checked
@@ -792,6 +794,28 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     infos = _at.zeros(A.shape[:-2], dtype=scalar_type.int32)
     return (factors, pivots, infos) if get_infos else (factors, pivots)
 
+
+# %% [markdown]
+# A subclass of `Tensor` may want to hear of all these, too. The functions of these modules are offered to [the gates](../00_tensor/11c_subclasses.py); those of `torch.functional` are Python functions upstream, and ask in a Python
+# function's way.
+
+# %%
+#| into: fft/__init__.py
+gates.offer(globals(), "torch.fft", COMPILED, Public(globals()))
+
+# %%
+#| into: special/__init__.py
+gates.offer(globals(), "torch.special", COMPILED, Public(globals()))
+
+# %%
+#| into: linalg/__init__.py
+from readtorch.csrc.utils.gates import COMPILED, Public, gates
+
+gates.offer(globals(), "torch.linalg", COMPILED, Public(globals()))
+
+# %%
+#| into: functional.py
+gates.offer(globals(), "torch.functional", PYTHON, Public(globals(), but=("broadcast_shapes",)))
 
 # %%
 #| into: __init__.py

@@ -331,3 +331,33 @@ from readtorch.nn.utils.weight_norm import weight_norm as weight_norm
 # %%
 #| into: nn/__init__.py
 from readtorch.nn import utils as utils
+
+# %% [markdown]
+# ### Who is asked
+#
+# A function of `torch.nn.functional` begins, upstream, by asking its arguments whether one of them takes over the call. Here [gates](../00_tensor/11c_subclasses.py) do so, once there is somebody to ask. `sigmoid` and `tanh` are among the few that do not: they call the method, which asks. And of the initialisers only four ask, those that hand over all they are given by keyword.
+
+# %%
+#| into: nn/functional.py
+#| imports
+from readtorch.csrc.utils import gates as _gates
+
+# %%
+#| into: nn/functional.py
+_gates.gates.offer(
+    globals(),
+    "torch.nn.functional",
+    _gates.PYTHON,
+    _gates.Public(globals(), but=("sigmoid", "tanh", "upsample", "upsample_bilinear", "upsample_nearest")),
+)
+
+# %%
+#| into: nn/init.py
+#| imports
+from readtorch.csrc.utils import gates as _gates
+
+# %%
+#| into: nn/init.py
+_gates.gates.offer(
+    globals(), "torch.nn.init", _gates.KEYWORDS, ("constant_", "kaiming_uniform_", "normal_", "uniform_")
+)

@@ -89,6 +89,8 @@ def set_default_dtype(d: _Any, /) -> None:
     _C._set_default_dtype(d)
 
 
+_MODULES.append("overrides")
+
 _NAMES.update(
     dict.fromkeys(
         ("get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"), "aten.parallel"

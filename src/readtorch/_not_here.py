@@ -14,7 +14,7 @@ _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in one
 _DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
-_HOOKS = "module hooks and tensor hooks; no method asks a subclass's `__torch_function__`, and operators return plain tensors"
+_HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which see calls where Python makes them"
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
 NOT_HERE = {
@@ -33,7 +33,6 @@ NOT_HERE = {
     "profiler": _TRACED,
     "ops": _OWN,
     "library": _OWN,
-    "overrides": _HOOKS,
     "utils._python_dispatch": _HOOKS,
     "sparse": _DENSE,
     "sparse_coo_tensor": _DENSE,

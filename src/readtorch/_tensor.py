@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,6 +36,10 @@ class Tensor(_C.TensorBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _C._look_at_subclass(cls)
 
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
@@ -98,6 +103,11 @@ class Tensor(_C.TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
+        if type(self) is not Tensor and type(self.new_empty(())) is not type(self):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for non-wrapper subclasses only works for subclass types that implement "
+                f"new_empty() and get a {type(self).__name__} from it: write one of the two methods."
+            )
         result = tensor_impl.init(tensor_impl.new(type(self)), _copy_with_storage(self._array, memo))
         if self._edge is not None:
             result.requires_grad_()
@@ -206,6 +216,18 @@ class Tensor(_C.TensorBase):
         _warn_typed_storage()
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """What a subclass does with a call unless it has its own idea: let `func` do its work, and take the result into the class.
+
+        NotImplemented where an argument is of a class that this one does not descend from.
+        """
+        if not all(issubclass(cls, kind) for kind in types):
+            return NotImplemented
+        with _C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+        return result if func in _kept_as_they_are() else _convert(result, cls)
+
     def pin_memory(self, device: Any = None) -> Any:
         """This tensor in page-locked memory. RuntimeError where there is no device that could read it."""
         from readtorch.csrc.cuda import module
@@ -270,3 +292,23 @@ def _copy_memory(array: Any, memo: dict[Any, Any]) -> Any:
 
 
 tensor_impl.Tensor = Tensor
+
+
+def _convert(result: Any, cls: type) -> Any:
+    """The tensors in a result, in tuples and lists too, as tensors of this class."""
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if isinstance(result, tuple | list):
+        return type(result)(_convert(item, cls) for item in result)
+    return result
+
+
+@functools.cache
+def _kept_as_they_are() -> frozenset[Any]:
+    """The attributes that hold a tensor of whatever class it was."""
+    return frozenset(getattr(Tensor, name).__get__ for name in ("_base", "grad"))
+
+
+_C._add_plain(Tensor)

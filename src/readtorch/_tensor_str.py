@@ -14,6 +14,7 @@ import numpy as np
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
 from readtorch.c10.core.device import current_default_device
+from readtorch.csrc.utils.disable_torch_function import PLAIN
 
 
 @dataclass
@@ -204,7 +205,7 @@ def _add_facts(text: str, facts: list[str], indent: int) -> str:
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     """The text of a tensor; `tensor_contents` in place of its numbers."""
-    prefix = "tensor("
+    prefix = "tensor(" if type(self) in PLAIN else f"{type(self).__name__}("
     if tensor_contents is None:
         on_host = self.device.type != "meta"
         array = self.detach().cpu()._array if on_host else None

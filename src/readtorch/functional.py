@@ -15,6 +15,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.csrc.utils.gates import PYTHON, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 
 _at = _C._VariableFunctions
@@ -412,3 +413,6 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     factors, pivots = linalg.lu_factor(A, pivot=pivot)
     infos = _at.zeros(A.shape[:-2], dtype=scalar_type.int32)
     return (factors, pivots, infos) if get_infos else (factors, pivots)
+
+
+gates.offer(globals(), "torch.functional", PYTHON, Public(globals(), but=("broadcast_shapes",)))

@@ -31,6 +31,15 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.size import Size as Size
     from readtorch.csrc.type_info import finfo as finfo
     from readtorch.csrc.type_info import iinfo as iinfo
+    from readtorch.csrc.utils.disable_torch_function import add_plain as _add_plain
+    from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction as DisableTorchFunction
+    from readtorch.csrc.utils.disable_torch_function import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+    from readtorch.csrc.utils.disable_torch_function import (
+        disabled_torch_function_impl as _disabled_torch_function_impl,
+    )
+    from readtorch.csrc.utils.gates import look_at_subclass as _look_at_subclass
+    from readtorch.csrc.utils.gates import pop_mode as _pop_torch_function_stack
+    from readtorch.csrc.utils.gates import push_mode as _push_on_torch_function_stack
     from readtorch.csrc.utils.tensor_new import from_numpy as _from_numpy
     from readtorch.csrc.utils.tensor_new import library_of as _library_of
     from readtorch.csrc.utils.tensor_new import legacy_new as _legacy_new

@@ -134,8 +134,11 @@ def grad(
 
 
 from readtorch.autograd import gradcheck as _gradcheck
+from readtorch.csrc.utils import gates as _gates
 
 gradcheck = _gradcheck.gradcheck
 gradgradcheck = _gradcheck.gradgradcheck
+
+_gates.gates.offer(globals(), "torch.autograd", _gates.PYTHON, ("backward", "grad"))
 
 from readtorch.autograd import functional as functional

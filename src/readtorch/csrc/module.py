@@ -124,6 +124,29 @@ def THPVariable_initModule(module: Any) -> None:
     module._legacy_new, module._from_numpy = tensor_new.legacy_new, tensor_new.from_numpy
     module._library_of = tensor_new.library_of
     module._data_address, module._owner_of = storage_impl.data_address, storage_impl.owner_of
+    _add_torch_function(module)
+
+
+def _add_torch_function(module: Any) -> None:
+    """Who is asked before a function does its work, and the ways to switch that off."""
+    from readtorch.csrc.utils import disable_torch_function as asking
+    from readtorch.csrc.utils import gates
+
+    module.DisableTorchFunction, module.DisableTorchFunctionSubclass = (
+        asking.DisableTorchFunction,
+        asking.DisableTorchFunctionSubclass,
+    )
+    module._disabled_torch_function_impl = asking.disabled_torch_function_impl
+    module._has_torch_function = asking.has_torch_function
+    module._has_torch_function_unary = asking.has_torch_function_unary
+    module._has_torch_function_variadic = asking.has_torch_function_variadic
+    module._is_torch_function_enabled = asking.is_torch_function_enabled
+    module._is_torch_function_mode_enabled = asking.is_torch_function_mode_enabled
+    module._push_on_torch_function_stack, module._pop_torch_function_stack = gates.push_mode, gates.pop_mode
+    module._look_at_subclass, module._add_plain = gates.look_at_subclass, asking.add_plain
+    gates.gates.offer(
+        vars(import_module("readtorch")), "torch", gates.COMPILED, ("is_complex", "is_floating_point", "numel")
+    )
 
 
 @step()

@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import complex64, dtype, promote_types, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.utils.gates import COMPILED, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked
 
 _at = _C._VariableFunctions
@@ -233,3 +234,6 @@ def fftshift(input: Tensor, dim: Dims | None = None) -> Any:
 def ifftshift(input: Tensor, dim: Dims | None = None) -> Any:
     """The order that `ifft` wants, out of that of `fftshift`."""
     return _shift(input, dim, True)
+
+
+gates.offer(globals(), "torch.fft", COMPILED, Public(globals()))

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/5b_factorizations.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 """Linear algebra (twin of `torch/linalg/__init__.py`)."""
 
 from __future__ import annotations
@@ -213,3 +213,8 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Dims | None = None, *, out: Tensor |
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
         )
     return solve(A.reshape(B.numel(), -1), B.flatten()).reshape(last)
+
+
+from readtorch.csrc.utils.gates import COMPILED, Public, gates
+
+gates.offer(globals(), "torch.linalg", COMPILED, Public(globals()))

@@ -11,6 +11,7 @@ import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
 from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.csrc.utils import gates as _gates
 from readtorch.csrc.utils.python_arg_parser import is_int
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
@@ -1680,3 +1681,11 @@ def _attend(
     if dropout_p > 0.0:
         weights = dropout(weights, p=dropout_p)
     return torch.bmm(weights, v), weights
+
+
+_gates.gates.offer(
+    globals(),
+    "torch.nn.functional",
+    _gates.PYTHON,
+    _gates.Public(globals(), but=("sigmoid", "tanh", "upsample", "upsample_bilinear", "upsample_nearest")),
+)

@@ -1,4 +1,4 @@
-# Tangled from chapters/03_norm.py, chapters/a2_layers/01_init.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/03_norm.py, chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import readtorch as torch
 from readtorch._tensor import Tensor
 from readtorch.autograd.grad_mode import no_grad
+from readtorch.csrc.utils import gates as _gates
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -281,3 +282,7 @@ kaiming_uniform = _make_deprecate(kaiming_uniform_)
 kaiming_normal = _make_deprecate(kaiming_normal_)
 orthogonal = _make_deprecate(orthogonal_)
 sparse = _make_deprecate(sparse_)
+
+_gates.gates.offer(
+    globals(), "torch.nn.init", _gates.KEYWORDS, ("constant_", "kaiming_uniform_", "normal_", "uniform_")
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, cast
 
-from readtorch import empty
+from readtorch import _C, empty
 from readtorch._tensor import Tensor
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
@@ -27,6 +27,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     Raises RuntimeError if `requires_grad` is asked of an integer tensor.
     """
+
+    #: A product of parameters is no parameter: the class takes over no call.
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -88,6 +91,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     storage.
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = empty(0)
@@ -100,6 +105,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """A tensor without a shape: it can be moved and cast, and raises ValueError when an operator asks for its elements."""
 
+    __torch_function__ = _C._disabled_torch_function_impl
     cls_to_become: type
     _edge: Any
     requires_grad: Any

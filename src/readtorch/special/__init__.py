@@ -9,28 +9,29 @@ from typing import Any
 from readtorch import _C
 from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.csrc.utils.gates import COMPILED, Public, face, gates
 from readtorch.csrc.utils.python_arg_parser import checked
 
 _at = _C._VariableFunctions
-digamma = psi = _at.digamma
-erf = _at.erf
-erfc = _at.erfc
-erfinv = _at.erfinv
-exp2 = _at.exp2
-expit = _at.sigmoid
-expm1 = _at.expm1
-gammaln = _at.lgamma
-i0 = _at.i0
-log1p = _at.log1p
-log_softmax = _at.log_softmax
-logit = _at.logit
-logsumexp = _at.logsumexp
-multigammaln = _at.mvlgamma
-polygamma = _at.polygamma
-round = _at.round
-sinc = _at.sinc
-softmax = _at.softmax
-xlogy = _at.xlogy
+digamma = psi = face(_at.digamma)
+erf = face(_at.erf)
+erfc = face(_at.erfc)
+erfinv = face(_at.erfinv)
+exp2 = face(_at.exp2)
+expit = face(_at.sigmoid)
+expm1 = face(_at.expm1)
+gammaln = face(_at.lgamma)
+i0 = face(_at.i0)
+log1p = face(_at.log1p)
+log_softmax = face(_at.log_softmax)
+logit = face(_at.logit)
+logsumexp = face(_at.logsumexp)
+multigammaln = face(_at.mvlgamma)
+polygamma = face(_at.polygamma)
+round = face(_at.round)
+sinc = face(_at.sinc)
+softmax = face(_at.softmax)
+xlogy = face(_at.xlogy)
 
 
 @checked
@@ -61,3 +62,6 @@ def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
     """The product x log(1 + y); 0 where x is."""
     return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
+
+
+gates.offer(globals(), "torch.special", COMPILED, Public(globals()))

@@ -10,15 +10,23 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, OperatorEntry
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
+from readtorch.csrc.utils.gates import COMPILED, Public, gates
 from readtorch.csrc.utils.structseq import structseq
 
-functions: dict[str, SimpleNamespace] = {"": SimpleNamespace()}
+functions: dict[str, SimpleNamespace] = {}
 """The functions by module: `""` is `torch._C._VariableFunctions`, `"nn"` is `torch._C._nn`, and so on."""
+
+PREFIXES = {"": "torch", "nn": "torch.nn.functional"}
+"""Where users know them from."""
 
 
 def module(name: str) -> SimpleNamespace:
     """The namespace of a module of functions."""
-    return functions.setdefault(name, SimpleNamespace())
+    if name not in functions:
+        functions[name] = SimpleNamespace()
+        table = vars(functions[name])
+        gates.offer(table, PREFIXES.get(name, f"torch.{name}"), COMPILED, Public(table))
+    return functions[name]
 
 
 def offer(entry: OperatorEntry) -> None:
@@ -33,9 +41,9 @@ def offer(entry: OperatorEntry) -> None:
     call.__module__ = "torch"
     setattr(dispatcher.autograd, entry.name, call)
     if "function" in entry.variants:
-        setattr(module(entry.module), entry.name, _together(entry, call))
+        gates.attach(module(entry.module), entry.name, _together(entry, call))
     if "method" in entry.variants:
-        setattr(TensorImpl, entry.name, call)
+        gates.attach(TensorImpl, entry.name, call)
     if entry.inplace and not entry.name.endswith("_"):
         _offer_inplace(entry)
 
@@ -65,9 +73,9 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     call.__qualname__ = f"TensorBase.{name}"
     setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
-        setattr(TensorImpl, name, call)
+        gates.attach(TensorImpl, name, call)
     if "function" in entry.variants and (entry.module or name in INPLACE_FUNCTIONS):
-        setattr(module(entry.module), name, call)
+        gates.attach(module(entry.module), name, call)
 
 
 #: the in-place operators that are functions of `torch` too, and not methods alone

@@ -23,6 +23,7 @@ from readtorch.c10.core.dispatch_key import device_of, meta_like
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
+from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
@@ -508,14 +509,14 @@ def init() -> None:
     """Offer these functions, and the `new_*` methods."""
     namespace = module("")
     for function in FUNCTIONS:
-        setattr(namespace, function.__name__, checked(function))
+        gates.attach(namespace, function.__name__, checked(function))
     for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
         function.__name__ = name
-        setattr(namespace, name, checked(function))
-    namespace.asarray = as_tensor
+        gates.attach(namespace, name, checked(function))
+    gates.attach(namespace, "asarray", as_tensor)
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
-        setattr(TensorImpl, name, _new_method(function))
-    TensorImpl.new_full = _new_full  # type: ignore[attr-defined]  # added after the class
+        gates.attach(TensorImpl, name, _new_method(function))
+    gates.attach(TensorImpl, "new_full", _new_full)
     for offer in further:
         offer()
 
@@ -679,9 +680,13 @@ def init_random() -> None:
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
-        setattr(namespace, name, checked(function))
-    TensorImpl.bernoulli_ = bernoulli_  # type: ignore[attr-defined]  # added after the class
-    TensorImpl.bernoulli = lambda self, p=None, *, generator=None: namespace.bernoulli(self, p, generator=generator)  # type: ignore[attr-defined]  # added after the class
+        gates.attach(namespace, name, checked(function))
+    gates.attach(TensorImpl, "bernoulli_", bernoulli_)
+    gates.attach(
+        TensorImpl,
+        "bernoulli",
+        lambda self, p=None, *, generator=None: dispatcher.autograd.bernoulli(self, p, generator=generator),
+    )
     _rename_from("uniform_")
     _rename_from("random_")
 
@@ -703,7 +708,7 @@ def _rename_from(name: str) -> None:
         return method(self, *args, **kwargs)
 
     renamed.__name__ = name
-    setattr(TensorImpl, name, renamed)
+    gates.attach(TensorImpl, name, renamed)
 
 
 further.append(init_random)
@@ -773,7 +778,7 @@ def init_windows() -> None:
         _window("blackman_window", _blackman),
         _window("kaiser_window", _kaiser, (("beta", 12.0),)),
     ):
-        setattr(namespace, function.__name__, checked(function))
+        gates.attach(namespace, function.__name__, checked(function))
 
 
 further.append(init_windows)

@@ -29,11 +29,12 @@ from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.size import Size
+from readtorch.csrc.utils.gates import face
 
 
 def bind(name: str, getter: Any, setter: Any = None, deleter: Any = None) -> None:
     """Add a property to the tensor class."""
-    setattr(TensorImpl, name, property(getter, setter, deleter))
+    setattr(TensorImpl, name, property(face(getter), face(setter), face(deleter)))
 
 
 def shape(self: Any) -> Size:

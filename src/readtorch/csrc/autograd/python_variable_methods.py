@@ -20,6 +20,7 @@ from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_infer
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
+from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tensor, library_of, place
 
@@ -296,10 +297,12 @@ def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 
 
 def as_subclass(self: Any, cls: type) -> Any:
-    """This tensor, history included, under another class."""
-    tensor = init(new(cls), self._array, self._edge)
-    tensor._vc = version_counter(self)
-    tensor._meta = INFERENCE if is_inference(self) else None
+    """A view of the whole of this tensor, under another class."""
+    alias = dispatcher.autograd.alias(self)
+    tensor = init(new(cls), alias._array, alias._edge)
+    tensor._vc, tensor._view, tensor._meta = alias._vc, alias._view, alias._meta
+    if tensor._view is not None and tensor._vc is not None:
+        tensor._vc.register_view(tensor)
     return tensor
 
 
@@ -384,10 +387,10 @@ METHODS = {
 def init_methods() -> None:
     """Put them on the class."""
     for name, function in METHODS.items():
-        setattr(TensorImpl, name, function)
         if function.__name__ == "<lambda>":
             function.__name__ = name
             function.__qualname__ = f"TensorBase.{name}"
+        gates.attach(TensorImpl, name, function)
     tensor_class: Any = TensorImpl
     tensor_class._make_subclass = staticmethod(make_subclass)
 

@@ -9,6 +9,7 @@ import numpy as np
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.variable_type import binary
+from readtorch.csrc.utils.gates import NOBODY, first_contact, gates
 from readtorch.csrc.utils.tensor_new import from_numpy
 
 
@@ -30,6 +31,8 @@ REFLECTED = {
     "__rpow__": "pow",
     "__rmod__": "remainder",
     "__rfloordiv__": "floor_divide",
+    "__rlshift__": "bitwise_left_shift",
+    "__rrshift__": "bitwise_right_shift",
 }
 UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
@@ -69,6 +72,18 @@ def inverted(entry: Any) -> Any:
     return invert
 
 
+def product(entry: Any) -> Any:
+    """`@`, which is of tensors alone."""
+
+    def multiply(self: Any, other: Any) -> Any:
+        if isinstance(other, TensorImpl):
+            return entry.call(self, other)
+        answer = first_contact(entry, (self, other), {}, as_operator=True)
+        return NotImplemented if answer is NOBODY else answer
+
+    return multiply
+
+
 def bind_operator(entry: Any) -> None:
     """Put the operators that call this entry on the class."""
     for name, operator in BINARY.items():
@@ -77,22 +92,21 @@ def bind_operator(entry: Any) -> None:
     for name, operator in REFLECTED.items():
         if operator == entry.name and entry.pointwise is not None:
             _bind(name, reflected(entry))
+            if name == "__rtruediv__":
+                TensorImpl.__rdiv__ = getattr(TensorImpl, name)  # type: ignore[attr-defined]  # added after the class
     for name, operator in UNARY.items():
         if operator == entry.name:
             _bind(name, inverted(entry) if name == "__invert__" else entry.call)
     if entry.name == "matmul":
-        _bind(
-            "__matmul__",
-            lambda self, other: entry.call(self, other) if isinstance(other, TensorImpl) else NotImplemented,
-        )
+        _bind("__matmul__", product(entry))
         _bind("__rmatmul__", lambda self, other: NotImplemented)
 
 
 def _bind(name: str, function: Any) -> None:
-    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert"):
+    if function.__name__ in ("call", "<lambda>", "reflect", "compare", "invert", "multiply"):
         function.__name__ = name
         function.__qualname__ = f"TensorBase.{name}"
-    setattr(TensorImpl, name, function)
+    gates.attach(TensorImpl, name, function)
 
 
 def _inplace_operator(method: str) -> Any:

@@ -31,6 +31,8 @@ from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.utils.disable_torch_function import TENSORS
+from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.utils.python_arg_parser import complain, option_check, require, wrong_kind
 
 ndarray = np.ndarray
@@ -69,6 +71,8 @@ def leading(entry: OperatorEntry) -> Call:
         try:
             arrays = [tensor._array for tensor in tensors]
         except AttributeError:
+            if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                return answer
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
         if len(arrays) != count:
@@ -831,6 +835,9 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
                     raise not_a_tensor(entry, position, operand)
                 operands[position] = operand.item() if isinstance(operand, np.generic) else operand
                 continue
+            as_operator = reject is not not_a_tensor
+            if (answer := first_contact(entry, (input, other, *rest), kwargs, as_operator=as_operator)) is not NOBODY:
+                return answer
             error = reject(entry, position, operand)
             if error is NotImplemented:
                 return error
@@ -920,7 +927,12 @@ def general(entry: OperatorEntry) -> Call:
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         values = bind(entry, schema, entry.name, args, kwargs)
-        raw_values, arrays, wants = unwrap(entry, positions, values)
+        try:
+            raw_values, arrays, wants = unwrap(entry, positions, values)
+        except TypeError:
+            if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                return answer
+            raise
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
@@ -1016,6 +1028,8 @@ def view(entry: OperatorEntry) -> Call:
         try:
             array = input._array
         except AttributeError:
+            if (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
+                return answer
             complain(entry, (*given(input), *args), kwargs)
             raise
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
@@ -1183,6 +1197,8 @@ def inplace(entry: OperatorEntry) -> Call:
         try:
             raw = _write(entry, method, array, values, positions, mutating)
         except Exception:
+            if (answer := first_contact(entry, args, kwargs, method)) is not NOBODY:
+                return answer
             complain(entry, args, kwargs)
             raise
         counter = version_counter(input)
@@ -1330,8 +1346,11 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         observer = record_function.observer
         begin = now() if observer is not None else 0
         for place in tensors:
-            if place < len(args) and args[place].__class__ in _NO_TENSORS:
-                complain(entry, args, kwargs)
+            if place < len(args) and args[place].__class__ not in TENSORS:
+                if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                    return answer
+                if args[place].__class__ in _NO_TENSORS:
+                    complain(entry, args, kwargs)
         for place in lists:
             if place < len(args) and isinstance(args[place], TensorImpl):
                 complain(entry, args, kwargs)

@@ -8,9 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.operator_entry import OPTIONAL_TENSOR, TENSOR, TENSOR_LIST, OperatorEntry, Schema
+from readtorch.aten.core.dispatch.operator_entry import (
+    OPTION,
+    OPTIONAL_TENSOR,
+    TENSOR,
+    TENSOR_LIST,
+    OperatorEntry,
+    Schema,
+)
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.utils.disable_torch_function import PLAIN
+from readtorch.csrc.utils.gates import NOBODY, first_contact
 
 
 def _holds_one(value: Any, kinds: str) -> bool:
@@ -267,9 +276,14 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions written in Python that stand beside the operators: the same questions, the same errors."""
     entry = OperatorEntry(function.__name__, Schema(function))
     check, first_option = option_check(entry, 0)
+    takes_tensors = entry.schema.var_tensors or any(kind is not OPTION for kind in entry.schema.kinds)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_tensors and args and args[0].__class__ not in PLAIN:
+            answer = first_contact(entry, args, kwargs)
+            if answer is not NOBODY:
+                return answer
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         try:
