@@ -280,9 +280,8 @@ def face(function: Any) -> Any:
 
 # %%
 #| into: csrc/utils/gates.py
-COMPILED, PYTHON, KEYWORDS, AS_CALLED, MODES_ONLY = "compiled", "python", "keywords", "as called", "modes only"
-"""How a function hands over a call: as it was made; with all options as keywords; everything as keywords; as it was made, with a dict
-that may be empty; and as it was made, but to modes alone."""
+COMPILED, PYTHON, KEYWORDS, MODES_ONLY = "compiled", "python", "keywords", "modes only"
+"""How a function hands over a call: as it was made; with all options as keywords; everything as keywords; as it was made, to modes alone."""
 
 
 class Face:
@@ -321,9 +320,7 @@ class Face:
             with DisableTorchFunctionSubclass():
                 return self.original(*args, **kwargs)
         handed: dict[str, Any] | None = kwargs or None
-        if self.style is AS_CALLED:
-            handed = kwargs
-        elif not compiled:
+        if not compiled:
             if state.subclasses:
                 found = overloaded_args(candidates(args, kwargs), plain_too=True)
             try:
@@ -421,6 +418,13 @@ SIGNATURES: dict[str, Callable[..., Any]] = {
     "torch.Tensor.unflatten": lambda self, dim, sizes: None,
     "torch.Tensor.unique": lambda self, sorted=True, return_inverse=False, return_counts=False, dim=None: None,
     "torch.Tensor.unique_consecutive": lambda self, return_inverse=False, return_counts=False, dim=None: None,
+    "torch.autograd.backward": lambda tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None: (
+        None
+    ),
+    "torch.autograd.grad": lambda outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=False, is_grads_batched=False, materialize_grads=False: (
+        None
+    ),
+    "torch.nn.functional.l1_loss": lambda input, target, size_average=None, reduce=None, reduction="mean": None,
     "torch.norm": lambda input, p="fro", dim=None, keepdim=False, out=None, dtype=None: None,
     "torch.tensordot": lambda a, b, dims=2, out=None: None,
     "torch.unique": lambda input, sorted=True, return_inverse=False, return_counts=False, dim=None: None,
@@ -433,11 +437,7 @@ STYLES = {
     **dict.fromkeys(
         ("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.from_numpy", "torch.frombuffer"), MODES_ONLY
     ),
-    **{
-        f"torch.nn.functional.{kind}_pool{n}d": AS_CALLED
-        for kind in ("max", "adaptive_max", "fractional_max")
-        for n in "123"
-    },
+    "torch.nn.functional.one_hot": COMPILED,
 }
 
 #: what is asked of nobody: how an object is made, its identity, and the way out of the class

@@ -48,6 +48,7 @@ WITHOUT_TWIN = {
     "csrc/autograd/python_variable_methods.py": "upstream generates generated/python_variable_methods.cpp at build time",
     "csrc/autograd/python_variable_operators.py": "upstream's operators are rows of the generated python_variable_methods.cpp",
     "csrc/autograd/variable_type.py": "upstream generates generated/VariableType_N.cpp at build time",
+    "csrc/utils/gates.py": "upstream compiles its question into each function; here it is put in front, once there is somebody to ask",
     "version.py": "upstream's build writes torch/version.py",
 }
 """The files that stand where upstream has none, each with its reason. An `__init__.py` of a C++ folder needs none."""

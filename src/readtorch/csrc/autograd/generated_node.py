@@ -10,6 +10,8 @@ from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction, state
+from readtorch.csrc.utils.gates import gates
 
 
 class GeneratedNode(Node):
@@ -46,6 +48,9 @@ class GeneratedNode(Node):
             return [None] * len(edges)
         if self._released:
             raise released(self.name())
+        if graph and gates.up and state.subclasses:
+            with DisableTorchFunction():  # a formula's operators are none that the user called
+                return self.apply(grads, graph)
         key = DispatchKey.Autograd if graph else BACKENDS[first.__class__]
         at = dispatcher.autograd if graph else dispatcher.columns(key)
         values = self._values(grads, graph)
