@@ -394,7 +394,7 @@ def _(torch):
 #
 # * An operator may have several signatures, and the parser tries one after the other: `max(x)`, `max(x, 1)` and `max(x, y)` are three operators. If none fits, the message lists all of them, with what was wrong with each
 #   ("received an invalid combination of arguments"). Our functions tell these cases apart themselves.
-# * Objects that define `__torch_function__` are looked for first, among all arguments; if there is one, it takes the call.
+# * The parser is also where upstream looks for arguments with a `__torch_function__`. Ours are looked for [before the parser](11c_subclasses.py), or, while there has been none, after it.
 # * Deprecated signatures are understood with a warning.
 
 # %%

@@ -1002,9 +1002,7 @@ def device_lazy_init(kind: str) -> None:
 # ### What upstream does more
 #
 # * The Python object can be thrown away while C++ holds the tensor, and comes back with its attributes ([`PyObjectSlot`](../00_tensor/02_storage_and_views.py#TensorImpl)).
-# * Attributes are intercepted for subclasses and modes: `x.shape` of a class with `__torch_function__` calls that first, with the getter as `func`.
 # * Negative strides do not exist. `from_numpy(a[::-1])` is refused, since kernels count on offsets that grow; `flip` copies.
 
 # %%
-#| fact: torch/overrides.py#handle_torch_function
 #| fact: torch/csrc/autograd/python_variable.cpp#THPVariable_properties

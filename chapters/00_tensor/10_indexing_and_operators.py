@@ -1098,7 +1098,6 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * An operator's Python methods first look for `__torch_function__` among *all* arguments, so that a subclass on the right takes over from a plain tensor on the left.
 # * Indexing has a second path in C++, for the C++ API (`TensorIndexing.h`), and both meet in the same functions.
 # * A list of indices in one pair of brackets (`x[[0, 1], [1, 2]]` written as `x[[[0, 1], [1, 2]]]`) still means a tuple, with a warning that this will change.
 

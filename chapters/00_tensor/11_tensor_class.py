@@ -82,13 +82,13 @@ class Tensor(_C.TensorBase):
 # %% [markdown]
 # ## What class does a result have?
 #
-# `Tensor` is made to be subclassed, and `nn.Parameter` is the first to do so. Upstream every operator's result is given the class of its arguments, by the default `__torch_function__`: a `Tagged`
-# tensor times two is a `Tagged` tensor. `Parameter` alone switches that off, or the activations of a model would all be parameters.
+# `Tensor` is made to be subclassed, and `nn.Parameter` is the first to do so. Every operator's result is given the class of its arguments, by the default `__torch_function__`: a `Tagged`
+# tensor times two is a `Tagged` tensor. `Parameter` alone switches that off, or the activations of a model would all be parameters. How a class comes to be asked at all is [the subject of a part of its own](11c_subclasses.py), for which
+# `__init_subclass__` above sends word.
 
 
 # %%
 #| claim: an operator on a subclass returns that subclass, without the instance's attributes
-#| differs: readtorch's operators return Tensor; `__torch_function__` is not asked
 #| upstream: torch/_tensor.py#Tensor.__torch_function__
 def _(torch):
     class Tagged(torch.Tensor):

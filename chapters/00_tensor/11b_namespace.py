@@ -658,7 +658,6 @@ def test_a_name_that_pytorch_has_is_told_from_one_that_nobody_has():
 # %% [markdown]
 # ### What upstream does more
 #
-# * `__torch_function__` is asked by *every* method in `_tensor.py` first, which is why each begins with the same two lines. A mode (`TorchFunctionMode`) sees all calls; `torch.set_default_device` is one of them.
 # * Below it, `__torch_dispatch__` sees operators after autograd, at the level of the dispatcher. Fake tensors, functionalisation and quantised layouts are subclasses of that kind.
 # * Pickling a subclass keeps class and attributes (`_rebuild_from_type_v2`), and `torch.load` refuses the class unless it was allowed.
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/11c_subclasses.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/11d_modes.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -16,43 +16,6 @@ from readtorch.csrc.utils.disable_torch_function import has_torch_function as ha
 from readtorch.csrc.utils.disable_torch_function import has_torch_function_unary as has_torch_function_unary
 from readtorch.csrc.utils.disable_torch_function import has_torch_function_variadic as has_torch_function_variadic
 from readtorch.csrc.utils.gates import gates
-
-
-def _get_overloaded_args(relevant_args: Iterable[Any], get_type_fn: Callable[[Any], type] = type) -> list[Any]:
-    """One argument of each class that is to be asked, in the order of asking."""
-    return asking.overloaded_args(relevant_args, plain_too=True, type_of=get_type_fn) if asking.state.subclasses else []
-
-
-def handle_torch_function(
-    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
-) -> Any:
-    """What the first of the `relevant_args`, or the innermost mode, makes of `public_api(*args, **kwargs)`.
-
-    TypeError if none of them implements it.
-    """
-    name = f"{public_api.__module__}.{public_api.__name__}"
-    return asking.ask(public_api, _get_overloaded_args(relevant_args), args, kwargs, name=name, in_python=True)
-
-
-def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: ask first those arguments that `dispatcher`, which is called with all of them, returns."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            relevant = tuple(dispatcher(*args, **kwargs))
-            if has_torch_function(relevant):
-                return handle_torch_function(wrapped, relevant, *args, **kwargs)
-            return function(*args, **kwargs)
-
-        return wrapped
-
-    return decorate
-
-
-def is_tensor_like(inp: Any) -> bool:
-    """A tensor, or what has a `__torch_function__` as tensors have?"""
-    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
 class TorchFunctionMode:
@@ -99,6 +62,43 @@ def enable_reentrant_dispatch() -> Iterator[None]:
         yield
     finally:
         asking.state.subclasses, asking.state.modes_too = before
+
+
+def _get_overloaded_args(relevant_args: Iterable[Any], get_type_fn: Callable[[Any], type] = type) -> list[Any]:
+    """One argument of each class that is to be asked, in the order of asking."""
+    return asking.overloaded_args(relevant_args, plain_too=True, type_of=get_type_fn) if asking.state.subclasses else []
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What the first of the `relevant_args`, or the innermost mode, makes of `public_api(*args, **kwargs)`.
+
+    TypeError if none of them implements it.
+    """
+    name = f"{public_api.__module__}.{public_api.__name__}"
+    return asking.ask(public_api, _get_overloaded_args(relevant_args), args, kwargs, name=name, in_python=True)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: ask first those arguments that `dispatcher`, which is called with all of them, returns."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = tuple(dispatcher(*args, **kwargs))
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """A tensor, or what has a `__torch_function__` as tensors have?"""
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
 _NAMESPACES = (

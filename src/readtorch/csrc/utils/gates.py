@@ -1,11 +1,12 @@
-# Tangled from chapters/00_tensor/11c_subclasses.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from readtorch.c10.core import tensor_impl
@@ -24,15 +25,31 @@ from readtorch.csrc.utils.disable_torch_function import (
 )
 
 
-def gate(*args: Any, _face: Any, **kwargs: Any) -> Any:
-    """What every public function does once the gates are up: its own work, unless an argument or a mode must be asked."""
-    if not kwargs and not _face.entered.modes:
-        for value in args:
-            if value.__class__ not in _face.plain:
-                break
-        else:
-            return _face.original(*args)
-    return _face.call(args, kwargs)
+def _make_gate(cell: Any = None) -> Any:
+    def gate(*args: Any, _face: Any, **kwargs: Any) -> Any:
+        """What every public function does once the gates are up: its own work, unless an argument or a mode must be asked."""
+        nonlocal cell  # stands for the cells of the function's own code, none of which is read
+        if not kwargs and not _face.entered.modes:
+            for value in args:
+                if value.__class__ not in _face.plain:
+                    break
+            else:
+                return _face.original(*args)
+        return _face.call(args, kwargs)
+
+    return gate
+
+
+gate: FunctionType = _make_gate()
+
+
+def gate_for(cells: tuple[str, ...]) -> CodeType:
+    """The code of `gate` for a function whose own code has these cells: a function object takes no code that has more, or fewer."""
+    code = gate.__code__
+    if dis.opname[code.co_code[0]] != "COPY_FREE_VARS":
+        raise NotImplementedError("this Python compiles closures in a way that the gates do not know")
+    first = bytes((code.co_code[0], len(cells))) if cells else bytes((dis.opmap["NOP"], 0))
+    return code.replace(co_freevars=cells, co_code=first + code.co_code[2:])
 
 
 def face(function: Any) -> Any:
@@ -88,6 +105,8 @@ class Face:
                 return self.original(*args, **kwargs)
             with DisableTorchFunctionSubclass():
                 return self.original(*args, **kwargs)
+        if not found and self.name.endswith("__get__"):
+            found = list(args)
         handed: dict[str, Any] | None = kwargs or None
         if not compiled:
             if state.subclasses:
@@ -276,8 +295,7 @@ class Gates:
         known = Face(original, target or (lambda: function), name, style, method)
         function.__wrapped__ = original  # type: ignore[attr-defined]  # for inspect.signature
         function.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "_face": known}
-        #: A code object fits only a closure of as many cells as it names; the gate reads none of them.
-        function.__code__ = gate.__code__.replace(co_freevars=function.__code__.co_freevars)
+        function.__code__ = gate_for(function.__code__.co_freevars)
 
     @staticmethod
     def has(function: Any) -> bool:
