@@ -556,11 +556,13 @@ def _(torch):
 # %%
 #| needs: a2_layers
 #| needs: 03_norm
-#| claim: Dropout is the identity and BatchNorm keeps its statistics in eval(); a train-mode forward changes a BatchNorm's buffers even under no_grad
+#| claim: in eval(), Dropout is the identity, RReLU takes the mean of its slopes and BatchNorm keeps its statistics; a train-mode forward changes a BatchNorm's buffers even under no_grad
 def _(torch):
     nn = torch.nn
     x = torch.arange(8.0).reshape(4, 2)
     assert torch.equal(nn.Dropout(0.9).eval()(x), x)
+    slopes = nn.RReLU(0.25, 0.75)
+    assert torch.equal(slopes.eval()(-x), -x / 2) and not torch.equal(slopes.train()(-x), -x / 2)
     norm = nn.BatchNorm1d(2).eval()
     norm(x)
     assert norm.running_mean.sum() == 0 and norm.num_batches_tracked == 0
@@ -675,6 +677,25 @@ def _(torch):
     assert model.weight.grad is gradient and gradient.sum() == 0
     model.zero_grad()
     assert model.weight.grad is None
+
+
+# %%
+#| claim: an optimizer skips a parameter without a gradient, and moves one whose gradient is zero, by weight decay and by momentum
+#| needs: 04_optim
+def _(torch):
+    decayed, pushed = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
+    decay = torch.optim.SGD([decayed], lr=1.0, weight_decay=0.5)
+    push = torch.optim.SGD([pushed], lr=1.0, momentum=0.5)
+    pushed.grad = torch.ones(1)
+    push.step()
+    for weight, optimizer, moved in ((decayed, decay, 0.5), (pushed, push, -0.5)):
+        before = weight.item()
+        weight.grad = None
+        optimizer.step()
+        assert weight.item() == before
+        weight.grad = torch.zeros(1)
+        optimizer.step()
+        assert weight.item() == moved
 
 
 # %% [markdown]

@@ -66,6 +66,8 @@ class Stack(nn.Module):
 # | `ParameterDict` | parameters under their keys | error | the same by name |
 #
 # ## `Sequential`
+#
+# A chain needs no `forward` written for it: the loop is always the same. What is left to decide is what the layers are *called*, for their names become keys of the checkpoint. They are counted, or taken from an `OrderedDict`.
 
 # %%
 #| into: nn/modules/container.py
@@ -269,7 +271,7 @@ def _(torch):
 # %% [markdown]
 # `+` joins and `*` repeats. Both share modules; nothing is copied. `nn.Sequential(block) * 12` is a network of twelve
 # steps with the weights of *one* block, as is `ModuleList([block] * 12)`. Sometimes that is the idea (ALBERT ties its
-# layers so). More often a list comprehension was meant.
+# layers so; Lan et al., 2020). More often a list comprehension was meant.
 
 
 # %%

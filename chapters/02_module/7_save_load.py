@@ -224,7 +224,7 @@ writer.write_end_of_file()
 # | a name leads out of the folder, or comes twice | refuses |
 # | a checksum | compares it with the bytes that were read |
 #
-# The last has a price: a CRC takes longer than reading from the page cache, about twice. (Upstream writes checksums and does not compare them when it reads; its zip library is built with that test
+# The last has a price: a CRC takes longer than reading from the page cache. (Upstream writes checksums and does not compare them when it reads; its zip library is built with that test
 # left out.) It need not be paid on the reading thread. A CRC-32 is the remainder of the bytes, taken as one long polynomial over two values, after division by a fixed polynomial $P$ of degree 32, and remainders may be taken piece by piece:
 #
 # $$\mathrm{crc}(AB) = \bigl(\mathrm{crc}(A) \cdot x^{8|B|} \bmod P\bigr) + \mathrm{crc}(B)$$

@@ -429,9 +429,9 @@ def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryvi
 # %% [markdown]
 # Protocol 2, of Python 2.3, is written to this day: the machine of `weights_only` knows the instructions of no later one (it warns, and goes on as long as none occurs), and neither do the loaders of other languages that people wrote for these files.
 #
-# One thing a reference cannot express is two dtypes for one storage. `FloatStorage` *is* the dtype, from the time when a storage had one, so the second dtype that comes with the same address is refused (the bugs of the part after next tell its story).
+# One thing a reference cannot express is two dtypes for one storage. `FloatStorage` *is* the dtype, from the time when a storage had one, so the second dtype that comes with the same address is refused (the bugs in [Files in use](8c_files_in_use.py) tell its story).
 #
-# What is left is the order: the pickle first, since pickling is what finds out which storages there are; then each storage under its number. The options that are read on the way have a part of their own.
+# What is left is the order: the pickle first, since pickling is what finds out which storages there are; then each storage under its number. The options that are read on the way have [a part of their own](8d_options.py).
 
 
 # %%

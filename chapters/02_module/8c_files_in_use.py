@@ -135,7 +135,7 @@ def _(torch):
 # ## Who reads the file, and when?
 #
 # Alignment and no compression are there for `mmap=True`. The loader then reads the pickle only. For each storage it takes a slice of the mapped file, and the operating system brings in a page when an element on it is touched. Opening a checkpoint of 200 MB
-# takes as long as opening a small one; three ranks on one machine that map one file share its pages. The map is private: a write copies the page and never reaches the file.
+# takes as long as opening a small one; three ranks on one machine that map one file share its pages. The map is private, unless [an option](8d_options.py) says otherwise: a write copies the page and never reaches the file.
 
 # %%
 torch.save({"weight": torch.zeros(1000)}, folder / "large.pt")
@@ -179,7 +179,7 @@ def _(torch):
 # | `{"cuda:0": "cuda:1"}` | where the table says; those not in it, where they were |
 # | a function of storage and location | where what it returns lies; if it returns `None`, where it was |
 #
-# The function gets a storage on the CPU and the tag from the file. `"meta"` is a device too: shapes without elements, to look at a checkpoint that would not fit.
+# The function gets a storage on the CPU and the tag from the file. `"meta"` is a device too: shapes without elements, to look at a checkpoint that would not fit. Nothing but the pickle and the directory is read for it.
 
 # %%
 torch.load(folder / "model.pt", map_location="meta")["weight"]
@@ -201,6 +201,32 @@ def _(torch):
     seen = []
     found = torch.load(file, map_location=lambda storage, location: seen.append((storage.nbytes(), location)))
     assert seen == [(12, "cpu"), (8, "cpu")] and str(found[0].device) == "cpu"
+
+
+# %%
+#| claim: with map_location="meta" no record of data is read
+def _(torch):
+    import io
+
+    class Counted(io.BytesIO):
+        count = 0
+
+        def read(self, size=-1):
+            data = super().read(size)
+            Counted.count += len(data)
+            return data
+
+        def readinto(self, target):
+            size = super().readinto(target)
+            Counted.count += size
+            return size
+
+    file = io.BytesIO()
+    torch.save({"weight": torch.ones(1_000_000)}, file)
+    for where, few in (("meta", True), ("cpu", False)):
+        Counted.count = 0
+        found = torch.load(Counted(file.getvalue()), map_location=where)
+        assert found["weight"].shape == (1_000_000,) and (Counted.count < 200_000) is few, Counted.count
 
 
 # %%
@@ -599,7 +625,7 @@ def contents(path) -> dict:
 # %%
 #| solution: contents
 def contents(path) -> dict:
-    state = torch.load(path, mmap=True, map_location="meta")
+    state = torch.load(path, map_location="meta")
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()}
 
 
