@@ -153,6 +153,32 @@ def _(torch):
 class MetaArray(np.ndarray):
     """The array of a tensor on the `meta` device: a shape and a dtype over a single element."""
 
+    def copy(self, order: Any = "C") -> MetaArray:
+        """The same: there is nothing to copy."""
+        return meta_like(self)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> MetaArray:
+        """The same shape with another dtype."""
+        return meta_like(np.empty((), dtype), self.shape)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """What NumPy's functions make of it: shape and dtype, by one element of each operand. Nothing is written."""
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        shapes = [value.shape for value in inputs if isinstance(value, np.ndarray)]
+        if method != "__call__" or ufunc.signature is not None:
+            values = [
+                np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, np.ndarray) else x for x in inputs
+            ]
+            return meta_like(np.asarray(getattr(ufunc, method)(*values, **options)))
+        shape = np.broadcast_shapes(*shapes)
+        result = ufunc(
+            *(np.zeros((1,) * x.ndim, x.dtype) if isinstance(x, np.ndarray) else x for x in inputs), **options
+        )
+        if isinstance(result, tuple):
+            return tuple(meta_like(one, shape) for one in result)
+        return meta_like(result, shape)
+
 
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
 BACKENDS: dict[type, DispatchKey] = {np.ndarray: DispatchKey.CPU, MetaArray: DispatchKey.Meta}
@@ -166,9 +192,9 @@ def device_of(array: Any) -> device:
     return DEVICE_OF[array.__class__](array)
 
 
-def meta_like(array: Any) -> MetaArray:
-    """The shape and dtype of `array`, without its data."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
+def meta_like(array: Any, shape: tuple[int, ...] | None = None) -> MetaArray:
+    """The dtype of `array`, and its shape or another one, without data."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape if shape is None else shape).view(MetaArray)
 
 
 # %% [markdown]
@@ -814,6 +840,19 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
     return meta_like(np.broadcast_to(np.zeros((), result.dtype), shape))
 
 
+def keeps_shape_on_meta(*names: str) -> None:
+    """Fill the Meta column of operators whose result has the shape of their first argument: they are run on one element."""
+    for name in names:
+        entry = operators[name]
+        entry.kernels[DispatchKey.Meta] = partial(_like_the_first, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    result = kernel(*(_one_element(arg) if isinstance(arg, np.ndarray) else arg for arg in args), **options)
+    return meta_like(result, args[0].shape)
+
+
 def _one_element(array: Any) -> np.ndarray:
     """As many dimensions, which matter for the type of the result, of size 1."""
     return np.zeros((1,) * array.ndim, array.dtype)
@@ -842,9 +881,25 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
+class MetaColumn(SimpleNamespace):
+    """The Meta column as a library: a backward there computes shapes."""
+
+    def __getattr__(self, name: str) -> Any:
+        entry = operators.get(name)
+        if entry is None:
+            return getattr(cpu, name)
+        composite = entry.composite
+        made = lookup(entry, DispatchKey.Meta) if composite is None else partial(composite, self)
+        setattr(self, name, made)
+        return made
+
+
+_meta = MetaColumn()
+
+
 def columns(key: DispatchKey) -> SimpleNamespace:
     """The library of raw kernels for a backend."""
-    return cuda if key is DispatchKey.CUDA else cpu
+    return cpu if key is DispatchKey.CPU else _meta if key is DispatchKey.Meta else cuda
 
 
 def names() -> Iterator[str]:

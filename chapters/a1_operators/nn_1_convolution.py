@@ -72,6 +72,7 @@ from numpy.lib.stride_tricks import as_strided
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.parallel import get_num_threads, parallel_for
+from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import as_dim
 
@@ -671,13 +672,27 @@ def _convolution_gradients(
         none = (0,) * len(stride)
         dx = at.convolution(grad, weight, None, *slide, False, none, groups) if mask[0] else None
         return dx, at._conv_weight(input, grad, weight.shape, *slide, groups) if mask[1] else None, bias
-    plain = isinstance(grad, np.ndarray) and not _wants_channels_last(grad, weight)
+    plain = grad.__class__ is np.ndarray and not _wants_channels_last(grad, weight)
     if plain and mask[0] and mask[1] and groups == 1 and not _few_channels(input, weight.shape[2:]):
         grad = np.moveaxis(as_channels_last(grad), -1, 1)
     dx = at._conv_input(grad, weight, input.shape, *slide, groups, False if plain else None) if mask[0] else None
     return dx, at._conv_weight(grad, input, weight.shape, *slide, groups) if mask[1] else None, bias
 
 
+@register("convolution", key="Meta")
+def _convolution_on_meta(
+    input: Array, weight: Array, bias: Array | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Array:  # fmt: skip
+    geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation))
+    if transposed:
+        size = geometry.transposed_size(input.shape[2:], weight.shape[2:], output_padding)
+        return meta_like(input, (len(input), weight.shape[1] * groups, *size))
+    return meta_like(input, (len(input), len(weight), *geometry.output_size(input.shape[2:], weight.shape[2:])))
+
+
+register("_conv_input", key="Meta")(lambda dy, weight, input_shape, *slide: meta_like(dy, tuple(input_shape)))
+register("_conv_weight", key="Meta")(lambda dy, x, weight_shape, *slide: meta_like(dy, tuple(weight_shape)))
 derivative("convolution", {"input, weight, bias": _convolution_gradients})
 derivative(
     "_conv_input",

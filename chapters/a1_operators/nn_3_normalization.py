@@ -51,6 +51,7 @@ from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivat
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer, is_channels_last
 from readtorch.aten.parallel import parallel_for
+from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import not_implemented
 
 
@@ -291,6 +292,13 @@ def native_batch_norm(
     return y.astype(input.dtype, copy=False), mean, invstd
 
 
+@register("native_batch_norm", key="Meta")
+def _batch_norm_on_meta(input: Array, *more: Any) -> tuple[Array, Array, Array]:
+    training = more[4]
+    statistics = meta_like(in_working_precision(input), (input.shape[1] if training else 0,))
+    return meta_like(input), statistics, statistics
+
+
 def _apply_running(
     x: Array, weight: Array | None, bias: Array | None, running_mean: Array, running_var: Array, eps: float
 ) -> Array:
@@ -337,6 +345,12 @@ def native_batch_norm_backward(
         db = dy.sum(places)
     kind = input.dtype if weight is None else weight.dtype
     return dx.astype(input.dtype, copy=False), dw.astype(kind, copy=False), db.astype(kind, copy=False)
+
+
+@register("native_batch_norm_backward", key="Meta")
+def _batch_norm_backward_on_meta(grad_out: Array, input: Array, weight: Array | None, *more: Any) -> Any:
+    parameter = meta_like(input if weight is None else weight, (input.shape[1],))
+    return meta_like(input), parameter, parameter
 
 
 # %% [markdown]

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, keeps_shape_on_meta, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented
@@ -118,6 +118,7 @@ def _softmax_second(at: Any, grad: Any, grad_output: Any, output: Any, dim: int)
     )
 
 
+keeps_shape_on_meta("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 derivative("_softmax", self=lambda at, grad, result, dim: at._softmax_backward_data(grad, result, dim))
 derivative("_log_softmax", self=lambda at, grad, result, dim: at._log_softmax_backward_data(grad, result, dim))
 derivative(

@@ -359,7 +359,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
-from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, meta_like
 
 
 # %%
@@ -377,6 +377,11 @@ def _kept(self: Array, p: float, per_channel: bool) -> Array:
     kept = np.empty(shape, self.dtype) if in_order else np.empty_like(self)
     kept.ravel(order="K")[...] = draws < 1 - p
     return kept
+
+
+@register("_kept", key="Meta")
+def _kept_on_meta(self: Array, p: float, per_channel: bool) -> Array:
+    return meta_like(self, (*self.shape[:2], *(1,) * (self.ndim - 2)) if per_channel else self.shape)
 
 
 def _check(p: float) -> None:

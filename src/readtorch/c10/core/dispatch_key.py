@@ -25,6 +25,32 @@ class DispatchKey(enum.IntEnum):
 class MetaArray(np.ndarray):
     """The array of a tensor on the `meta` device: a shape and a dtype over a single element."""
 
+    def copy(self, order: Any = "C") -> MetaArray:
+        """The same: there is nothing to copy."""
+        return meta_like(self)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> MetaArray:
+        """The same shape with another dtype."""
+        return meta_like(np.empty((), dtype), self.shape)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """What NumPy's functions make of it: shape and dtype, by one element of each operand. Nothing is written."""
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        shapes = [value.shape for value in inputs if isinstance(value, np.ndarray)]
+        if method != "__call__" or ufunc.signature is not None:
+            values = [
+                np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, np.ndarray) else x for x in inputs
+            ]
+            return meta_like(np.asarray(getattr(ufunc, method)(*values, **options)))
+        shape = np.broadcast_shapes(*shapes)
+        result = ufunc(
+            *(np.zeros((1,) * x.ndim, x.dtype) if isinstance(x, np.ndarray) else x for x in inputs), **options
+        )
+        if isinstance(result, tuple):
+            return tuple(meta_like(one, shape) for one in result)
+        return meta_like(result, shape)
+
 
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
 BACKENDS: dict[type, DispatchKey] = {np.ndarray: DispatchKey.CPU, MetaArray: DispatchKey.Meta}
@@ -38,9 +64,9 @@ def device_of(array: Any) -> device:
     return DEVICE_OF[array.__class__](array)
 
 
-def meta_like(array: Any) -> MetaArray:
-    """The shape and dtype of `array`, without its data."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape).view(MetaArray)
+def meta_like(array: Any, shape: tuple[int, ...] | None = None) -> MetaArray:
+    """The dtype of `array`, and its shape or another one, without data."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape if shape is None else shape).view(MetaArray)
 
 
 BACKENDS[FreedArray] = DispatchKey.CPU

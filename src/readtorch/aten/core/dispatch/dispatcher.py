@@ -187,6 +187,19 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
     return meta_like(np.broadcast_to(np.zeros((), result.dtype), shape))
 
 
+def keeps_shape_on_meta(*names: str) -> None:
+    """Fill the Meta column of operators whose result has the shape of their first argument: they are run on one element."""
+    for name in names:
+        entry = operators[name]
+        entry.kernels[DispatchKey.Meta] = partial(_like_the_first, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    result = kernel(*(_one_element(arg) if isinstance(arg, np.ndarray) else arg for arg in args), **options)
+    return meta_like(result, args[0].shape)
+
+
 def _one_element(array: Any) -> np.ndarray:
     """As many dimensions, which matter for the type of the result, of size 1."""
     return np.zeros((1,) * array.ndim, array.dtype)
@@ -215,9 +228,25 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
+class MetaColumn(SimpleNamespace):
+    """The Meta column as a library: a backward there computes shapes."""
+
+    def __getattr__(self, name: str) -> Any:
+        entry = operators.get(name)
+        if entry is None:
+            return getattr(cpu, name)
+        composite = entry.composite
+        made = lookup(entry, DispatchKey.Meta) if composite is None else partial(composite, self)
+        setattr(self, name, made)
+        return made
+
+
+_meta = MetaColumn()
+
+
 def columns(key: DispatchKey) -> SimpleNamespace:
     """The library of raw kernels for a backend."""
-    return cuda if key is DispatchKey.CUDA else cpu
+    return cpu if key is DispatchKey.CPU else _meta if key is DispatchKey.Meta else cuda
 
 
 def names() -> Iterator[str]:
