@@ -79,10 +79,13 @@ def test_the_command_line_imports_only_what_a_command_needs() -> None:
         "[m for m in sys.modules if m.startswith('readtorch.') and not m.startswith('readtorch.literate')]); "
         "readtorch_cli.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=REPOSITORY / "src", check=False
-    )
-    assert done.stdout == "0 [] []\n", done.stdout + done.stderr
+    for agreed in (False, True):  # the first run may have to compare; then it is known that nothing has changed
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=REPOSITORY / "src", check=False
+        )
+        assert done.stdout == "0 [] []\n" or (not agreed and done.stdout == "0 ['typing'] []\n"), (
+            done.stdout + done.stderr
+        )
 
 
 def test_one_changed_character_in_the_package_fails_the_check_and_names_its_place(checkout: Path) -> None:

@@ -77,6 +77,15 @@ def test_what_a_pass_wrote_does_not_start_another(root: Path) -> None:
     assert "return 444" in file.read_text()
 
 
+def test_a_chapter_that_is_empty_while_it_is_being_saved_is_waited_for(root: Path) -> None:
+    chapter, file = root / "chapters/02_module.py", root / "src/readtorch/a.py"
+    with watching(root, 1) as said, chapter.open("w") as being_saved:
+        time.sleep(0.2)
+        assert file.exists() and len(said) == 1
+        being_saved.write(CHAPTER.replace("return 2", "return 33"))
+    assert "return 33" in file.read_text()
+
+
 def test_both_sides_saved_at_once_are_left_to_the_reader(root: Path) -> None:
     file, chapter = root / "src/readtorch/a.py", root / "chapters/02_module.py"
     with watching(root, 1) as said:

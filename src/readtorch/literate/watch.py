@@ -40,7 +40,7 @@ def watch(
             now = stamps(root)
             if now == before:
                 continue
-            now = _settled(root, now, interval)
+            now = _settled(root, before, now, interval)
             say(direction(before, now, root, say))
             done += 1
             before = stamps(root)
@@ -63,11 +63,14 @@ def stamps(root: Path) -> Stamps:
     return found
 
 
-def _settled(root: Path, now: Stamps, interval: float) -> Stamps:
+def _settled(root: Path, before: Stamps, now: Stamps, interval: float) -> Stamps:
+    """The stamps when nothing moves any more. A file found empty gets a second: many editors empty it before they write."""
+    until = time.monotonic() + 1
     while True:
         time.sleep(interval / 2)
         later = stamps(root)
-        if later == now:
+        emptied = any(size == 0 and before.get(file) != (when, size) for file, (when, size) in later.items())
+        if later == now and not (emptied and time.monotonic() < until):
             return now
         now = later
 
