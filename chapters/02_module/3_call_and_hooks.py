@@ -1143,7 +1143,6 @@ class Module(Module):
 #   exceptions.
 # * Upstream writes the slow path as one function with a nested one, for the compiler's sake; the order is the one
 #   above.
-# * `torch.utils.hooks` also warns when a tensor with hooks is pickled.
 # * One thing ours does and upstream 2.13 does not: a *global* hook with both `with_kwargs` and `always_call` is handed
 #   the keyword arguments after an exception too. Upstream calls it without them; it fails for lack of an argument, and
 #   the failure becomes a warning.

@@ -558,9 +558,10 @@ def _(torch):
 
 
 # %%
-#| claim: the result of a computation is saved as a leaf that requires a gradient, without a word
+#| claim: the result of a computation is saved as a leaf that requires a gradient, without a word; of a hook on a tensor there is a warning
 def _(torch):
     import io
+    import warnings
 
     result = torch.ones(2, requires_grad=True) * 2
     file = io.BytesIO()
@@ -568,6 +569,11 @@ def _(torch):
     file.seek(0)
     found = torch.load(file)
     assert result.grad_fn is not None and found.grad_fn is None and found.is_leaf and found.requires_grad
+    result.register_hook(lambda gradient: gradient)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.save(result, io.BytesIO())
+    assert len(seen) == 1 and "will not be serialized" in str(seen[0].message)
 
 
 # %% [markdown]
