@@ -151,7 +151,28 @@ def _(torch):
 # %%
 #| into: c10/core/dispatch_key.py
 class MetaArray(np.ndarray):
-    """The array of a tensor on the `meta` device: a shape and a dtype over a single element."""
+    """The array of a tensor on the `meta` device: a shape and a dtype over a single element.
+
+    Arithmetic with it, as formulas of derivatives do, gives shapes and dtypes again, and nothing can be written to it.
+    """
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        if method == "at":
+            return None
+        if method != "__call__" or ufunc.signature is not None:
+            found = getattr(ufunc, method)(*(specimen(x) for x in inputs), **options)
+            return meta_like(found) if isinstance(found, np.ndarray | np.generic) else found
+        options.pop("where", None)
+        results = ufunc(*(specimen(x, 1, whole=False) for x in inputs), **options)
+        shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
+        if ufunc.nout == 1:
+            return meta_array(shape, results.dtype)
+        return tuple(meta_array(shape, result.dtype) for result in results)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Nothing is kept."""
 
     def copy(self, order: Any = "C") -> MetaArray:
         """The same: there is nothing to copy."""
@@ -159,25 +180,7 @@ class MetaArray(np.ndarray):
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> MetaArray:
         """The same shape with another dtype."""
-        return meta_like(np.empty((), dtype), self.shape)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        """What NumPy's functions make of it: shape and dtype, by one element of each operand. Nothing is written."""
-        if out is not None:
-            return out[0] if len(out) == 1 else out
-        shapes = [value.shape for value in inputs if isinstance(value, np.ndarray)]
-        if method != "__call__" or ufunc.signature is not None:
-            values = [
-                np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, np.ndarray) else x for x in inputs
-            ]
-            return meta_like(np.asarray(getattr(ufunc, method)(*values, **options)))
-        shape = np.broadcast_shapes(*shapes)
-        result = ufunc(
-            *(np.zeros((1,) * x.ndim, x.dtype) if isinstance(x, np.ndarray) else x for x in inputs), **options
-        )
-        if isinstance(result, tuple):
-            return tuple(meta_like(one, shape) for one in result)
-        return meta_like(result, shape)
+        return meta_array(self.shape, np.dtype(dtype))
 
 
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
@@ -192,9 +195,49 @@ def device_of(array: Any) -> device:
     return DEVICE_OF[array.__class__](array)
 
 
+def meta_array(shape: tuple[int, ...], dtype: np.dtype) -> MetaArray:
+    """An array of that shape without data."""
+    return MetaArray(shape, dtype, np.zeros((), dtype), 0, (0,) * len(shape))
+
+
 def meta_like(array: Any, shape: tuple[int, ...] | None = None) -> MetaArray:
     """The dtype of `array`, and its shape or another one, without data."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape if shape is None else shape).view(MetaArray)
+    return meta_array(array.shape if shape is None else shape, array.dtype)
+
+
+def specimen(array: Any, fill: int = 0, *, whole: bool = True) -> Any:
+    """For a meta array, an array of NumPy's to try a kernel on: `fill` everywhere, in a single element.
+
+    It may be written to. Unless `whole`, all sizes are 1; as many dimensions stay, since they matter for the dtype of a result.
+    Other arguments are returned as they are, arrays among them shrunk alike.
+    """
+    if not isinstance(array, np.ndarray) or (whole and array.__class__ is not MetaArray):
+        return array
+    dtype = array.dtype
+    element = np.zeros((), dtype) if not fill or dtype.kind == "V" else np.ones((), dtype)
+    sizes = array.shape if whole else (1,) * array.ndim
+    return np.ndarray(sizes, dtype, element, 0, (0,) * array.ndim)
+
+
+def identity(array: Any) -> Any:
+    """A specimen that can be inverted and decomposed: for matrices the unit matrix, one for all of a batch."""
+    if array.__class__ is not MetaArray or array.ndim < 2 or array.dtype.kind == "V":
+        return specimen(array, 1)
+    one = np.eye(*array.shape[-2:], dtype=array.dtype)
+    return np.ndarray(array.shape, array.dtype, one, 0, (0,) * (array.ndim - 2) + one.strides)
+
+
+def without_values(tensor: Any) -> bool:
+    """Does it lie on `meta`, where nothing can be asked of its elements?"""
+    return getattr(tensor, "_array", tensor).__class__ is MetaArray
+
+
+def values_for(operator: str, tensor: Any) -> None:
+    """NotImplementedError for an operator that has nothing to say without the elements of `tensor`."""
+    if without_values(tensor):
+        raise NotImplementedError(
+            f"aten::{operator} has no kernel for Meta tensors: its result is made of their elements"
+        )
 
 
 # %% [markdown]
@@ -214,6 +257,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.core.device import device
+from readtorch.c10.core.dispatch_key import MetaArray, meta_array
 
 
 # %%
@@ -254,7 +298,9 @@ def on_host(array: Any) -> Any:
 
 
 #: for a class of arrays, a 0-d array of a number on the device of another array; the CUDA backend adds its own
-NUMBERS: dict[type, Callable[[Any, np.dtype, Any], Any]] = {}
+NUMBERS: dict[type, Callable[[Any, np.dtype, Any], Any]] = {
+    MetaArray: lambda value, dtype, like: meta_array((), np.asarray(value, dtype).dtype)
+}
 
 
 def number_beside(value: Any, dtype: np.dtype, like: Any) -> Any:
@@ -605,6 +651,8 @@ class OperatorEntry:
         self.differentiable_outputs: tuple[int, ...] | None = None
         #: its derivative can do without an output that was overwritten since: it is then given None in its place
         self.remakes = False
+        #: on what the kernel is run for meta tensors: "zeros", "ones", or "identity"
+        self.specimen = "zeros"
         self.call: Any = None
 
     def __repr__(self) -> str:
@@ -651,7 +699,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
-from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+from readtorch.c10.core.dispatch_key import DispatchKey, identity, meta_array, meta_like, specimen
 
 # %%
 #| into: aten/core/dispatch/dispatcher.py
@@ -720,6 +768,7 @@ def describe(
     differentiable_outputs: tuple[int, ...] | None = None,
     numbers: str = "",
     remakes: bool = False,
+    specimen: str = "zeros",
 ) -> None:
     """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
     entry.variants = tuple(variants.split())
@@ -734,6 +783,7 @@ def describe(
     entry.node_name = (node if "Backward" in node else f"{node}Backward0") if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
     entry.remakes = remakes
+    entry.specimen = specimen
 
 
 # %%
@@ -752,8 +802,9 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);
-    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors.
-    * `remakes`: the derivative takes None for an output that was overwritten after the call, and makes it again.
+    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors;
+    * `remakes`: the derivative takes None for an output that was overwritten after the call, and makes it again;
+    * `specimen`: what the kernel is run on for meta tensors, where it refuses "zeros": "ones", or matrices of "identity".
 
     The kernel itself is returned unchanged: other kernels call it directly.
     """
@@ -815,19 +866,47 @@ def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
     return decorate
 
 
+class MetaColumn(SimpleNamespace):
+    """The Meta column as a library, for formulas in the backward pass of meta tensors."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in operators:
+            raise AttributeError(f"there is no operator aten::{name}")
+        return lookup(operators[name], DispatchKey.Meta)
+
+
+meta = MetaColumn()
+"""The Meta column."""
+
+
 def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
-    """The Meta column, for operators that fill none: run the CPU kernel on arrays of zeros and keep shape and dtype.
+    """The Meta column, for operators that fill none: run the CPU kernel on a specimen and keep shape and dtype.
 
     A pointwise operator is run on one element of each operand. The others see the whole shape, all strides 0.
     """
+    if entry.composite is not None:
+        return partial(entry.composite, meta)
     kernel = entry.kernels[DispatchKey.CPU]
     if entry.pointwise is not None:
         return partial(_pointwise_on_meta, kernel)
 
+    fills: dict[str, Callable[[Any], Any]] = {
+        "zeros": specimen,
+        "ones": partial(specimen, fill=1),
+        "identity": identity,
+    }
+    filled = fills[entry.specimen]
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _map_arrays(kernel(*(_map_arrays(arg, _plain) for arg in args), **kwargs), meta_like)
+        kwargs = {name: _map_arrays(arg, filled) for name, arg in kwargs.items()}
+        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), meta_like)
 
     return run
+
+
+def formula_on_meta(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A formula of a derivative, for meta arrays. What it makes with NumPy's own functions is no meta array by itself."""
+    return lambda *values: _map_arrays(formula(*values), meta_like)
 
 
 def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
@@ -835,9 +914,9 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
-        return kernel(*(_map_arrays(operand, _plain) for operand in operands))  # says which shapes
+        return kernel(*(_map_arrays(operand, specimen) for operand in operands))  # says which shapes
     result = kernel(*(_map_arrays(operand, _one_element) for operand in operands))
-    return meta_like(np.broadcast_to(np.zeros((), result.dtype), shape))
+    return meta_array(shape, result.dtype)
 
 
 def keeps_shape_on_meta(*names: str) -> None:
@@ -854,12 +933,8 @@ def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> A
 
 
 def _one_element(array: Any) -> np.ndarray:
-    """As many dimensions, which matter for the type of the result, of size 1."""
-    return np.zeros((1,) * array.ndim, array.dtype)
-
-
-def _plain(array: Any) -> Any:
-    return array.view(np.ndarray)
+    """Its value is 1, by which an integer can be divided."""
+    return specimen(array, 1, whole=False)
 
 
 def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -868,7 +943,8 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, np.generic):
         return function(np.asarray(value))
     if isinstance(value, list | tuple):
-        return [_map_arrays(item, function) for item in value]
+        mapped = [_map_arrays(item, function) for item in value]
+        return tuple(mapped) if isinstance(value, tuple) else mapped
     return value
 
 
@@ -881,25 +957,9 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
-class MetaColumn(SimpleNamespace):
-    """The Meta column as a library: a backward there computes shapes."""
-
-    def __getattr__(self, name: str) -> Any:
-        entry = operators.get(name)
-        if entry is None:
-            return getattr(cpu, name)
-        composite = entry.composite
-        made = lookup(entry, DispatchKey.Meta) if composite is None else partial(composite, self)
-        setattr(self, name, made)
-        return made
-
-
-_meta = MetaColumn()
-
-
 def columns(key: DispatchKey) -> SimpleNamespace:
     """The library of raw kernels for a backend."""
-    return cpu if key is DispatchKey.CPU else _meta if key is DispatchKey.Meta else cuda
+    return cuda if key is DispatchKey.CUDA else meta if key is DispatchKey.Meta else cpu
 
 
 def names() -> Iterator[str]:

@@ -714,12 +714,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
 from readtorch.c10.core import tensor_impl
-from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, meta_like
+from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
 from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction, state
@@ -773,9 +771,10 @@ class GeneratedNode(Node):
         for positions, formula, names in self.plan():
             if key is DispatchKey.CUDA:
                 formula = dispatcher.cuda.maker.function(formula)
+            elif key is DispatchKey.Meta:
+                formula = dispatcher.formula_on_meta(formula)
             if positions is None:
-                gradients = list(formula(at, *[values[name] for name in names]))
-                return gradients if key is not DispatchKey.Meta else _on_meta(gradients)
+                return list(formula(at, *[values[name] for name in names]))
             if len(positions) == 1:
                 position = positions[0]
                 if edges[position] is not None:
@@ -785,7 +784,7 @@ class GeneratedNode(Node):
                     values["mask"] = tuple(edges[i] is not None for i in positions)
                 for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
                     results[i] = grad if edges[i] is not None else None
-        return results if key is not DispatchKey.Meta else _on_meta(results)
+        return results
 
     @classmethod
     def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:
@@ -869,11 +868,6 @@ class GeneratedNode(Node):
         if name not in values or name in ("grad", "grads", "mask"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
         return values[name]
-
-
-def _on_meta(grads: list[Any]) -> list[Any]:
-    """What a formula makes on the host by itself, without the library it is given, has no data either."""
-    return [grad if grad is None or grad.__class__ is MetaArray else meta_like(np.asarray(grad)) for grad in grads]
 
 
 def _unpack(value: Any, version: int, graph: bool) -> Any:

@@ -192,6 +192,8 @@ _NOT_NUMBERS = (TensorImpl, Sequence, np.ndarray, slice)
 def _normal_item(item: Any) -> Any:
     if item.__class__ in (int, slice, bool) or item is None or item is Ellipsis:
         return item
+    if isinstance(item, TensorImpl) and not item._array.ndim and item._array.__class__ is MetaArray:
+        return item.item()  # which number it is cannot be told
     if isinstance(item, TensorImpl):
         kind = item._array.dtype.kind
         if item._array.ndim == 0 and kind in "iu":

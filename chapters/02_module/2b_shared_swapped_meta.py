@@ -485,7 +485,7 @@ def _(torch):
 #
 # * `swap_tensors` counts references in C++: a tensor that a graph has *saved* (the factor of a product, say) is refused at once, with the sentence on `use_count`. Here the poisoned node says it, when backward arrives.
 # * `share_memory_` has two ways to give memory to other processes, file descriptors and files in `/dev/shm` (`torch.multiprocessing.set_sharing_strategy`); on a GPU, sharing is by IPC handles and `share_memory_` does nothing.
-# * `meta` runs C++ *meta kernels*, one per operator, and `FakeTensor` builds on them: a meta tensor that claims to be on a device. Ours computes pointwise operators on one element and products of matrices not at all; what is left (convolutions, sorting, the backward pass) runs NumPy's kernel over an array of zeros with all strides 0, and costs what it costs on the CPU. A meta tensor here tells the strides of a tensor in one piece, also when it was transposed.
+# * `meta` runs C++ *meta kernels*, one per operator, and `FakeTensor` builds on them: a meta tensor that claims to be on a device. Ours computes pointwise operators on one element, in the backward pass too, and products of matrices not at all; what is left (sorting, decompositions) runs NumPy's kernel on a *specimen*, one element seen through strides of 0 or, where zeros would be refused, a unit matrix, and costs what it costs on the CPU. A check of values is skipped. A meta tensor here tells the strides of a tensor in one piece, also when it was transposed.
 
 # %%
 #| fact: torch/utils/__init__.py#swap_tensors

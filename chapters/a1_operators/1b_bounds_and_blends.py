@@ -50,6 +50,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, check_real
 from readtorch.c10.core.device_guard import number_beside
+from readtorch.c10.core.dispatch_key import values_for
 from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.scalar_type import largest, to_string
 
@@ -198,6 +199,7 @@ def allclose(
 @composite("equal", variants="function method")
 def equal(at: Any, self: Array, other: Array) -> bool:
     """Same shape and same elements?"""
+    values_for("equal", self)
     return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 

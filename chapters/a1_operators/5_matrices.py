@@ -677,6 +677,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.dispatch_key import values_for, without_values
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.aten.native.unary_ops import is_complex
 
@@ -729,7 +730,7 @@ def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
 
-@register("linalg_inv", module="linalg", key="CPU CUDA", variants="function", out=True)
+@register("linalg_inv", specimen="identity", module="linalg", key="CPU CUDA", variants="function", out=True)
 def linalg_inv(A: Array) -> Array:
     """The inverse."""
     _square("inv", A)
@@ -747,7 +748,7 @@ derivative(
 composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
 
 
-@register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
+@register("_linalg_solve", specimen="identity", key="CPU CUDA", variants="", node="LinalgSolveEx")
 def _linalg_solve(A: Array, B: Array) -> Array:
     _square("solve", A)
     solvable("linalg.solve", A, B)
@@ -824,7 +825,7 @@ composite("logdet", variants="function method")(lambda at, self: at.log(at.linal
 # %%
 #| into: aten/native/batch_linear_algebra.py
 #| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
-@register("linalg_cholesky", module="linalg", key="CPU CUDA", variants="function")
+@register("linalg_cholesky", specimen="identity", module="linalg", key="CPU CUDA", variants="function")
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)

@@ -126,7 +126,7 @@ def _pivots(A: Array) -> Array:
 def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the swaps of rows."""
     _, L, U = at.linalg_lu(A, pivot=pivot)
-    zeros = at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
+    zeros: Any = () if without_values(A) else at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
     if len(zeros):
         place = int(zeros[0][-1]) + 1
         raise RuntimeError(
@@ -232,7 +232,7 @@ def _inverse_info(self: Array) -> Array:
 
 def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> Any:
     """`function(A)`; where `info` tells of a failure, of the unit matrix in place of A."""
-    if check_errors and at.any(info != 0):
+    if check_errors and not without_values(info) and at.any(info != 0):
         return function(A)
     failed = at.unsqueeze(at.unsqueeze(info != 0, -1), -1)
     return function(at.where(failed, at._eye_rows(A), A))
@@ -421,6 +421,7 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    values_for("linalg_lstsq", self)
     if not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]

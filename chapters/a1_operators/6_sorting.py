@@ -42,6 +42,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
+from readtorch.c10.core.dispatch_key import without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -243,6 +244,13 @@ def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
     return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
 
 
+def _shares(q: Any) -> list[float]:
+    """As numbers. On meta only how many there are is known."""
+    if without_values(q):
+        return [0.0] * q.numel()
+    return [float(value) for value in q] if getattr(q, "ndim", 0) else [float(q)]
+
+
 @composite("quantile", variants="function method")
 def quantile(
     at: Any,
@@ -260,7 +268,7 @@ def quantile(
     count = x.shape[place]
     results = []
     single = not hasattr(q, "ndim") or not q.ndim
-    for share in [float(q)] if single else [float(value) for value in q]:
+    for share in _shares(q):
         if not 0 <= share <= 1:
             raise RuntimeError("quantile() q values must be in the range [0, 1]")
         position = share * (count - 1)
@@ -295,7 +303,7 @@ def nanquantile(
     ordered = at.sort(x, place)[0]
     single = not hasattr(q, "ndim") or not q.ndim
     results = []
-    for share in [float(q)] if single else [float(value) for value in q]:
+    for share in _shares(q):
         if not 0 <= share <= 1:
             raise RuntimeError("quantile() q values must be in the range [0, 1]")
         position = at._to_copy_like(numbers - 1, x) * share
@@ -409,6 +417,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.dispatch_key import values_for
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -482,6 +491,7 @@ def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
 composite("bincount", variants="function method")(
     lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
 )
+refuse_on_meta("_bincount")
 
 
 @register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
@@ -496,6 +506,7 @@ def histogram(
     at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
 ) -> Any:
     """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
+    values_for("histogram", self)
     if not self.is_floating_point() or (self.itemsize == 2 and range is None and not hasattr(bins, "dtype")):
         raise not_implemented("histogram_cpu", self.dtype)
     if hasattr(bins, "dtype"):

@@ -223,6 +223,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.dispatch_key import without_values
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -286,6 +287,8 @@ def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
             f"Half, BFloat16, Float, Double; but got {name}"
         )
     count, rows = indices.shape[0], weight.shape[0]
+    if without_values(indices):
+        return
     if offsets.shape[0]:
         first, last = int(offsets[0]), int(offsets[-1])
         if first:

@@ -766,13 +766,14 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return torch.empty((*input.shape, num_classes), dtype=torch.int64, device=input.device)
-    if input.min() < 0:
+    known = not input.is_meta
+    if known and input.min() < 0:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         num_classes = int(input.max()) + 1
     elif num_classes < 1:
         raise RuntimeError("num_classes should be positive")
-    elif input.max() >= num_classes:
+    elif known and input.max() >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
     ones = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
     return ones.scatter_(-1, input.unsqueeze(-1), 1)

@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.unary_ops import is_complex
+from readtorch.c10.core.dispatch_key import values_for, without_values
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
@@ -58,7 +59,7 @@ def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
 
-@register("linalg_inv", module="linalg", key="CPU CUDA", variants="function", out=True)
+@register("linalg_inv", specimen="identity", module="linalg", key="CPU CUDA", variants="function", out=True)
 def linalg_inv(A: Array) -> Array:
     """The inverse."""
     _square("inv", A)
@@ -76,7 +77,7 @@ derivative(
 composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
 
 
-@register("_linalg_solve", key="CPU CUDA", variants="", node="LinalgSolveEx")
+@register("_linalg_solve", specimen="identity", key="CPU CUDA", variants="", node="LinalgSolveEx")
 def _linalg_solve(A: Array, B: Array) -> Array:
     _square("solve", A)
     solvable("linalg.solve", A, B)
@@ -150,7 +151,7 @@ composite("slogdet", variants="function method", named="slogdet", outputs="sign 
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
 
 
-@register("linalg_cholesky", module="linalg", key="CPU CUDA", variants="function")
+@register("linalg_cholesky", specimen="identity", module="linalg", key="CPU CUDA", variants="function")
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
@@ -509,7 +510,7 @@ def _pivots(A: Array) -> Array:
 def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the swaps of rows."""
     _, L, U = at.linalg_lu(A, pivot=pivot)
-    zeros = at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
+    zeros: Any = () if without_values(A) else at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
     if len(zeros):
         place = int(zeros[0][-1]) + 1
         raise RuntimeError(
@@ -606,7 +607,7 @@ def _inverse_info(self: Array) -> Array:
 
 def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> Any:
     """`function(A)`; where `info` tells of a failure, of the unit matrix in place of A."""
-    if check_errors and at.any(info != 0):
+    if check_errors and not without_values(info) and at.any(info != 0):
         return function(A)
     failed = at.unsqueeze(at.unsqueeze(info != 0, -1), -1)
     return function(at.where(failed, at._eye_rows(A), A))
@@ -779,6 +780,7 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    values_for("linalg_lstsq", self)
     if not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]

@@ -329,7 +329,7 @@ def _one_poisson(generator: CPUGeneratorImpl, rate: float) -> float:
             return found
 
 
-@register("multinomial", variants="function method")
+@register("multinomial", variants="function method", specimen="ones")
 def multinomial(self: Array, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Array:
     """Row numbers drawn with the probabilities, up to a factor, in each row of `self`.
 

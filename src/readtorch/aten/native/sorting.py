@@ -10,6 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
+from readtorch.c10.core.dispatch_key import without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 _INT64 = np.dtype(np.int64)
@@ -199,6 +200,13 @@ def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
     return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
 
 
+def _shares(q: Any) -> list[float]:
+    """As numbers. On meta only how many there are is known."""
+    if without_values(q):
+        return [0.0] * q.numel()
+    return [float(value) for value in q] if getattr(q, "ndim", 0) else [float(q)]
+
+
 @composite("quantile", variants="function method")
 def quantile(
     at: Any,
@@ -216,7 +224,7 @@ def quantile(
     count = x.shape[place]
     results = []
     single = not hasattr(q, "ndim") or not q.ndim
-    for share in [float(q)] if single else [float(value) for value in q]:
+    for share in _shares(q):
         if not 0 <= share <= 1:
             raise RuntimeError("quantile() q values must be in the range [0, 1]")
         position = share * (count - 1)
@@ -251,7 +259,7 @@ def nanquantile(
     ordered = at.sort(x, place)[0]
     single = not hasattr(q, "ndim") or not q.ndim
     results = []
-    for share in [float(q)] if single else [float(value) for value in q]:
+    for share in _shares(q):
         if not 0 <= share <= 1:
             raise RuntimeError("quantile() q values must be in the range [0, 1]")
         position = at._to_copy_like(numbers - 1, x) * share

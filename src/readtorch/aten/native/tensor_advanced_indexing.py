@@ -14,7 +14,7 @@ from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
-from readtorch.c10.core.dispatch_key import device_of
+from readtorch.c10.core.dispatch_key import device_of, without_values
 from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -653,6 +653,8 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
 
 
 def _masked_scatter_source(at: Any, grad: Any, mask: Any, shape: tuple[int, ...]) -> Any:
+    if without_values(mask):
+        return at.expand(at.sum(grad), shape)
     taken = at.masked_select(grad, mask)
     rest = math.prod(shape) - taken.shape[0]
     if rest:
@@ -797,7 +799,7 @@ def index_reduce(
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
     place = maybe_wrap_dim(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
-    if at.any((index < 0) | (index >= size)):
+    if not without_values(index) and at.any((index < 0) | (index >= size)):
         raise IndexError("index out of range in self")
     if index.ndim != 1 or index.shape[0] != source.shape[place]:
         raise RuntimeError("index_reduce(): Number of indices should be equal to source.size(dim)")

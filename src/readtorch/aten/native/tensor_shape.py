@@ -16,6 +16,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
+from readtorch.c10.core.dispatch_key import meta_array, without_values
 from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
@@ -712,7 +713,11 @@ def view_as_complex(self: Array) -> Array:
     """Pairs of real numbers as a complex tensor."""
     if not self.ndim or self.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
-    return self.view(np.complex64 if self.dtype == np.float32 else np.complex128)[..., 0]
+    kind = np.dtype(np.complex64 if self.dtype == np.float32 else np.complex128)
+    return meta_array(self.shape[:-1], kind) if without_values(self) else self.view(kind)[..., 0]
+
+
+register("view_as_complex", key="Meta")(view_as_complex)
 
 
 derivative("view_as_real", self=lambda at, grad: at.view_as_complex(at.clone(grad)))
@@ -966,6 +971,10 @@ def repeat_interleave(
         self, dim = at.reshape(self, (-1,)), 0
     place = maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     size = self.shape[place]
+    if without_values(repeats):
+        if output_size is None:
+            raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
+        return at.index_select_array(self, place, np.zeros(output_size, np.int64))
     index = np.repeat(np.arange(size), _repeats(getattr(repeats, "_array", repeats), size))
     if output_size is not None and output_size != index.size:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {index.size} but got {output_size}")

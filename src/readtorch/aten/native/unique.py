@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.dispatch_key import values_for
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -82,6 +83,7 @@ def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
 composite("bincount", variants="function method")(
     lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
 )
+refuse_on_meta("_bincount")
 
 
 @register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
@@ -96,6 +98,7 @@ def histogram(
     at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
 ) -> Any:
     """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
+    values_for("histogram", self)
     if not self.is_floating_point() or (self.itemsize == 2 and range is None and not hasattr(bins, "dtype")):
         raise not_implemented("histogram_cpu", self.dtype)
     if hasattr(bins, "dtype"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.c10.core.device import device
+from readtorch.c10.core.dispatch_key import MetaArray, meta_array
 
 NOTHING: AbstractContextManager[Any] = nullcontext()
 
@@ -45,7 +46,9 @@ def on_host(array: Any) -> Any:
 
 
 #: for a class of arrays, a 0-d array of a number on the device of another array; the CUDA backend adds its own
-NUMBERS: dict[type, Callable[[Any, np.dtype, Any], Any]] = {}
+NUMBERS: dict[type, Callable[[Any, np.dtype, Any], Any]] = {
+    MetaArray: lambda value, dtype, like: meta_array((), np.asarray(value, dtype).dtype)
+}
 
 
 def number_beside(value: Any, dtype: np.dtype, like: Any) -> Any:

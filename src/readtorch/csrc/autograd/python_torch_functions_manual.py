@@ -229,6 +229,7 @@ def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None =
 
 dispatcher.cpu.zeros_like = dispatcher.cuda.zeros_like = np.zeros_like
 dispatcher.cpu.ones_like = dispatcher.cuda.ones_like = np.ones_like
+dispatcher.meta.zeros_like = dispatcher.meta.ones_like = meta_like
 dispatcher.autograd.zeros_like = zeros_like
 dispatcher.autograd.ones_like = ones_like
 

@@ -7,7 +7,6 @@ from typing import Any
 from numpy import copyto, ndarray
 
 from readtorch.aten import record_function
-from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
@@ -35,10 +34,9 @@ def init() -> None:
                 copyto(ours, theirs)
                 version_counter(self).value += 1
                 return self
-            if ours.__class__ is MetaArray and is_expandable_to(theirs.shape, ours.shape):
-                version_counter(self).value += 1
-                return self  # no memory, nothing to copy
-            if theirs.__class__ is MetaArray:
+            if ours.__class__ is MetaArray:
+                src = src if theirs.__class__ is MetaArray else src.to("meta")
+            elif theirs.__class__ is MetaArray:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if isinstance(src, float | complex | int):
             src = tensor(src, device=device_of(self._array))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
-from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+from readtorch.c10.core.dispatch_key import DispatchKey, identity, meta_array, meta_like, specimen
 
 operators: dict[str, OperatorEntry] = {}
 """The table: one entry per operator name."""
@@ -76,6 +76,7 @@ def describe(
     differentiable_outputs: tuple[int, ...] | None = None,
     numbers: str = "",
     remakes: bool = False,
+    specimen: str = "zeros",
 ) -> None:
     """Set what the bindings need to know about an operator; see `register` for the meaning of each."""
     entry.variants = tuple(variants.split())
@@ -90,6 +91,7 @@ def describe(
     entry.node_name = (node if "Backward" in node else f"{node}Backward0") if node else entry.node_name
     entry.differentiable_outputs = differentiable_outputs
     entry.remakes = remakes
+    entry.specimen = specimen
 
 
 def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Kernel], Kernel]:
@@ -105,8 +107,9 @@ def register(name: str, *, key: str = "CPU", **description: Any) -> Callable[[Ke
     * `view`: "always" if the result looks into the first argument's memory, "maybe" if it depends (reshape);
     * `autocast`: "low" (compute in the low-precision type), "float32", or "widest" inside `autocast`;
     * `node`: the stem of the node's name where upstream's is not the operator's (`"Mm"` gives `MmBackward0`);
-    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors.
-    * `remakes`: the derivative takes None for an output that was overwritten after the call, and makes it again.
+    * `differentiable_outputs`: numbers of the outputs that can have a gradient; the others come out as plain tensors;
+    * `remakes`: the derivative takes None for an output that was overwritten after the call, and makes it again;
+    * `specimen`: what the kernel is run on for meta tensors, where it refuses "zeros": "ones", or matrices of "identity".
 
     The kernel itself is returned unchanged: other kernels call it directly.
     """
@@ -162,19 +165,47 @@ def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
     return decorate
 
 
+class MetaColumn(SimpleNamespace):
+    """The Meta column as a library, for formulas in the backward pass of meta tensors."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in operators:
+            raise AttributeError(f"there is no operator aten::{name}")
+        return lookup(operators[name], DispatchKey.Meta)
+
+
+meta = MetaColumn()
+"""The Meta column."""
+
+
 def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
-    """The Meta column, for operators that fill none: run the CPU kernel on arrays of zeros and keep shape and dtype.
+    """The Meta column, for operators that fill none: run the CPU kernel on a specimen and keep shape and dtype.
 
     A pointwise operator is run on one element of each operand. The others see the whole shape, all strides 0.
     """
+    if entry.composite is not None:
+        return partial(entry.composite, meta)
     kernel = entry.kernels[DispatchKey.CPU]
     if entry.pointwise is not None:
         return partial(_pointwise_on_meta, kernel)
 
+    fills: dict[str, Callable[[Any], Any]] = {
+        "zeros": specimen,
+        "ones": partial(specimen, fill=1),
+        "identity": identity,
+    }
+    filled = fills[entry.specimen]
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _map_arrays(kernel(*(_map_arrays(arg, _plain) for arg in args), **kwargs), meta_like)
+        kwargs = {name: _map_arrays(arg, filled) for name, arg in kwargs.items()}
+        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), meta_like)
 
     return run
+
+
+def formula_on_meta(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A formula of a derivative, for meta arrays. What it makes with NumPy's own functions is no meta array by itself."""
+    return lambda *values: _map_arrays(formula(*values), meta_like)
 
 
 def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
@@ -182,9 +213,9 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
-        return kernel(*(_map_arrays(operand, _plain) for operand in operands))  # says which shapes
+        return kernel(*(_map_arrays(operand, specimen) for operand in operands))  # says which shapes
     result = kernel(*(_map_arrays(operand, _one_element) for operand in operands))
-    return meta_like(np.broadcast_to(np.zeros((), result.dtype), shape))
+    return meta_array(shape, result.dtype)
 
 
 def keeps_shape_on_meta(*names: str) -> None:
@@ -201,12 +232,8 @@ def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> A
 
 
 def _one_element(array: Any) -> np.ndarray:
-    """As many dimensions, which matter for the type of the result, of size 1."""
-    return np.zeros((1,) * array.ndim, array.dtype)
-
-
-def _plain(array: Any) -> Any:
-    return array.view(np.ndarray)
+    """Its value is 1, by which an integer can be divided."""
+    return specimen(array, 1, whole=False)
 
 
 def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -215,7 +242,8 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, np.generic):
         return function(np.asarray(value))
     if isinstance(value, list | tuple):
-        return [_map_arrays(item, function) for item in value]
+        mapped = [_map_arrays(item, function) for item in value]
+        return tuple(mapped) if isinstance(value, tuple) else mapped
     return value
 
 
@@ -228,25 +256,9 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
-class MetaColumn(SimpleNamespace):
-    """The Meta column as a library: a backward there computes shapes."""
-
-    def __getattr__(self, name: str) -> Any:
-        entry = operators.get(name)
-        if entry is None:
-            return getattr(cpu, name)
-        composite = entry.composite
-        made = lookup(entry, DispatchKey.Meta) if composite is None else partial(composite, self)
-        setattr(self, name, made)
-        return made
-
-
-_meta = MetaColumn()
-
-
 def columns(key: DispatchKey) -> SimpleNamespace:
     """The library of raw kernels for a backend."""
-    return cpu if key is DispatchKey.CPU else _meta if key is DispatchKey.Meta else cuda
+    return cuda if key is DispatchKey.CUDA else meta if key is DispatchKey.Meta else cpu
 
 
 def names() -> Iterator[str]:

@@ -182,6 +182,8 @@ class OperatorEntry:
         self.differentiable_outputs: tuple[int, ...] | None = None
         #: its derivative can do without an output that was overwritten since: it is then given None in its place
         self.remakes = False
+        #: on what the kernel is run for meta tensors: "zeros", "ones", or "identity"
+        self.specimen = "zeros"
         self.call: Any = None
 
     def __repr__(self) -> str:
