@@ -198,7 +198,8 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
     for name, bound in (("from", from_), ("to", to)):
         if math.isinf(bound):
             raise RuntimeError(f"{name} is out of bounds for {to_string(from_numpy_dtype(self.dtype))}")
-    self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(place.shape)
     return self
 
 
@@ -251,6 +252,28 @@ def _one_normal(generator: CPUGeneratorImpl) -> float:
     return radius * math.cos(angle)
 
 
+def _one_by_one(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
+    """`count` normal numbers as `_one_normal` gives them, without a call for each."""
+    values = np.empty(count)
+    begin = min(count, 1 if generator.cached_double is not None else 0)
+    if begin:
+        values[0] = _one_normal(generator)
+    even = begin + (count - begin) // 2 * 2
+    first, second = uniform01(generator, even - begin, np.dtype(np.float64)).reshape(-1, 2).T
+    radius, angle = np.sqrt(-2.0 * np.log1p(-second)), 2.0 * math.pi * first
+    values[begin:even:2], values[begin + 1 : even : 2] = radius * np.cos(angle), radius * np.sin(angle)
+    if even < count:
+        values[-1] = _one_normal(generator)
+    return values
+
+
+def in_memory_order(array: Array) -> Array:
+    """A view of all of `array` whose last index moves least in memory: the order in which upstream draws into a tensor."""
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return array
+    return array.transpose(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+
+
 @register("normal_", variants="method")
 def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = None) -> Array:
     """Fill with normal numbers."""
@@ -263,8 +286,12 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
         return self
     if self.dtype.kind not in "fV":
         raise not_implemented("normal_kernel_cpu", self.dtype)
-    values = normal(engine(generator), self.size, self.dtype, mean, std)
-    self[...] = values.reshape(self.shape)
+    place = in_memory_order(self)
+    if self.flags.c_contiguous:
+        values = normal(engine(generator), self.size, self.dtype, mean, std)
+    else:
+        values = _one_by_one(engine(generator), self.size) * std + mean
+    place[...] = values.reshape(place.shape)
     return self
 
 
@@ -765,7 +792,14 @@ def _random_like(function: Any) -> Any:
         kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
         where = device_of(input._array) if device is None else device
         args = tuple(_bound(value) for value in args)
-        return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+        array = input._array
+        strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
+        keeps = memory_format in (None, formats.preserve_format) and function is not randint
+        if strided and keeps and str(where) == "cpu":
+            result = finish(np.empty_like(array, to_numpy_dtype(kind), order="K"))
+            (dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_)(result, **options)
+            return result.requires_grad_(requires_grad)
+        return function(*args, array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
 
     return like
 

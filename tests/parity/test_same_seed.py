@@ -94,3 +94,29 @@ def test_same_numbers_and_same_state_after_the_same_seed(program: str) -> None:
     else:
         narrow = "float16" in program
         np.testing.assert_allclose(ours, theirs, rtol=1e-2 if narrow else 1e-5, atol=1e-6)
+
+
+STRIDED = {
+    "transposed": lambda torch: torch.zeros(5, 6).T,
+    "small": lambda torch: torch.zeros(3, 4).T,
+    "permuted": lambda torch: torch.zeros(4, 5, 2, 3).permute(1, 2, 0, 3),
+    "channels last": lambda torch: torch.zeros(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+    "every second": lambda torch: torch.zeros(8, 8)[:, ::2],
+    "of odd number": lambda torch: torch.zeros(7, 3, dtype=torch.float64).T,
+}
+
+
+@pytest.mark.cpu("numbers of the CPU generator")
+@pytest.mark.parametrize("draw", ["normal_", "uniform_", "randn_like", "rand_like"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_numbers_are_drawn_into_memory_and_not_into_indices(name: str, draw: str) -> None:
+    """Of a variational autoencoder that asks for `randn_like` of a permuted tensor."""
+    found = []
+    for library in (torch, readtorch):
+        library.manual_seed(4)
+        like = STRIDED[name](library)
+        drawn = getattr(library, draw)(like) if draw.endswith("like") else getattr(like, draw)()
+        found.append((drawn.stride(), drawn.numpy(), library.rand(1).item(), library.randn(1).item()))
+    (strides, values, after, normal), (strides_too, values_too, after_too, normal_too) = found
+    assert strides == strides_too and after == after_too and normal == pytest.approx(normal_too, rel=1e-5)
+    np.testing.assert_allclose(values_too, values, rtol=1e-5)

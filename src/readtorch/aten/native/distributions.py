@@ -49,7 +49,8 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
     for name, bound in (("from", from_), ("to", to)):
         if math.isinf(bound):
             raise RuntimeError(f"{name} is out of bounds for {to_string(from_numpy_dtype(self.dtype))}")
-    self[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = uniform(engine(generator), self.size, self.dtype, from_, to).reshape(place.shape)
     return self
 
 
@@ -99,6 +100,28 @@ def _one_normal(generator: CPUGeneratorImpl) -> float:
     return radius * math.cos(angle)
 
 
+def _one_by_one(generator: CPUGeneratorImpl, count: int) -> np.ndarray:
+    """`count` normal numbers as `_one_normal` gives them, without a call for each."""
+    values = np.empty(count)
+    begin = min(count, 1 if generator.cached_double is not None else 0)
+    if begin:
+        values[0] = _one_normal(generator)
+    even = begin + (count - begin) // 2 * 2
+    first, second = uniform01(generator, even - begin, np.dtype(np.float64)).reshape(-1, 2).T
+    radius, angle = np.sqrt(-2.0 * np.log1p(-second)), 2.0 * math.pi * first
+    values[begin:even:2], values[begin + 1 : even : 2] = radius * np.cos(angle), radius * np.sin(angle)
+    if even < count:
+        values[-1] = _one_normal(generator)
+    return values
+
+
+def in_memory_order(array: Array) -> Array:
+    """A view of all of `array` whose last index moves least in memory: the order in which upstream draws into a tensor."""
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return array
+    return array.transpose(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+
+
 @register("normal_", variants="method")
 def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = None) -> Array:
     """Fill with normal numbers."""
@@ -111,8 +134,12 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
         return self
     if self.dtype.kind not in "fV":
         raise not_implemented("normal_kernel_cpu", self.dtype)
-    values = normal(engine(generator), self.size, self.dtype, mean, std)
-    self[...] = values.reshape(self.shape)
+    place = in_memory_order(self)
+    if self.flags.c_contiguous:
+        values = normal(engine(generator), self.size, self.dtype, mean, std)
+    else:
+        values = _one_by_one(engine(generator), self.size) * std + mean
+    place[...] = values.reshape(place.shape)
     return self
 
 

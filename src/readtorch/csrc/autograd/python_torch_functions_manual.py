@@ -661,7 +661,14 @@ def _random_like(function: Any) -> Any:
         kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
         where = device_of(input._array) if device is None else device
         args = tuple(_bound(value) for value in args)
-        return function(*args, input._array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+        array = input._array
+        strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
+        keeps = memory_format in (None, formats.preserve_format) and function is not randint
+        if strided and keeps and str(where) == "cpu":
+            result = finish(np.empty_like(array, to_numpy_dtype(kind), order="K"))
+            (dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_)(result, **options)
+            return result.requires_grad_(requires_grad)
+        return function(*args, array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
 
     return like
 
