@@ -314,8 +314,10 @@ class Maker:
         if function in SPECIALISED:
             made = self._made[function] = SPECIALISED[function](self)
             return made
-        if not isinstance(function, FunctionType):
-            return self.value(function)
+        return self.copied(function) if isinstance(function, FunctionType) else self.value(function)
+
+    def copied(self, function: FunctionType) -> Callable[..., Any]:
+        """The same code, specialised or not."""
         space: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
         made = FunctionType(function.__code__, space, function.__name__, None, cells)
@@ -394,7 +396,15 @@ import numpy as np
 
 from readtorch.aten import parallel, tensor_iterator
 from readtorch.aten.cuda.instantiate import Maker, specialise
-from readtorch.aten.native import average_pool2d, batch_linear_algebra, convolution, loss_nll, pooling, tensor_shape
+from readtorch.aten.native import (
+    average_pool2d,
+    batch_linear_algebra,
+    binary_ops,
+    convolution,
+    loss_nll,
+    pooling,
+    tensor_shape,
+)
 
 
 # %%
@@ -425,6 +435,23 @@ def _check_targets(maker: Maker) -> Callable[..., Any]:
     return lambda classes, count: (
         None
     )  # to look at them the host would have to wait; upstream's kernel stops the device
+
+
+@specialise(binary_ops._power)
+def _power(maker: Maker) -> Callable[..., Any]:
+    numpy, of_numbers = maker.numpy, maker.copied(binary_ops._power)
+
+    def power(a: Any, b: Any) -> Any:
+        """By a number of the host as there. An exponent on the device is not looked at: the host would have to wait."""
+        if not isinstance(b, maker.library.ndarray):
+            return of_numbers(a, b)
+        if not hasattr(a, "dtype") or a.dtype.kind not in "iub":
+            return numpy.power(a, b)
+        negative = b < 0
+        small = numpy.where(a == 1, 1, numpy.where(a == -1, numpy.where(b % 2 == 0, 1, -1), 0))
+        return numpy.where(negative, small, numpy.power(a, numpy.where(negative, 0, b))).astype(a.dtype)
+
+    return power
 
 
 @specialise(pooling.may_hold_nan)

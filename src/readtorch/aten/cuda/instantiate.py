@@ -132,8 +132,10 @@ class Maker:
         if function in SPECIALISED:
             made = self._made[function] = SPECIALISED[function](self)
             return made
-        if not isinstance(function, FunctionType):
-            return self.value(function)
+        return self.copied(function) if isinstance(function, FunctionType) else self.value(function)
+
+    def copied(self, function: FunctionType) -> Callable[..., Any]:
+        """The same code, specialised or not."""
         space: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
         made = FunctionType(function.__code__, space, function.__name__, None, cells)

@@ -15,6 +15,7 @@ from readtorch.aten.cuda.instantiate import Maker, specialise
 from readtorch.aten.native import (
     average_pool2d,
     batch_linear_algebra,
+    binary_ops,
     convolution,
     dropout,
     loss_nll,
@@ -50,6 +51,23 @@ def _check_targets(maker: Maker) -> Callable[..., Any]:
     return lambda classes, count: (
         None
     )  # to look at them the host would have to wait; upstream's kernel stops the device
+
+
+@specialise(binary_ops._power)
+def _power(maker: Maker) -> Callable[..., Any]:
+    numpy, of_numbers = maker.numpy, maker.copied(binary_ops._power)
+
+    def power(a: Any, b: Any) -> Any:
+        """By a number of the host as there. An exponent on the device is not looked at: the host would have to wait."""
+        if not isinstance(b, maker.library.ndarray):
+            return of_numbers(a, b)
+        if not hasattr(a, "dtype") or a.dtype.kind not in "iub":
+            return numpy.power(a, b)
+        negative = b < 0
+        small = numpy.where(a == 1, 1, numpy.where(a == -1, numpy.where(b % 2 == 0, 1, -1), 0))
+        return numpy.where(negative, small, numpy.power(a, numpy.where(negative, 0, b))).astype(a.dtype)
+
+    return power
 
 
 @specialise(pooling.may_hold_nan)
