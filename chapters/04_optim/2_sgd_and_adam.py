@@ -378,7 +378,8 @@ def adam(
         most_of = max_exp_avg_sqs if amsgrad else None
         lists = (params, grads, exp_avgs, exp_avg_sqs, most_of)
         done = fused_adam.adam_on_device(*lists, state_steps, **numbers)
-        done |= fused_adam.adam(*lists, [0.0 if i in done else t.item() for i, t in enumerate(state_steps)], **numbers)
+        counts = [0.0 if i in done or t.is_cuda else t.item() for i, t in enumerate(state_steps)]
+        done |= fused_adam.adam(*lists, counts, **numbers)
     for i, param in enumerate(params):
         if i in done:
             continue
@@ -393,7 +394,7 @@ def adam(
         if amsgrad:
             (second,) = _as_real(max_exp_avg_sqs[i])
             second.copy_(torch.maximum(second, exp_avg_sq))
-        if capturable or differentiable:
+        if capturable or differentiable or step.is_cuda:  # the host must not wait for its value
             _step_with_tensor_counter(param, exp_avg, second, step, lr=lr, beta1=beta1, beta2=beta2, eps=eps)
             continue
         t = _get_value(step)

@@ -30,7 +30,7 @@ live()
 # %% [markdown]
 # ## Who goes together?
 #
-# Parameters of one dtype on one device, contiguous, with gradient and state alike; for Adam also those that have made equally many steps, since the bias corrections are numbers of the launch. As a rule that is one group. What fits into none takes the loop.
+# Parameters of one dtype on one device, contiguous, with gradient and state alike; for Adam also those that have made equally many steps, since the bias corrections are numbers of the launch (unless the counters are on the device, see below). As a rule that is one group. What fits into none takes the loop.
 #
 # For parameters of the host, or of a simulated device, which runs no CUDA C++, the question is over after one look at the first.
 
@@ -120,7 +120,7 @@ from readtorch.c10.core.tensor_impl import wrap
 # %% [markdown]
 # ## Adam
 #
-# The step counters are numbers of the host, unless `fused=True` or `capturable=True` asked for tensors on the device. Then they are read by one copy for all parameters, and the host waits for it; upstream's kernel reads them where they are.
+# The step counters are numbers of the host, unless `fused=True` or `capturable=True` asked for tensors on the device. Then the kernel reads them where they are, as upstream's does: to read them here the host would have to wait for all that the device has been given to do. Each parameter brings its own, so that it does not matter how many steps the others have made.
 
 # %%
 #| into: aten/native/fused_adam.py
@@ -150,12 +150,14 @@ def adam_on_device(
 
     done: set[int] = set()
     written = [params, exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs])]
-    steps = _host_numbers(state_steps)
+    counted = all(on_device(step) and step._array.dtype == np.float32 for step in state_steps)
+    steps = None if counted else _host_numbers(state_steps)
     for numbers in device_groups([*written, grads], steps):
+        step = arrays_of(state_steps, numbers) if steps is None else steps[numbers[0]]
         most = None if max_exp_avg_sqs is None else arrays_of(max_exp_avg_sqs, numbers)
         arrays = [arrays_of(one, numbers) for one in (params, grads, exp_avgs, exp_avg_sqs)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, steps[numbers[0]], **options)
+            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, step, **options)
         bump(*(one[number] for one in written for number in numbers))
         done.update(numbers)
     return frozenset(done)

@@ -49,7 +49,7 @@ constexpr int CHUNK = 16384;
 struct Piece {
     const long long* addresses;
     long long arrays, start;
-    int size;
+    int size, which;
 
     __device__ __forceinline__ Piece(const long long* table, long long lists, long long arrays) : arrays(arrays) {
         const long long* sizes = table + lists * arrays;
@@ -66,6 +66,7 @@ struct Piece {
         long long left = sizes[low] - start;
         size = left < CHUNK ? int(left) : CHUNK;
         addresses = table + low;
+        which = low;
     }
     template <class T>
     __device__ __forceinline__ T* array(int list) const {
@@ -152,7 +153,11 @@ def multi_tensor_apply(kernel: Kernel, lists: Sequence[Sequence[Array]], *scalar
     blocks = -(-sizes // CHUNK)
     starts = np.concatenate(([0], np.cumsum(blocks)[:-1]))
     addresses = np.array([[pointer(array) for array in one] for one in kept], np.int64)
-    table = _table(xp, getattr(first[0], "device", None), np.concatenate((addresses.ravel(), sizes, starts)))
+    table = _table(
+        xp,
+        getattr(first[0], "device", None),
+        np.concatenate((addresses.ravel(), sizes, starts)),
+    )
     wide = kind != "double" and not (addresses % (4 * first[0].itemsize)).any()
     reached = [array for one in kept for array in one]
     kernel[kind, flag(wide)](int(blocks.sum()), THREADS, table, len(first), *scalars, reached=reached)
@@ -162,6 +167,8 @@ def multi_tensor_apply(kernel: Kernel, lists: Sequence[Sequence[Array]], *scalar
 # ## Adam
 #
 # The formula is that of `fused_adam.adam`, which does it on the CPU in blocks that fit its cache; there as here the bias corrections are folded into two numbers, computed once by the host in double precision. AMSGrad is a fifth list.
+#
+# With `fused=True` the counters of steps lie on the device, and the host must not wait to read them. Then the device computes the two numbers of each array, by a few operators on a few numbers, and the kernel is told where they are. (In the kernel itself `pow` would have to be called, and where a kernel calls a function the compiler can no longer tell that the addresses in the table are of global memory.)
 
 # %%
 #| into: aten/native/cuda/fused_adam_kernel.cu
@@ -201,12 +208,17 @@ struct Adam {
     }
 };
 
-// decay: the weight decay that goes into the gradient; shrink: the factor that decoupled decay puts on the parameter.
+// decay: the weight decay that goes into the gradient; shrink: the factor that decoupled decay puts on the parameter. corrections: null,
+// or for each array what size and floor are still to be multiplied by.
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(512) fused_adam(
-    const long long* table, long long arrays, long long amsgrad, double beta1, double beta2, double decay, double shrink, double size,
-    double floor, double sign) {
+    const long long* table, long long arrays, long long amsgrad, const double* corrections, double beta1, double beta2, double decay,
+    double shrink, double size, double floor, double sign) {
     Piece piece(table, amsgrad ? 5 : 4, arrays);
+    if (corrections) {
+        size *= corrections[2 * piece.which];
+        floor *= corrections[2 * piece.which + 1];
+    }
     using A = acc_t<T>;
     Adam<T> adam;
     adam.param = piece.array<T>(0);
@@ -228,8 +240,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.cuda.jit_utils import VARIANTS, Kernel
+from readtorch.aten.native.cuda.jit_utils import VARIANTS, Kernel, array_module
 from readtorch.aten.native.cuda.multi_tensor_apply import multi_tensor_apply
 
 # %%
@@ -246,7 +260,7 @@ def adam(
     exp_avgs: Sequence[Array],
     exp_avg_sqs: Sequence[Array],
     max_exp_avg_sqs: Sequence[Array] | None,
-    step: float,
+    step: float | Sequence[Array],
     *,
     lr: float,
     beta1: float,
@@ -256,13 +270,23 @@ def adam(
     maximize: bool,
     decoupled: bool,
 ) -> None:
-    """One step of all `params` in place: contiguous arrays of one dtype that have made equally many steps. `max_exp_avg_sqs` is None without AMSGrad."""
-    root = math.sqrt(1 - beta2**step)
-    size, floor = -lr * root / (1 - beta1**step), eps * root
+    """One step of all `params` in place: contiguous arrays of one dtype. `max_exp_avg_sqs` is None without AMSGrad.
+
+    `step` is how many steps they have made, this one counted; or a float32 on the device for each.
+    """
+    size, floor, corrections = -lr, float(eps), None
+    if isinstance(step, int | float):
+        root = math.sqrt(1 - beta2**step)
+        size, floor = size * root / (1 - beta1**step), floor * root
+    else:
+        xp = array_module(params[0])
+        counts = xp.stack([count for count, param in zip(step, params, strict=True) if param.size]).astype(np.float64)
+        roots = xp.sqrt(1 - beta2**counts)
+        corrections = xp.ascontiguousarray(xp.stack([roots / (1 - beta1**counts), roots], 1))
     decay, shrink = (0.0, 1 - lr * weight_decay) if decoupled else (float(weight_decay), 1.0)
     lists = [params, grads, exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs])]
     numbers = (float(beta1), float(beta2), decay, shrink, size, floor, -1.0 if maximize else 1.0)
-    multi_tensor_apply(_ADAM, lists, int(max_exp_avg_sqs is not None), *numbers)
+    multi_tensor_apply(_ADAM, lists, int(max_exp_avg_sqs is not None), corrections, *numbers)
 
 
 # %% [markdown]
@@ -429,4 +453,4 @@ def lerp(starts: Sequence[Array], ends: Sequence[Array], weight: float) -> None:
 
 # %% [markdown]
 # ### What upstream does more
-# Its fused kernels take the learning rate, the step counter, the gradient scaler's factor and its verdict on overflow as tensors, so that a whole step can stand in a CUDA graph without the host knowing any of them; parameters of one precision may have moments of another. Here the host computes the numbers of a step, and arrays that have made different numbers of steps take a launch each.
+# Its fused kernels take the learning rate, the step counter, the gradient scaler's factor and its verdict on overflow as tensors, so that a whole step can stand in a CUDA graph without the host knowing any of them; parameters of one precision may have moments of another. Here all but the counters are the host's numbers; and where the counters are too, arrays that have made different numbers of steps take a launch each.

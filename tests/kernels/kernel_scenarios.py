@@ -258,9 +258,10 @@ def _adam(odd: bool = False, **options: Any) -> Scenario:
     def run(n: Numbers) -> Pairs:
         ours, exact = _lists(n, "normal", "normal", "normal", "positive", "positive", odd=odd)
         settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-4, "weight_decay": 0.1} | options
-        amsgrad = settings.pop("amsgrad", False)
+        amsgrad, counted = settings.pop("amsgrad", False), settings.pop("counted", False)
+        steps = [n.place(np.full((), 3, np.float32)) for _ in SIZES] if counted else 3.0
         settings = {"maximize": False, "decoupled": False} | settings
-        cuda_adam.adam(*ours[:4], ours[4] if amsgrad else None, 3.0, **settings)
+        cuda_adam.adam(*ours[:4], ours[4] if amsgrad else None, steps, **settings)
         p, g, m, v, most = _wrapped(exact)
         done = fused_adam.adam(p, g, m, v, most if amsgrad else None, [3.0] * len(SIZES), **settings)
         assert done == frozenset(range(len(SIZES)))
@@ -273,6 +274,7 @@ def _adam(odd: bool = False, **options: Any) -> Scenario:
 SCENARIOS["adam"] = _adam()
 SCENARIOS["adam, decoupled decay, largest second moment"] = _adam(amsgrad=True, decoupled=True)
 SCENARIOS["adam, uphill, odd addresses"] = _adam(maximize=True, odd=True)
+SCENARIOS["adam, counters on the device"] = _adam(counted=True, amsgrad=True)
 
 
 @scenario("sgd, plain, odd addresses")

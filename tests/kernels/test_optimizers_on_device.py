@@ -97,6 +97,26 @@ def test_parameters_that_have_made_more_steps_take_a_launch_of_their_own(device:
     assert len(device.launches) == 2
 
 
+def test_counters_on_the_device_are_read_there_and_one_launch_serves_all(device: fibres.OnCpu) -> None:
+    def run(place: Callable[[Any], Any]) -> list[np.ndarray]:
+        params = [place(torch.nn.Parameter(torch.full((5,), float(size)))) for size in range(3)]
+        optimizer = torch.optim.Adam(params, lr=0.1, amsgrad=True)
+        for gradients in (params[:1], params, params):
+            optimizer.zero_grad()
+            for param in gradients:
+                param.grad = place(torch.ones_like(param))
+            device.launches.clear()
+            optimizer.step()
+            for entry in optimizer.state.values():
+                place(entry["step"])
+        return [np.asarray(param._array) for param in params]
+
+    here, there = run(lambda tensor: tensor), run(moved)
+    assert [name for name, _, _ in device.launches] == ["fused_adam<float, true>"]
+    for mine, theirs in zip(there, here, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5)
+
+
 def test_arrays_of_the_host_are_left_to_the_loop(device: fibres.OnCpu) -> None:
     train(MAKERS["Adam"], lambda tensor: tensor)
     assert device.launches == []

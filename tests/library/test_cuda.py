@@ -295,6 +295,22 @@ else:
 
     # -- what makes the host wait ------------------------------------------------------------------------------------------
 
+    @pytest.mark.parametrize("name", ["Adam", "AdamW"])
+    @pytest.mark.parametrize("options", [{"fused": True}, {"capturable": True}, {"fused": True, "amsgrad": True}])
+    def test_counters_on_the_device_are_no_reason_to_wait(sim: Any, name: str, options: Any) -> None:
+        found = []
+        for place, more in (("cpu", {}), ("cuda", options)):
+            param = torch.nn.Parameter(torch.linspace(-1, 1, 5).to(place))
+            kept = {key: value for key, value in options.items() if key == "amsgrad"}
+            optimizer = getattr(torch.optim, name)([param], lr=0.1, **(kept | more))
+            param.grad = torch.ones_like(param)
+            optimizer.step()
+            with sim.no_host_sync():
+                optimizer.step()
+            assert optimizer.state[param]["step"].device.type == place
+            found.append(param.detach().cpu())
+        torch.testing.assert_close(*found)
+
     @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
     def test_a_training_step_makes_the_host_wait_for_nothing(sim: Any, optimizer: str) -> None:
         layers = nn.Sequential(

@@ -72,12 +72,14 @@ def adam_on_device(
 
     done: set[int] = set()
     written = [params, exp_avgs, exp_avg_sqs, *([] if max_exp_avg_sqs is None else [max_exp_avg_sqs])]
-    steps = _host_numbers(state_steps)
+    counted = all(on_device(step) and step._array.dtype == np.float32 for step in state_steps)
+    steps = None if counted else _host_numbers(state_steps)
     for numbers in device_groups([*written, grads], steps):
+        step = arrays_of(state_steps, numbers) if steps is None else steps[numbers[0]]
         most = None if max_exp_avg_sqs is None else arrays_of(max_exp_avg_sqs, numbers)
         arrays = [arrays_of(one, numbers) for one in (params, grads, exp_avgs, exp_avg_sqs)]
         with jit_utils.target.beside(arrays[0][0]):
-            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, steps[numbers[0]], **options)
+            kernel(arrays[0], arrays[1], arrays[2], arrays[3], most, step, **options)
         bump(*(one[number] for one in written for number in numbers))
         done.update(numbers)
     return frozenset(done)

@@ -33,12 +33,17 @@ struct Adam {
     }
 };
 
-// decay: the weight decay that goes into the gradient; shrink: the factor that decoupled decay puts on the parameter.
+// decay: the weight decay that goes into the gradient; shrink: the factor that decoupled decay puts on the parameter. corrections: null,
+// or for each array what size and floor are still to be multiplied by.
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(512) fused_adam(
-    const long long* table, long long arrays, long long amsgrad, double beta1, double beta2, double decay, double shrink, double size,
-    double floor, double sign) {
+    const long long* table, long long arrays, long long amsgrad, const double* corrections, double beta1, double beta2, double decay,
+    double shrink, double size, double floor, double sign) {
     Piece piece(table, amsgrad ? 5 : 4, arrays);
+    if (corrections) {
+        size *= corrections[2 * piece.which];
+        floor *= corrections[2 * piece.which + 1];
+    }
     using A = acc_t<T>;
     Adam<T> adam;
     adam.param = piece.array<T>(0);

@@ -8,7 +8,7 @@ constexpr int CHUNK = 16384;
 struct Piece {
     const long long* addresses;
     long long arrays, start;
-    int size;
+    int size, which;
 
     __device__ __forceinline__ Piece(const long long* table, long long lists, long long arrays) : arrays(arrays) {
         const long long* sizes = table + lists * arrays;
@@ -25,6 +25,7 @@ struct Piece {
         long long left = sizes[low] - start;
         size = left < CHUNK ? int(left) : CHUNK;
         addresses = table + low;
+        which = low;
     }
     template <class T>
     __device__ __forceinline__ T* array(int list) const {

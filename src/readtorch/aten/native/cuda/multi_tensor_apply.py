@@ -46,7 +46,11 @@ def multi_tensor_apply(kernel: Kernel, lists: Sequence[Sequence[Array]], *scalar
     blocks = -(-sizes // CHUNK)
     starts = np.concatenate(([0], np.cumsum(blocks)[:-1]))
     addresses = np.array([[pointer(array) for array in one] for one in kept], np.int64)
-    table = _table(xp, getattr(first[0], "device", None), np.concatenate((addresses.ravel(), sizes, starts)))
+    table = _table(
+        xp,
+        getattr(first[0], "device", None),
+        np.concatenate((addresses.ravel(), sizes, starts)),
+    )
     wide = kind != "double" and not (addresses % (4 * first[0].itemsize)).any()
     reached = [array for one in kept for array in one]
     kernel[kind, flag(wide)](int(blocks.sum()), THREADS, table, len(first), *scalars, reached=reached)
