@@ -134,7 +134,7 @@ class Maker:
             return made
         return self.copied(function) if isinstance(function, FunctionType) else self.value(function)
 
-    def copied(self, function: FunctionType) -> Callable[..., Any]:
+    def copied(self, function: Any) -> Callable[..., Any]:
         """The same code, specialised or not."""
         space: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
