@@ -267,7 +267,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def resize_(self: Any, *size: Any, memory_format: Any = None, **named: Any) -> Any:
+def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
 
