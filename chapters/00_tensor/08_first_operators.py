@@ -1087,6 +1087,15 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...])
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::expand
+@register("alias", key="CPU CUDA", variants="", view="always")
+def alias(self: Array) -> Array:
+    """The same elements under another tensor object: `x[...]`, or one of another class."""
+    return self
+
+
+derivative("alias", self=lambda at, grad: grad)
+
+
 @register("expand", key="CPU CUDA", variants="method", view="always")
 def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
     """Stretch dimensions of size 1 without copying; -1 keeps a size."""

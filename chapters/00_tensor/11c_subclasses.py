@@ -268,6 +268,7 @@ def _warn_of_plain_method() -> None:
 
 
 # %%
+#| needs: a1_operators
 #| claim: a subclass is asked before its base wherever it stands, others from the left, each class once; NotImplemented passes the question on
 #| upstream: torch/overrides.py#_get_overloaded_args
 def _(torch):
@@ -817,6 +818,7 @@ twice = 2 * tagged
 
 
 # %%
+#| needs: a1_operators
 #| claim: what was imported before anybody had a say is the same object afterwards; a function and the method of its name are two
 def _(torch):
     from_before = torch.add
@@ -966,6 +968,7 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| claim: a `__torch_function__` that prints its arguments calls itself for ever, unless it does so with the asking switched off
 def _(torch):
     lines = []
@@ -1001,6 +1004,7 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| claim: a deep copy needs a `new_empty` of the class's own; a shallow one and a pickle do not
 #| upstream: torch/_tensor.py#Tensor.__deepcopy__
 def _(torch):

@@ -138,6 +138,7 @@ with Said():
 
 
 # %%
+#| needs: a1_operators
 #| claim: a mode sees factories too; it is asked before any class; of two, the inner one first, whose calls the outer one sees
 #| upstream: torch/overrides.py#TorchFunctionMode
 def _(torch):

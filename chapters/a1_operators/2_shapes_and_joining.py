@@ -112,15 +112,6 @@ derivative(
 derivative("slice_backward", grad_output=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
 
 
-@register("alias", key="CPU CUDA", variants="", view="always")
-def alias(self: Array) -> Array:
-    """The same elements under another tensor object: `x[...]`."""
-    return self
-
-
-derivative("alias", self=lambda at, grad: grad)
-
-
 # %%
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::narrow

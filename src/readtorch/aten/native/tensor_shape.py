@@ -101,6 +101,15 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...])
     return np.broadcast_to(array, shape)
 
 
+@register("alias", key="CPU CUDA", variants="", view="always")
+def alias(self: Array) -> Array:
+    """The same elements under another tensor object: `x[...]`, or one of another class."""
+    return self
+
+
+derivative("alias", self=lambda at, grad: grad)
+
+
 @register("expand", key="CPU CUDA", variants="method", view="always")
 def expand(self: Array, *size: Any, implicit: bool = False) -> Array:
     """Stretch dimensions of size 1 without copying; -1 keeps a size."""
@@ -278,15 +287,6 @@ derivative(
     self=lambda at, grad, self_shape, dim, start, end, step: at.slice_backward(grad, self_shape, dim, start, end, step),
 )
 derivative("slice_backward", grad_output=lambda at, grad, dim, start, end, step: at.slice(grad, dim, start, end, step))
-
-
-@register("alias", key="CPU CUDA", variants="", view="always")
-def alias(self: Array) -> Array:
-    """The same elements under another tensor object: `x[...]`."""
-    return self
-
-
-derivative("alias", self=lambda at, grad: grad)
 
 
 @composite("narrow", variants="function method")
