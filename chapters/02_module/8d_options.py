@@ -17,7 +17,7 @@
 # %% [markdown]
 # # Options for calls you do not make: `torch.utils.serialization.config`
 #
-# A trainer calls `torch.save` for you, a model hub calls `torch.load`, and neither passes an argument of yours on. Since 2.7 what they do can be set from outside, in a module whose attributes are the options:
+# A trainer calls `torch.save` for you, a model hub calls `torch.load`, and neither passes an argument of yours on. What they do can be set from outside, in a module whose attributes are the options:
 #
 # | option | default | what it changes |
 # |---|---|---|
@@ -285,7 +285,7 @@ def _(torch):
 # %% [markdown]
 # ## Sparing checksums, and writing through a map
 #
-# The checksum costs one pass over memory for each record. Nobody but zip tools compares it (and this book's reader). A file written without has zeros in their place, which a zip tool takes for damage and our reader for what it means. Two options have functions of their own, older than the module.
+# The checksum costs one pass over memory for each record. Nobody but zip tools compares it (and this book's reader). A file written without has zeros in their place, which a zip tool takes for damage and our reader for what it means. Two options have functions of their own beside the module.
 
 
 # %%
