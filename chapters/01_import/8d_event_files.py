@@ -421,7 +421,7 @@ with tempfile.TemporaryDirectory() as folder:
         writer.add_scalar("loss", torch.tensor(0.5), 1)
         writer.add_histogram("weights", torch.nn.Linear(3, 3).weight, 1)
     (file,) = Path(folder).iterdir()
-    print(file.stat().st_size, "bytes, of which", file.read_bytes()[24:37].decode())
+    print(file.stat().st_size, "bytes, of which", file.read_bytes()[23:36].decode())
 
 # %% [markdown]
 # ## What upstream does more
