@@ -363,7 +363,7 @@ def _(torch):
 # ## Parameters
 #
 # `Normal(torch.zeros(3), 2.0)` has one scale for three means: parameters are broadcast to a common shape, numbers become tensors of the dtype of the tensors beside them, and what they have in common is the batch. A categorical has its parameter twice,
-# as probabilities and as their logarithms up to a constant. The one that was not given is computed when somebody asks for it: a descriptor without `__set__`, which writes its value over itself in the instance.
+# as probabilities and as their logarithms up to a constant. The one that was not given is computed when somebody asks for it: a descriptor without `__set__`, which writes its value over itself in the instance. The distributions of trials with two outcomes have this pair in common, with log-odds for the logarithms: `_SuccessProbability`.
 
 # %%
 #| into: distributions/utils.py
@@ -446,9 +446,35 @@ class lazy_property:
         if instance is None:
             return self
         with torch.enable_grad():
-            value = self.wrapped(instance)
-        setattr(instance, self.wrapped.__name__, value)
-        return value
+            return vars(instance).setdefault(self.wrapped.__name__, self.wrapped(instance))
+
+
+class _SuccessProbability:
+    """`probs` and `logits` of trials with two outcomes: the one that was given, and the other computed from it when asked for."""
+
+    def _take(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
+        """Keep the one that is given; return `others` in its dtype, all of one shape. ValueError unless exactly one is."""
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        name, given = ("logits", logits) if probs is None else ("probs", probs)
+        *taken, self._param = broadcast_all(*others, given)
+        setattr(self, name, self._param)
+        return [other.type_as(self._param) for other in taken]
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """Log-odds."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """Probabilities of success."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> torch.Size:
+        """The shape of the parameter."""
+        return self._param.size()
 
 
 # %%
@@ -617,7 +643,7 @@ class Distribution(Distribution):
 
 
 # %% [markdown]
-# What subclasses share: the shape of what is drawn, the check of a value, and an empty instance for `expand`, which must not run `__init__` and check again what was checked.
+# What subclasses share: the shape of what is drawn, the check of a value, the room that an enumerated support leaves for the batch, and an empty instance for `expand`, which must not run `__init__` and check again what was checked.
 
 
 # %%
@@ -649,6 +675,18 @@ class Distribution(Distribution):
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
+
+    def _checked(self, value: Tensor) -> Tensor:
+        """`value`. ValueError, if checking is on, for one that no draw can have."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return value
+
+    def _numbered(self, values: Tensor, expand: bool) -> Tensor:
+        """Events along the first dimension, with the batch's dimensions after it; of size 1, or of the batch's sizes (`expand`)."""
+        batch = len(self._batch_shape)
+        values = values[(slice(None),) + (None,) * batch]
+        return values.expand((-1, *self._batch_shape, *values.shape[1 + batch :])) if expand else values
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]

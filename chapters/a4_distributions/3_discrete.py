@@ -38,18 +38,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.exp_family import ExponentialFamily
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all
 from readtorch.nn.functional import binary_cross_entropy_with_logits
 
 
 # %%
 #| into: distributions/bernoulli.py
 #| upstream: torch/distributions/bernoulli.py#Bernoulli
-class Bernoulli(ExponentialFamily):
+class Bernoulli(_SuccessProbability, ExponentialFamily):
     """1 with probability `probs`, which may be given as log-odds `logits`. ValueError unless one of the two is."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -57,29 +56,8 @@ class Bernoulli(ExponentialFamily):
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.logits if probs is None else self.probs
+        self._take(probs, logits)
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     @property
     def mean(self) -> Tensor:
@@ -103,18 +81,14 @@ class Bernoulli(ExponentialFamily):
             return torch.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = torch.arange(2, dtype=self._param.dtype, device=self._param.device)
-        values = values.view((-1,) + (1,) * len(self._batch_shape))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._numbered(self._param.new_tensor([0, 1]), expand)
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
@@ -125,7 +99,7 @@ class Bernoulli(ExponentialFamily):
 
 
 # %% [markdown]
-# A categorical normalizes what it is given: probabilities by their sum, logits by their logsumexp. Probabilities are checked before that, so rows that do not sum to one are accepted, and rows with a negative number are not.
+# A categorical normalizes what it is given: probabilities by their sum, logits by their logsumexp. Probabilities are checked before that, so rows that do not sum to one are accepted, and rows with a negative number are not. Distributions whose events are rows, one number for each category, hold a `Categorical` and show its parameters as theirs: `_Rows`.
 
 # %%
 #| into: distributions/categorical.py
@@ -164,17 +138,16 @@ class Categorical(Distribution):
     ) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            if probs.dim() < 1:
-                raise ValueError("`probs` parameter must be at least one-dimensional.")
-            self.probs = self._param = probs / probs.sum(-1, keepdim=True)
-        else:
-            assert logits is not None
-            if logits.dim() < 1:
-                raise ValueError("`logits` parameter must be at least one-dimensional.")
-            self.logits = self._param = logits - logits.logsumexp(dim=-1, keepdim=True)
-        self._num_events = self._param.size(-1)
-        super().__init__(self._param.size()[:-1], validate_args=validate_args)
+        name, given = ("probs", probs) if logits is None else ("logits", logits)
+        assert given is not None
+        if not given.shape:
+            raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+        self._param = (
+            given / given.sum(-1, keepdim=True) if logits is None else given - given.logsumexp(-1, keepdim=True)
+        )
+        setattr(self, name, self._param)
+        *batch_shape, self._num_events = self._param.shape
+        super().__init__(batch_shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -219,8 +192,7 @@ class Categorical(Distribution):
         return drawn.reshape(self._extended_shape(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         value, logits = torch.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
@@ -229,9 +201,38 @@ class Categorical(Distribution):
         return -(finite * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = torch.arange(self._num_events, dtype=torch.long, device=self._param.device)
-        values = values.view((-1,) + (1,) * len(self._batch_shape))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._numbered(torch.arange(self._num_events, device=self._param.device), expand)
+
+
+class _Rows(Distribution):
+    """Events with one number for each category of a `Categorical`, whose parameters are theirs."""
+
+    _categorical: Categorical
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._categorical = Categorical(probs, logits)
+        super().__init__(self._categorical.batch_shape, self.param_shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities; they sum to one."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Their logarithms."""
+        return self._categorical.logits
+
+    @property
+    def _param(self) -> Tensor:
+        return self._categorical._param
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter."""
+        return self._param.size()
 
 
 # %%
@@ -250,44 +251,18 @@ import readtorch as torch
 from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 
 
 # %%
 #| into: distributions/one_hot_categorical.py
 #| upstream: torch/distributions/one_hot_categorical.py#OneHotCategorical
-class OneHotCategorical(Distribution):
+class OneHotCategorical(_Rows):
     """A categorical whose draws are one-hot rows."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
     has_enumerate_support = True
-
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        self._categorical = Categorical(probs, logits)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:
@@ -311,18 +286,13 @@ class OneHotCategorical(Distribution):
         return torch.nn.functional.one_hot(drawn, self._event_shape[-1]).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return self._categorical.log_prob(value.argmax(-1))
+        return self._categorical.log_prob(self._checked(value).argmax(-1))
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        n = self._event_shape[0]
-        values = torch.eye(n, dtype=self._param.dtype, device=self._param.device)
-        values = values.view((n,) + (1,) * len(self._batch_shape) + (n,))
-        return values.expand((n, *self._batch_shape, n)) if expand else values
+        return self._numbered(torch.eye(self._event_shape[0]).to(self._param), expand)
 
 
 # %% [markdown]
@@ -397,9 +367,7 @@ class Poisson(ExponentialFamily):
             return torch.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        rate, value = broadcast_all(self.rate, value)
+        rate, value = broadcast_all(self.rate, self._checked(value))
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
     @property
@@ -430,41 +398,26 @@ import readtorch as torch
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all
 from readtorch.nn.functional import binary_cross_entropy_with_logits
 
 
 # %%
 #| into: distributions/geometric.py
 #| upstream: torch/distributions/geometric.py#Geometric
-class Geometric(Distribution):
+class Geometric(_SuccessProbability, Distribution):
     """How many trials fail before one succeeds. Unlike `Tensor.geometric_`, which counts the success too."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        super().__init__((self.logits if probs is None else self.probs).size(), validate_args=validate_args)
+        self._take(probs, logits)
+        super().__init__(self._param.size(), validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             raise ValueError(
                 f"Expected parameter probs of distribution {self!r} to be positive but found invalid values:\n{self.probs}"
             )
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Tensor:
@@ -479,7 +432,7 @@ class Geometric(Distribution):
         return (1.0 / self.probs - 1.0) / self.probs
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return self._expanded(Geometric, ("probs", "logits"), batch_shape, _instance)
+        return self._expanded(Geometric, ("probs", "logits", "_param"), batch_shape, _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
@@ -488,8 +441,7 @@ class Geometric(Distribution):
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         value, probs = broadcast_all(value, self.probs)
         probs = torch.where((probs == 1) & (value == 0), torch.zeros_like(probs), probs)
         return value * (-probs).log1p() + self.probs.log()
@@ -511,17 +463,16 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability
 
 
 # %%
 #| into: distributions/binomial.py
 #| upstream: torch/distributions/binomial.py#Binomial
-class Binomial(Distribution):
+class Binomial(_SuccessProbability, Distribution):
     """Successes in `total_count` trials."""
 
     arg_constraints: ClassVar[Any] = {
@@ -534,35 +485,12 @@ class Binomial(Distribution):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
-        self._param = self.logits if probs is None else self.probs
+        (self.total_count,) = self._take(probs, logits, total_count)
         super().__init__(self._param.size(), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     @property
     def mean(self) -> Tensor:
@@ -585,8 +513,7 @@ class Binomial(Distribution):
             return torch.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         n, logits = self.total_count, self.logits
         ways = torch.lgamma(n + 1) - torch.lgamma(value + 1) - torch.lgamma(n - value + 1)
         #: n log(1 + exp(logits)), with the large part taken out of the exponential
@@ -598,12 +525,10 @@ class Binomial(Distribution):
         return -(torch.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        total = int(self.total_count.max())
-        if not self.total_count.min() == total:
+        fewest, most = (int(count) for count in torch.aminmax(self.total_count))
+        if fewest != most:
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        values = torch.arange(1 + total, dtype=self._param.dtype, device=self._param.device)
-        values = values.view((-1,) + (1,) * len(self._batch_shape))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._numbered(torch.arange(most + 1).to(self._param), expand)
 
 
 # %%
@@ -623,13 +548,13 @@ from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.gamma import Gamma
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability
 
 
 # %%
 #| into: distributions/negative_binomial.py
 #| upstream: torch/distributions/negative_binomial.py#NegativeBinomial
-class NegativeBinomial(Distribution):
+class NegativeBinomial(_SuccessProbability, Distribution):
     """Successes of probability `probs` before `total_count` failures: a Poisson number with a gamma rate."""
 
     arg_constraints: ClassVar[Any] = {
@@ -642,25 +567,8 @@ class NegativeBinomial(Distribution):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
+        (self.total_count,) = self._take(probs, logits, total_count)
         super().__init__(self.total_count.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Tensor:
@@ -675,7 +583,7 @@ class NegativeBinomial(Distribution):
         return self.mean / torch.sigmoid(-self.logits)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return self._expanded(NegativeBinomial, ("total_count", "probs", "logits"), batch_shape, _instance)
+        return self._expanded(NegativeBinomial, ("total_count", "probs", "logits", "_param"), batch_shape, _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
@@ -683,8 +591,7 @@ class NegativeBinomial(Distribution):
             return torch.poisson(rate)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         n = self.total_count
         unnormalized = n * torch.nn.functional.logsigmoid(-self.logits) + value * torch.nn.functional.logsigmoid(
             self.logits
@@ -706,19 +613,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.binomial import Binomial
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 from readtorch.distributions.utils import broadcast_all
 
 
 # %%
 #| into: distributions/multinomial.py
 #| upstream: torch/distributions/multinomial.py#Multinomial
-class Multinomial(Distribution):
+class Multinomial(_Rows):
     """How often each category comes in `total_count` draws. NotImplementedError for a count that is not one int."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -734,28 +639,12 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs=probs, logits=logits)
-        self._binomial = Binomial(total_count=total_count, probs=self.probs)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+        super().__init__(probs, logits, validate_args)
+        self._binomial = Binomial(total_count, self.probs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:
@@ -779,9 +668,7 @@ class Multinomial(Distribution):
         return counts.scatter_add_(-1, drawn, torch.ones_like(drawn, dtype=counts.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         logits = logits.masked_fill((value == 0) & (logits == -torch.inf), 0)
         ways = torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1)
         return ways + (logits * value).sum(-1)

@@ -43,7 +43,9 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from itertools import pairwise
 from typing import Any
 
 import readtorch as torch
@@ -83,11 +85,14 @@ class Transform:
     @property
     def inv(self) -> Transform:
         """The inverse function, as a transform."""
-        inverse = None if self._inv is None else self._inv()
+        inverse = self._inv and self._inv()
         if inverse is None:
-            inverse = _InverseTransform(self)
+            inverse = self._inverted()
             self._inv = weakref.ref(inverse)
         return inverse
+
+    def _inverted(self) -> Transform:
+        return _InverseTransform(self)
 
     @property
     def sign(self) -> Any:
@@ -96,11 +101,13 @@ class Transform:
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """The same function with another cache."""
-        if self._cache_size == cache_size:
-            return self
-        if type(self).__init__ is Transform.__init__:
-            return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        return self if cache_size == self._cache_size else self._made_again(cache_size)
+
+    def _made_again(self, cache_size: int) -> Transform:
+        """A transform with this one's parameters. NotImplementedError for a class with parameters that does not say how."""
+        if type(self).__init__ is not Transform.__init__:
+            raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        return type(self)(cache_size=cache_size)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -112,24 +119,20 @@ class Transform:
 
     def __call__(self, x: Tensor) -> Tensor:
         """What x becomes."""
-        if not self._cache_size:
-            return self._call(x)
-        old_x, old_y = self._cached_x_y
-        if x is old_x:
-            return old_y
-        y = self._call(x)
-        self._cached_x_y = x, y
-        return y
+        return self._partner(x, 0, self._call)
 
     def _inv_call(self, y: Tensor) -> Tensor:
-        if not self._cache_size:
-            return self._inverse(y)
-        old_x, old_y = self._cached_x_y
-        if y is old_y:
-            return old_x
-        x = self._inverse(y)
-        self._cached_x_y = x, y
-        return x
+        return self._partner(y, 1, self._inverse)
+
+    def _partner(self, value: Tensor, side: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `function` makes of `value`, which is an x (`side` 0) or a y (1); looked up, if it is the one of the last time."""
+        pair = self._cached_x_y
+        if self._cache_size and value is pair[side]:
+            return pair[1 - side]
+        partner = function(value)
+        if self._cache_size:
+            self._cached_x_y = (partner, value) if side else (value, partner)
+        return partner
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -205,6 +208,16 @@ class _InverseTransform(Transform):
         return self._inv.forward_shape(shape)
 
 
+def _stretch_along(parts: Sequence[Transform], points: Sequence[Tensor], event_dim: int) -> Any:
+    """The logarithms of the parts' stretches, added up; part i takes point i to point i+1, events of point 0 have `event_dim` dimensions."""
+    total: Any = 0
+    for part, (x, y) in zip(parts, pairwise(points), strict=True):
+        spare = event_dim - part.domain.event_dim
+        total = total + _sum_rightmost(part.log_abs_det_jacobian(x, y), spare)
+        event_dim = part.codomain.event_dim + spare
+    return total
+
+
 # %% [markdown]
 # In a chain, each part may see events of another size. The sum of the stretches is taken over the largest of them; where a part has smaller events, its own numbers are summed up to that.
 
@@ -257,17 +270,13 @@ class ComposeTransform(Transform):
     def sign(self) -> Any:
         return math.prod(part.sign for part in self.parts)
 
-    @property
-    def inv(self) -> Transform:
-        inverse = None if self._inv is None else self._inv()
-        if inverse is None:
-            inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
-            self._inv = weakref.ref(inverse)
-            inverse._inv = weakref.ref(self)
+    def _inverted(self) -> Transform:
+        inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
+        inverse._inv = weakref.ref(self)
         return inverse
 
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size=cache_size)
+    def _made_again(self, cache_size: int) -> Transform:
+        return ComposeTransform(self.parts, cache_size=cache_size)
 
     def __call__(self, x: Tensor) -> Tensor:
         for part in self.parts:
@@ -277,18 +286,8 @@ class ComposeTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
             return torch.zeros_like(x)
-        points = [x]
-        for part in self.parts[:-1]:
-            points.append(part(points[-1]))
-        points.append(y)
-        terms, event_dim = [], self.domain.event_dim
-        for part, before, after in zip(self.parts, points[:-1], points[1:], strict=True):
-            terms.append(_sum_rightmost(part.log_abs_det_jacobian(before, after), event_dim - part.domain.event_dim))
-            event_dim += part.codomain.event_dim - part.domain.event_dim
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        return total
+        between = accumulate(self.parts[:-1], lambda point, part: part(point), initial=x)
+        return _stretch_along(self.parts, [*between, y], self.domain.event_dim)
 
     def forward_shape(self, shape: Any) -> Any:
         for part in self.parts:
@@ -319,9 +318,7 @@ class IndependentTransform(Transform):
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        if self._cache_size == cache_size:
-            return self
+    def _made_again(self, cache_size: int) -> Transform:
         return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size=cache_size)
 
     @constraints.dependent_property
@@ -456,8 +453,8 @@ class PowerTransform(Transform):
         super().__init__(cache_size=cache_size)
         (self.exponent,) = broadcast_all(exponent)
 
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size=cache_size)
+    def _made_again(self, cache_size: int) -> Transform:
+        return PowerTransform(self.exponent, cache_size=cache_size)
 
     @property
     def sign(self) -> Any:
@@ -523,9 +520,7 @@ class AffineTransform(Transform):
     def codomain(self) -> Any:
         return self.domain
 
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        if self._cache_size == cache_size:
-            return self
+    def _made_again(self, cache_size: int) -> Transform:
         return AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
 
     @property
@@ -659,8 +654,8 @@ class ReshapeTransform(Transform):
     def codomain(self) -> Any:
         return constraints.independent(constraints.real, len(self.out_shape))
 
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
+    def _made_again(self, cache_size: int) -> Transform:
+        return ReshapeTransform(self.in_shape, self.out_shape, cache_size)
 
     def _call(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[: x.dim() - len(self.in_shape)] + self.out_shape)
@@ -700,6 +695,7 @@ class ReshapeTransform(Transform):
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from readtorch.distributions import constraints, transforms
@@ -718,11 +714,14 @@ class ConstraintRegistry(Constraint):
     def register(self, constraint: Any, factory: Callable[[Any], Any] | None = None) -> Any:
         """Give a type of constraints (or that of an instance) its factory; without one, a decorator. TypeError for another object."""
         if factory is None:
-            return lambda made: self.register(constraint, made)
-        kind = type(constraint) if isinstance(constraint, Constraint) else constraint
-        if not (isinstance(kind, type) and issubclass(kind, Constraint)):
-            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
-        self._registry[kind] = factory
+            return partial(self.register, constraint)
+        match constraint:
+            case Constraint():
+                self._registry[type(constraint)] = factory
+            case type() if issubclass(constraint, Constraint):
+                self._registry[constraint] = factory
+            case _:
+                raise TypeError(f"Expected a Constraint subclass or instance, but got {constraint!r}")
         return factory
 
     def __call__(self, constraint: Constraint) -> Any:

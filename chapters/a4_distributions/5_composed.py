@@ -55,16 +55,14 @@ class Independent(Distribution):
     def __init__(
         self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
     ) -> None:
-        if reinterpreted_batch_ndims > len(base_distribution.batch_shape):
+        batch = base_distribution.batch_shape
+        left = len(batch) - reinterpreted_batch_ndims
+        if left < 0:
             raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
-                f"actual {reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
+                f"Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), got {reinterpreted_batch_ndims} for {batch}"
             )
-        shape = base_distribution.batch_shape + base_distribution.event_shape
-        split = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
-        self.base_dist = base_distribution
-        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        super().__init__(shape[:split], shape[split:], validate_args=validate_args)
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
+        super().__init__(batch[:left], batch[left:] + base_distribution.event_shape, validate_args=validate_args)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
@@ -129,6 +127,8 @@ class Independent(Distribution):
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import readtorch as torch
@@ -137,7 +137,7 @@ from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.independent import Independent
-from readtorch.distributions.transforms import ComposeTransform, Transform
+from readtorch.distributions.transforms import ComposeTransform, Transform, _stretch_along
 from readtorch.distributions.utils import _sum_rightmost
 
 # %% [markdown]
@@ -199,31 +199,25 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
-            x = self.base_dist.sample(sample_shape)
-            for transform in self.transforms:
-                x = transform(x)
-            return x
+            return self._forth(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        x = self.base_dist.rsample(sample_shape)
-        for transform in self.transforms:
-            x = transform(x)
-        return x
+        return self._forth(self.base_dist.rsample(sample_shape))
+
+    def _forth(self, x: Tensor) -> Tensor:
+        return reduce(lambda point, transform: transform(point), self.transforms, x)
+
+    def _back(self, y: Tensor) -> list[Tensor]:
+        """The point of the base that y comes from, what each transform makes of it, and y."""
+        points = accumulate(reversed(self.transforms), lambda point, transform: transform.inv(point), initial=y)
+        return list(points)[::-1]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        event_dim = len(self._event_shape)
-        stretch: Any = 0.0
-        y = value
-        for transform in reversed(self.transforms):
-            x = transform.inv(y)
-            event_dim += transform.domain.event_dim - transform.codomain.event_dim
-            stretch = stretch - _sum_rightmost(
-                transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
-            )
-            y = x
-        return stretch + _sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
+        points = self._back(self._checked(value))
+        gained = sum(transform.codomain.event_dim - transform.domain.event_dim for transform in self.transforms)
+        event_dim = len(self._event_shape) - gained
+        stretch = _stretch_along(self.transforms, points, event_dim)
+        return _sum_rightmost(self.base_dist.log_prob(points[0]), event_dim - len(self.base_dist.event_shape)) - stretch
 
     def _monotone(self, value: Tensor) -> Tensor:
         sign: Any = 1
@@ -232,17 +226,13 @@ class TransformedDistribution(Distribution):
         return value if isinstance(sign, int) and sign == 1 else sign * (value - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        for transform in reversed(self.transforms):
-            value = transform.inv(value)
+        x = self._back(value)[0]
         if self._validate_args:
-            self.base_dist._validate_sample(value)
-        return self._monotone(self.base_dist.cdf(value))
+            self.base_dist._validate_sample(x)
+        return self._monotone(self.base_dist.cdf(x))
 
     def icdf(self, value: Tensor) -> Tensor:
-        value = self.base_dist.icdf(self._monotone(value))
-        for transform in self.transforms:
-            value = transform(value)
-        return value
+        return self._forth(self.base_dist.icdf(self._monotone(value)))
 
 
 # %% [markdown]
@@ -367,15 +357,12 @@ class HalfNormal(TransformedDistribution):
         return self.scale.pow(2) * (1 - 2 / math.pi)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         log_prob = self.base_dist.log_prob(value) + math.log(2)
         return torch.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
+        return 2 * self.base_dist.cdf(self._checked(value)) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.base_dist.icdf((value + 1) / 2)
@@ -417,18 +404,10 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         limits = torch.finfo(self.loc.dtype)
-        base = Uniform(
-            torch.full_like(self.loc, limits.tiny),
-            torch.full_like(self.loc, 1 - limits.eps),
-            validate_args=validate_args,
-        )
-        transforms = [
-            ExpTransform().inv,
-            AffineTransform(loc=0, scale=-torch.ones_like(self.scale)),
-            ExpTransform().inv,
-            AffineTransform(loc=self.loc, scale=-self.scale),
-        ]
-        super().__init__(base, transforms, validate_args=validate_args)
+        zeros, log = torch.zeros_like(self.loc), ExpTransform().inv
+        between = Uniform(zeros + limits.tiny, zeros + (1 - limits.eps), validate_args=validate_args)
+        steps = [log, AffineTransform(0, zeros - 1), log, AffineTransform(self.loc, -self.scale)]
+        super().__init__(between, steps, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Gumbel, _instance)
@@ -452,8 +431,7 @@ class Gumbel(TransformedDistribution):
         return self.stddev.pow(2)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
@@ -551,10 +529,12 @@ class Weibull(TransformedDistribution):
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
-        self.concentration_reciprocal = self.concentration.reciprocal()
-        base = Exponential(torch.ones_like(self.scale), validate_args=validate_args)
-        transforms = [PowerTransform(exponent=self.concentration_reciprocal), AffineTransform(loc=0, scale=self.scale)]
-        super().__init__(base, transforms, validate_args=validate_args)
+        self.concentration_reciprocal = 1 / self.concentration
+        super().__init__(
+            Exponential(torch.ones_like(self.scale), validate_args),
+            [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)],
+            validate_args=validate_args,
+        )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Weibull, _instance)
@@ -602,19 +582,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.transformed_distribution import TransformedDistribution
 from readtorch.distributions.transforms import SigmoidTransform
-from readtorch.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all, clamp_probs
 
 
 # %%
 #| into: distributions/relaxed_bernoulli.py
 #| upstream: torch/distributions/relaxed_bernoulli.py#LogitRelaxedBernoulli
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(_SuccessProbability, Distribution):
     """The log-odds of a relaxed Bernoulli draw."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -625,29 +604,8 @@ class LogitRelaxedBernoulli(Distribution):
         self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self.temperature = temperature
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.logits if probs is None else self.probs
+        self._take(probs, logits)
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(LogitRelaxedBernoulli, ("probs", "logits", "_param"), batch_shape, _instance)
@@ -661,11 +619,9 @@ class LogitRelaxedBernoulli(Distribution):
         return (uniforms.log() - (-uniforms).log1p() + probs.log() - (-probs).log1p()) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
-        away = logits - value.mul(self.temperature)
-        return self.temperature.log() + away - 2 * away.exp().log1p()
+        logits, value = broadcast_all(self.logits, self._checked(value))
+        away = logits - self.temperature * value
+        return torch.log(self.temperature) + away - 2 * torch.log1p(torch.exp(away))
 
 
 # %%
@@ -714,15 +670,15 @@ class RelaxedBernoulli(TransformedDistribution):
 #| imports
 from __future__ import annotations
 
+
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 from readtorch.distributions.transformed_distribution import TransformedDistribution
 from readtorch.distributions.transforms import ExpTransform
 from readtorch.distributions.utils import broadcast_all, clamp_probs
@@ -731,7 +687,7 @@ from readtorch.distributions.utils import broadcast_all, clamp_probs
 # %%
 #| into: distributions/relaxed_categorical.py
 #| upstream: torch/distributions/relaxed_categorical.py#ExpRelaxedCategorical
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(_Rows):
     """The logarithms of a relaxed one-hot draw."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -745,24 +701,8 @@ class ExpRelaxedCategorical(Distribution):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._categorical = Categorical(probs, logits)
+        super().__init__(probs, logits, validate_args)
         self.temperature = temperature
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(ExpRelaxedCategorical, (), batch_shape, _instance)
@@ -777,14 +717,11 @@ class ExpRelaxedCategorical(Distribution):
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        n = self._categorical._num_events
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         temperature = torch.as_tensor(self.temperature, dtype=logits.dtype, device=logits.device)
-        scale = torch.full_like(temperature, float(n)).lgamma() - temperature.log().mul(-(n - 1))
-        score = logits - value.mul(temperature)
-        return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
+        (n,) = self._event_shape
+        constant = math.lgamma(n) + (n - 1) * torch.log(temperature)
+        return torch.log_softmax(logits - temperature * value, -1).sum(-1) + constant
 
 
 # %%

@@ -162,16 +162,16 @@ class MultivariateNormal(Distribution):
         return self.loc + _batch_mv(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
-        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - half_log_det
+        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        return -0.5 * distance - self._log_volume()
 
     def entropy(self) -> Tensor:
-        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        entropy = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + half_log_det
-        return entropy.expand(self._batch_shape)
+        return (self._log_volume() + 0.5 * self._event_shape[0]).expand(self._batch_shape)
+
+    def _log_volume(self) -> Tensor:
+        """Half the logarithm of |2πΣ|: that of the factor's diagonal, whose product is the root of the determinant, and √2π for each dimension."""
+        widths = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)
+        return (math.sqrt(2 * math.pi) * widths).log().sum(-1)
 
 
 # %%
@@ -237,9 +237,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * (noise * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        y, df = (value - self.loc) / self.scale, self.df
+        y, df = (self._checked(value) - self.loc) / self.scale, self.df
         normalizer = (
             self.scale.log()
             + 0.5 * df.log()
@@ -352,9 +350,7 @@ class MixtureSameFamily(Distribution):
         return torch.sum(self._component_distribution.cdf(self._pad(value)) * self._mixture_distribution.probs, dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        each = self._component_distribution.log_prob(self._pad(value))
+        each = self._component_distribution.log_prob(self._pad(self._checked(value)))
         return torch.logsumexp(each + torch.log_softmax(self._mixture_distribution.logits, dim=-1), dim=-1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability
 
 
-class Binomial(Distribution):
+class Binomial(_SuccessProbability, Distribution):
     """Successes in `total_count` trials."""
 
     arg_constraints: ClassVar[Any] = {
@@ -27,35 +26,12 @@ class Binomial(Distribution):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
-        self._param = self.logits if probs is None else self.probs
+        (self.total_count,) = self._take(probs, logits, total_count)
         super().__init__(self._param.size(), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     @property
     def mean(self) -> Tensor:
@@ -78,8 +54,7 @@ class Binomial(Distribution):
             return torch.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         n, logits = self.total_count, self.logits
         ways = torch.lgamma(n + 1) - torch.lgamma(value + 1) - torch.lgamma(n - value + 1)
         #: n log(1 + exp(logits)), with the large part taken out of the exponential
@@ -91,9 +66,7 @@ class Binomial(Distribution):
         return -(torch.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        total = int(self.total_count.max())
-        if not self.total_count.min() == total:
+        fewest, most = (int(count) for count in torch.aminmax(self.total_count))
+        if fewest != most:
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        values = torch.arange(1 + total, dtype=self._param.dtype, device=self._param.device)
-        values = values.view((-1,) + (1,) * len(self._batch_shape))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._numbered(torch.arange(most + 1).to(self._param), expand)

@@ -28,17 +28,16 @@ class Categorical(Distribution):
     ) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            if probs.dim() < 1:
-                raise ValueError("`probs` parameter must be at least one-dimensional.")
-            self.probs = self._param = probs / probs.sum(-1, keepdim=True)
-        else:
-            assert logits is not None
-            if logits.dim() < 1:
-                raise ValueError("`logits` parameter must be at least one-dimensional.")
-            self.logits = self._param = logits - logits.logsumexp(dim=-1, keepdim=True)
-        self._num_events = self._param.size(-1)
-        super().__init__(self._param.size()[:-1], validate_args=validate_args)
+        name, given = ("probs", probs) if logits is None else ("logits", logits)
+        assert given is not None
+        if not given.shape:
+            raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+        self._param = (
+            given / given.sum(-1, keepdim=True) if logits is None else given - given.logsumexp(-1, keepdim=True)
+        )
+        setattr(self, name, self._param)
+        *batch_shape, self._num_events = self._param.shape
+        super().__init__(batch_shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -83,8 +82,7 @@ class Categorical(Distribution):
         return drawn.reshape(self._extended_shape(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         value, logits = torch.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
@@ -93,6 +91,35 @@ class Categorical(Distribution):
         return -(finite * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = torch.arange(self._num_events, dtype=torch.long, device=self._param.device)
-        values = values.view((-1,) + (1,) * len(self._batch_shape))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._numbered(torch.arange(self._num_events, device=self._param.device), expand)
+
+
+class _Rows(Distribution):
+    """Events with one number for each category of a `Categorical`, whose parameters are theirs."""
+
+    _categorical: Categorical
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._categorical = Categorical(probs, logits)
+        super().__init__(self._categorical.batch_shape, self.param_shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities; they sum to one."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Their logarithms."""
+        return self._categorical.logits
+
+    @property
+    def _param(self) -> Tensor:
+        return self._categorical._param
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter."""
+        return self._param.size()

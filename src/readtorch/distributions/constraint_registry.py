@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from readtorch.distributions import constraints, transforms
@@ -19,11 +20,14 @@ class ConstraintRegistry(Constraint):
     def register(self, constraint: Any, factory: Callable[[Any], Any] | None = None) -> Any:
         """Give a type of constraints (or that of an instance) its factory; without one, a decorator. TypeError for another object."""
         if factory is None:
-            return lambda made: self.register(constraint, made)
-        kind = type(constraint) if isinstance(constraint, Constraint) else constraint
-        if not (isinstance(kind, type) and issubclass(kind, Constraint)):
-            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
-        self._registry[kind] = factory
+            return partial(self.register, constraint)
+        match constraint:
+            case Constraint():
+                self._registry[type(constraint)] = factory
+            case type() if issubclass(constraint, Constraint):
+                self._registry[constraint] = factory
+            case _:
+                raise TypeError(f"Expected a Constraint subclass or instance, but got {constraint!r}")
         return factory
 
     def __call__(self, constraint: Constraint) -> Any:

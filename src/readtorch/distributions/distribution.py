@@ -145,6 +145,18 @@ class Distribution:
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
+    def _checked(self, value: Tensor) -> Tensor:
+        """`value`. ValueError, if checking is on, for one that no draw can have."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return value
+
+    def _numbered(self, values: Tensor, expand: bool) -> Tensor:
+        """Events along the first dimension, with the batch's dimensions after it; of size 1, or of the batch's sizes (`expand`)."""
+        batch = len(self._batch_shape)
+        values = values[(slice(None),) + (None,) * batch]
+        return values.expand((-1, *self._batch_shape, *values.shape[1 + batch :])) if expand else values
+
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(

@@ -10,38 +10,23 @@ import readtorch as torch
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all
 from readtorch.nn.functional import binary_cross_entropy_with_logits
 
 
-class Geometric(Distribution):
+class Geometric(_SuccessProbability, Distribution):
     """How many trials fail before one succeeds. Unlike `Tensor.geometric_`, which counts the success too."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        super().__init__((self.logits if probs is None else self.probs).size(), validate_args=validate_args)
+        self._take(probs, logits)
+        super().__init__(self._param.size(), validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             raise ValueError(
                 f"Expected parameter probs of distribution {self!r} to be positive but found invalid values:\n{self.probs}"
             )
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Tensor:
@@ -56,7 +41,7 @@ class Geometric(Distribution):
         return (1.0 / self.probs - 1.0) / self.probs
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return self._expanded(Geometric, ("probs", "logits"), batch_shape, _instance)
+        return self._expanded(Geometric, ("probs", "logits", "_param"), batch_shape, _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
@@ -65,8 +50,7 @@ class Geometric(Distribution):
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         value, probs = broadcast_all(value, self.probs)
         probs = torch.where((probs == 1) & (value == 0), torch.zeros_like(probs), probs)
         return value * (-probs).log1p() + self.probs.log()

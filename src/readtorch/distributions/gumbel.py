@@ -24,18 +24,10 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         limits = torch.finfo(self.loc.dtype)
-        base = Uniform(
-            torch.full_like(self.loc, limits.tiny),
-            torch.full_like(self.loc, 1 - limits.eps),
-            validate_args=validate_args,
-        )
-        transforms = [
-            ExpTransform().inv,
-            AffineTransform(loc=0, scale=-torch.ones_like(self.scale)),
-            ExpTransform().inv,
-            AffineTransform(loc=self.loc, scale=-self.scale),
-        ]
-        super().__init__(base, transforms, validate_args=validate_args)
+        zeros, log = torch.zeros_like(self.loc), ExpTransform().inv
+        between = Uniform(zeros + limits.tiny, zeros + (1 - limits.eps), validate_args=validate_args)
+        steps = [log, AffineTransform(0, zeros - 1), log, AffineTransform(self.loc, -self.scale)]
+        super().__init__(between, steps, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Gumbel, _instance)
@@ -59,8 +51,7 @@ class Gumbel(TransformedDistribution):
         return self.stddev.pow(2)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 

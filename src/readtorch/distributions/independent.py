@@ -21,16 +21,14 @@ class Independent(Distribution):
     def __init__(
         self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
     ) -> None:
-        if reinterpreted_batch_ndims > len(base_distribution.batch_shape):
+        batch = base_distribution.batch_shape
+        left = len(batch) - reinterpreted_batch_ndims
+        if left < 0:
             raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
-                f"actual {reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
+                f"Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), got {reinterpreted_batch_ndims} for {batch}"
             )
-        shape = base_distribution.batch_shape + base_distribution.event_shape
-        split = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
-        self.base_dist = base_distribution
-        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        super().__init__(shape[:split], shape[split:], validate_args=validate_args)
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
+        super().__init__(batch[:left], batch[left:] + base_distribution.event_shape, validate_args=validate_args)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]

@@ -83,9 +83,7 @@ class MixtureSameFamily(Distribution):
         return torch.sum(self._component_distribution.cdf(self._pad(value)) * self._mixture_distribution.probs, dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        each = self._component_distribution.log_prob(self._pad(value))
+        each = self._component_distribution.log_prob(self._pad(self._checked(value)))
         return torch.logsumexp(each + torch.log_softmax(self._mixture_distribution.logits, dim=-1), dim=-1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.binomial import Binomial
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 from readtorch.distributions.utils import broadcast_all
 
 
-class Multinomial(Distribution):
+class Multinomial(_Rows):
     """How often each category comes in `total_count` draws. NotImplementedError for a count that is not one int."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -32,28 +30,12 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs=probs, logits=logits)
-        self._binomial = Binomial(total_count=total_count, probs=self.probs)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+        super().__init__(probs, logits, validate_args)
+        self._binomial = Binomial(total_count, self.probs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:
@@ -77,9 +59,7 @@ class Multinomial(Distribution):
         return counts.scatter_add_(-1, drawn, torch.ones_like(drawn, dtype=counts.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         logits = logits.masked_fill((value == 0) & (logits == -torch.inf), 0)
         ways = torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1)
         return ways + (logits * value).sum(-1)

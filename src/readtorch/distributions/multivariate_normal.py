@@ -125,13 +125,13 @@ class MultivariateNormal(Distribution):
         return self.loc + _batch_mv(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
-        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - half_log_det
+        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        return -0.5 * distance - self._log_volume()
 
     def entropy(self) -> Tensor:
-        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        entropy = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + half_log_det
-        return entropy.expand(self._batch_shape)
+        return (self._log_volume() + 0.5 * self._event_shape[0]).expand(self._batch_shape)
+
+    def _log_volume(self) -> Tensor:
+        """Half the logarithm of |2πΣ|: that of the factor's diagonal, whose product is the root of the determinant, and √2π for each dimension."""
+        widths = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)
+        return (math.sqrt(2 * math.pi) * widths).log().sum(-1)

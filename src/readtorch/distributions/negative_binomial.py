@@ -11,10 +11,10 @@ from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.gamma import Gamma
-from readtorch.distributions.utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(_SuccessProbability, Distribution):
     """Successes of probability `probs` before `total_count` failures: a Poisson number with a gamma rate."""
 
     arg_constraints: ClassVar[Any] = {
@@ -27,25 +27,8 @@ class NegativeBinomial(Distribution):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
+        (self.total_count,) = self._take(probs, logits, total_count)
         super().__init__(self.total_count.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of success."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Tensor:
@@ -60,7 +43,7 @@ class NegativeBinomial(Distribution):
         return self.mean / torch.sigmoid(-self.logits)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return self._expanded(NegativeBinomial, ("total_count", "probs", "logits"), batch_shape, _instance)
+        return self._expanded(NegativeBinomial, ("total_count", "probs", "logits", "_param"), batch_shape, _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
@@ -68,8 +51,7 @@ class NegativeBinomial(Distribution):
             return torch.poisson(rate)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        value = self._checked(value)
         n = self.total_count
         unnormalized = n * torch.nn.functional.logsigmoid(-self.logits) + value * torch.nn.functional.logsigmoid(
             self.logits

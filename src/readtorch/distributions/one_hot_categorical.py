@@ -10,41 +10,15 @@ import readtorch as torch
 from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 
 
-class OneHotCategorical(Distribution):
+class OneHotCategorical(_Rows):
     """A categorical whose draws are one-hot rows."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
     has_enumerate_support = True
-
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        self._categorical = Categorical(probs, logits)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:
@@ -68,18 +42,13 @@ class OneHotCategorical(Distribution):
         return torch.nn.functional.one_hot(drawn, self._event_shape[-1]).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return self._categorical.log_prob(value.argmax(-1))
+        return self._categorical.log_prob(self._checked(value).argmax(-1))
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        n = self._event_shape[0]
-        values = torch.eye(n, dtype=self._param.dtype, device=self._param.device)
-        values = values.view((n,) + (1,) * len(self._batch_shape) + (n,))
-        return values.expand((n, *self._batch_shape, n)) if expand else values
+        return self._numbered(torch.eye(self._event_shape[0]).to(self._param), expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

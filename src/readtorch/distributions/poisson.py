@@ -43,9 +43,7 @@ class Poisson(ExponentialFamily):
             return torch.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        rate, value = broadcast_all(self.rate, value)
+        rate, value = broadcast_all(self.rate, self._checked(value))
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
     @property

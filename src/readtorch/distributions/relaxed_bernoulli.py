@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.transformed_distribution import TransformedDistribution
 from readtorch.distributions.transforms import SigmoidTransform
-from readtorch.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all, clamp_probs
 
 
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(_SuccessProbability, Distribution):
     """The log-odds of a relaxed Bernoulli draw."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -27,29 +26,8 @@ class LogitRelaxedBernoulli(Distribution):
         self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self.temperature = temperature
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.logits if probs is None else self.probs
+        self._take(probs, logits)
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(LogitRelaxedBernoulli, ("probs", "logits", "_param"), batch_shape, _instance)
@@ -63,11 +41,9 @@ class LogitRelaxedBernoulli(Distribution):
         return (uniforms.log() - (-uniforms).log1p() + probs.log() - (-probs).log1p()) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
-        away = logits - value.mul(self.temperature)
-        return self.temperature.log() + away - 2 * away.exp().log1p()
+        logits, value = broadcast_all(self.logits, self._checked(value))
+        away = logits - self.temperature * value
+        return torch.log(self.temperature) + away - 2 * torch.log1p(torch.exp(away))
 
 
 class RelaxedBernoulli(TransformedDistribution):

@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import readtorch as torch
-from readtorch import Size
 from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
-from readtorch.distributions.categorical import Categorical
-from readtorch.distributions.distribution import Distribution
+from readtorch.distributions.categorical import _Rows
 from readtorch.distributions.transformed_distribution import TransformedDistribution
 from readtorch.distributions.transforms import ExpTransform
 from readtorch.distributions.utils import broadcast_all, clamp_probs
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(_Rows):
     """The logarithms of a relaxed one-hot draw."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -31,24 +30,8 @@ class ExpRelaxedCategorical(Distribution):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._categorical = Categorical(probs, logits)
+        super().__init__(probs, logits, validate_args)
         self.temperature = temperature
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities; they sum to one."""
-        return self._categorical.probs
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(ExpRelaxedCategorical, (), batch_shape, _instance)
@@ -63,14 +46,11 @@ class ExpRelaxedCategorical(Distribution):
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        n = self._categorical._num_events
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         temperature = torch.as_tensor(self.temperature, dtype=logits.dtype, device=logits.device)
-        scale = torch.full_like(temperature, float(n)).lgamma() - temperature.log().mul(-(n - 1))
-        score = logits - value.mul(temperature)
-        return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
+        (n,) = self._event_shape
+        constant = math.lgamma(n) + (n - 1) * torch.log(temperature)
+        return torch.log_softmax(logits - temperature * value, -1).sum(-1) + constant
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):

@@ -54,9 +54,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * (noise * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        y, df = (value - self.loc) / self.scale, self.df
+        y, df = (self._checked(value) - self.loc) / self.scale, self.df
         normalizer = (
             self.scale.log()
             + 0.5 * df.log()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import readtorch as torch
@@ -12,7 +14,7 @@ from readtorch._tensor import Tensor
 from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.independent import Independent
-from readtorch.distributions.transforms import ComposeTransform, Transform
+from readtorch.distributions.transforms import ComposeTransform, Transform, _stretch_along
 from readtorch.distributions.utils import _sum_rightmost
 
 
@@ -68,31 +70,25 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with torch.no_grad():
-            x = self.base_dist.sample(sample_shape)
-            for transform in self.transforms:
-                x = transform(x)
-            return x
+            return self._forth(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        x = self.base_dist.rsample(sample_shape)
-        for transform in self.transforms:
-            x = transform(x)
-        return x
+        return self._forth(self.base_dist.rsample(sample_shape))
+
+    def _forth(self, x: Tensor) -> Tensor:
+        return reduce(lambda point, transform: transform(point), self.transforms, x)
+
+    def _back(self, y: Tensor) -> list[Tensor]:
+        """The point of the base that y comes from, what each transform makes of it, and y."""
+        points = accumulate(reversed(self.transforms), lambda point, transform: transform.inv(point), initial=y)
+        return list(points)[::-1]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        event_dim = len(self._event_shape)
-        stretch: Any = 0.0
-        y = value
-        for transform in reversed(self.transforms):
-            x = transform.inv(y)
-            event_dim += transform.domain.event_dim - transform.codomain.event_dim
-            stretch = stretch - _sum_rightmost(
-                transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
-            )
-            y = x
-        return stretch + _sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
+        points = self._back(self._checked(value))
+        gained = sum(transform.codomain.event_dim - transform.domain.event_dim for transform in self.transforms)
+        event_dim = len(self._event_shape) - gained
+        stretch = _stretch_along(self.transforms, points, event_dim)
+        return _sum_rightmost(self.base_dist.log_prob(points[0]), event_dim - len(self.base_dist.event_shape)) - stretch
 
     def _monotone(self, value: Tensor) -> Tensor:
         sign: Any = 1
@@ -101,14 +97,10 @@ class TransformedDistribution(Distribution):
         return value if isinstance(sign, int) and sign == 1 else sign * (value - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        for transform in reversed(self.transforms):
-            value = transform.inv(value)
+        x = self._back(value)[0]
         if self._validate_args:
-            self.base_dist._validate_sample(value)
-        return self._monotone(self.base_dist.cdf(value))
+            self.base_dist._validate_sample(x)
+        return self._monotone(self.base_dist.cdf(x))
 
     def icdf(self, value: Tensor) -> Tensor:
-        value = self.base_dist.icdf(self._monotone(value))
-        for transform in self.transforms:
-            value = transform(value)
-        return value
+        return self._forth(self.base_dist.icdf(self._monotone(value)))

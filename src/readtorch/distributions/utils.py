@@ -66,9 +66,35 @@ class lazy_property:
         if instance is None:
             return self
         with torch.enable_grad():
-            value = self.wrapped(instance)
-        setattr(instance, self.wrapped.__name__, value)
-        return value
+            return vars(instance).setdefault(self.wrapped.__name__, self.wrapped(instance))
+
+
+class _SuccessProbability:
+    """`probs` and `logits` of trials with two outcomes: the one that was given, and the other computed from it when asked for."""
+
+    def _take(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
+        """Keep the one that is given; return `others` in its dtype, all of one shape. ValueError unless exactly one is."""
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        name, given = ("logits", logits) if probs is None else ("probs", probs)
+        *taken, self._param = broadcast_all(*others, given)
+        setattr(self, name, self._param)
+        return [other.type_as(self._param) for other in taken]
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """Log-odds."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """Probabilities of success."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> torch.Size:
+        """The shape of the parameter."""
+        return self._param.size()
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:

@@ -22,10 +22,12 @@ class Weibull(TransformedDistribution):
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
-        self.concentration_reciprocal = self.concentration.reciprocal()
-        base = Exponential(torch.ones_like(self.scale), validate_args=validate_args)
-        transforms = [PowerTransform(exponent=self.concentration_reciprocal), AffineTransform(loc=0, scale=self.scale)]
-        super().__init__(base, transforms, validate_args=validate_args)
+        self.concentration_reciprocal = 1 / self.concentration
+        super().__init__(
+            Exponential(torch.ones_like(self.scale), validate_args),
+            [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)],
+            validate_args=validate_args,
+        )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Weibull, _instance)
