@@ -258,8 +258,8 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     at = dispatcher.autograd
     items = normalize(index)
     is_number = not isinstance(value, TensorImpl)
-    #: One value, wherever the mask is true: on the meta device it is not known where, and makes no difference.
-    past_masks = self._array.__class__ is MetaArray and (is_number or value._array.size == 1)
+    #: Values wherever the mask is true: on the meta device it is not known where, and makes no difference.
+    past_masks = self._array.__class__ is MetaArray
     view, indices = apply_slicing(self, items, past_masks=past_masks)
     if is_number:
         value = wrap(_value_array(value, self))
@@ -278,6 +278,8 @@ def setitem(self: Any, index: Any, value: Any) -> None:
         return
     while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
         value = at.select(value, 0, 0)
+    if past_masks and any(isinstance(item, TensorImpl) for item in items):
+        value = at.sum(value)  # of any shape: it depends on elements which is right
     at.copy_(view, value)
 
 

@@ -617,7 +617,7 @@ from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
-from readtorch.c10.core.dispatch_key import device_of, meta_like
+from readtorch.c10.core.dispatch_key import device_of, meta_like, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module

@@ -39,7 +39,7 @@ live()
 #| into: aten/native/tensor_shape.py
 #| imports
 from readtorch.aten.parallel import parallel_for
-from readtorch.c10.core.dispatch_key import meta_array, without_values
+from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
 
 
 # %%
@@ -489,6 +489,16 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     return np.lib.stride_tricks.as_strided(whole, shape, tuple(step * self.itemsize for step in steps))
 
 
+@register("as_strided", key="Meta")
+def _as_strided_on_meta(self: Array, size: Dims, stride: Dims, storage_offset: int | None = None) -> Array:
+    shape = sizes((size,))
+    if len(shape) != len(sizes((stride,))):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    return meta_array(shape, self.dtype)
+
+
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
@@ -541,6 +551,19 @@ def _view_dtype(self: Array, dtype: Any) -> Array:
     if wanted.itemsize != self.itemsize and not self.ndim:
         raise RuntimeError(f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)")
     return self.view(wanted)
+
+
+@register("_view_dtype", key="Meta")
+def _view_dtype_on_meta(self: Array, dtype: Any) -> Array:
+    wanted = to_numpy_dtype(dtype)
+    if not self.ndim:
+        return meta_array((), _view_dtype(specimen(self), dtype).dtype)
+    if self.shape[-1] * self.itemsize % wanted.itemsize:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {self.dtype} as {dtype} "
+            f"(different element sizes), but got {self.shape[-1]}"
+        )
+    return meta_array((*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), wanted)
 
 
 @register("view_as_real", key="CPU CUDA", variants="function", view="always")

@@ -42,6 +42,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.device import current_default_device
 from readtorch.csrc.utils.gates import PYTHON, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 from readtorch.c10.core.scalar_type import not_implemented
@@ -309,7 +310,7 @@ def tril_indices(
     """Row and column numbers of the lower triangle."""
     _positive_sizes(row, col)
     found = _C._from_numpy(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
-    return found if dtype is None else found.to(dtype)
+    return found.to(device=current_default_device() if device is None else device, dtype=dtype)
 
 
 @checked
@@ -319,7 +320,7 @@ def triu_indices(
     """Row and column numbers of the upper triangle."""
     _positive_sizes(row, col)
     found = _C._from_numpy(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
-    return found if dtype is None else found.to(dtype)
+    return found.to(device=current_default_device() if device is None else device, dtype=dtype)
 
 
 @checked

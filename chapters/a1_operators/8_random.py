@@ -752,7 +752,7 @@ def normal(
         if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
-        if std._array.size and not (std._array >= 0).all():
+        if std._array.size and not without_values(std) and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")

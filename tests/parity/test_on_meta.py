@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +34,147 @@ def test_every_line_gives_on_meta_the_forms_that_upstream_gives() -> None:
                 faults.append(f"{line.id} agrees now: take it off left_out_meta.txt")
     faults.extend(f"{name} is in left_out_meta.txt and in no table" for name in known.keys() - met)
     assert not faults, "\n".join(faults)
+
+
+def described(torch: Any, value: Any) -> Any:
+    """All there is to know of tensors without elements, in lists and dicts."""
+    if isinstance(value, dict):
+        return {key: described(torch, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(torch, item) for item in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    return type(value).__name__, tuple(value.shape), str(value.dtype), str(value.device), value.requires_grad
+
+
+def block(torch: Any, channels: int, wider: int, stride: int) -> Any:
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(
+                nn.Conv2d(channels, wider, 3, stride, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU(inplace=True)
+            )
+            self.second = nn.Sequential(nn.Conv2d(wider, wider, 3, 1, 1, bias=False), nn.BatchNorm2d(wider))
+            self.beside = nn.Conv2d(channels, wider, 1, stride, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            y = self.second(self.first(x))
+            y += self.beside(x)
+            return nn.functional.relu(y, inplace=True)
+
+    return Block()
+
+
+def residual(torch: Any) -> Any:
+    nn = torch.nn
+    stem = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(64, 10)]
+    model = nn.Sequential(*stem, block(torch, 16, 32, 1), block(torch, 32, 64, 2), *head)
+    loss = nn.functional.cross_entropy(model(torch.randn(4, 3, 64, 64)), torch.randint(10, (4,)), label_smoothing=0.1)
+    return model, loss
+
+
+def recurrent(torch: Any) -> Any:
+    nn = torch.nn
+    model = nn.ModuleList(
+        [nn.Embedding(100, 16), nn.LSTM(16, 32, 2, dropout=0.5, bidirectional=True), nn.Linear(64, 100)]
+    )
+    words = torch.randint(100, (9, 4))
+    out = model[2](model[1](model[0](words))[0])
+    return model, nn.functional.cross_entropy(out.flatten(0, 1), words.flatten())
+
+
+def attending(torch: Any) -> Any:
+    nn = torch.nn
+    model = nn.Transformer(32, 4, 2, 2, 64, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    return model, model(torch.randn(2, 7, 32), torch.randn(2, 5, 32), tgt_mask=mask, tgt_is_causal=True).square().mean()
+
+
+@pytest.mark.parametrize("network", [residual, recurrent, attending])
+def test_a_network_is_trained_on_meta(network: Any) -> None:
+    def train(torch: Any) -> Any:
+        with torch.device("meta"):
+            model, loss = network(torch)
+        optimizer = torch.optim.AdamW(model.parameters())
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        grads = [parameter.grad for parameter in model.parameters()]
+        state = [held for _, held in sorted(optimizer.state_dict()["state"].items())]
+        return described(torch, [loss, norm, grads, model.state_dict(), state])
+
+    assert train(readtorch) == train(upstream)
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize(
+    "name", ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]
+)
+def test_an_optimizer_steps_where_upstreams_does(name: str, foreach: bool) -> None:
+    def steps(torch: Any, inside: bool) -> Any:
+        parameter = torch.nn.Parameter(torch.ones(2, 3, device="meta"))
+        parameter.grad = torch.ones(2, 3, device="meta")
+        try:
+            with torch.device("meta" if inside else "cpu"):
+                optimizer = getattr(torch.optim, name)([parameter], lr=0.1, foreach=foreach)
+                optimizer.step()
+        except RuntimeError as error:
+            return "RuntimeError" if "item" in str(error) else str(error)
+        return described(torch, dict(optimizer.state[parameter]))
+
+    for inside in (False, True):
+        assert steps(readtorch, inside) == steps(upstream, inside)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_files_of_tensors_without_elements_are_read_by_both(weights_only: bool) -> None:
+    def state(torch: Any) -> Any:
+        return {
+            "model": torch.nn.Linear(2, 3, device="meta").state_dict(),
+            "x": torch.nn.Parameter(torch.ones(2, device="meta")),
+        }
+
+    for writer, reader in ((readtorch, upstream), (upstream, readtorch), (readtorch, readtorch)):
+        file = io.BytesIO()
+        writer.save(state(writer), file)
+        file.seek(0)
+        found = reader.load(file, weights_only=weights_only)
+        assert described(reader, found) == described(upstream, state(upstream))
+
+
+CALLS = [
+    "range(i[0])", "t.ones(i[0])", "int(i[0])", "t.tensor([a[0, 0], a[0, 1]])", "a.item()", "bool(a[0, 0])", "a.tolist()", "a.numpy()",
+    "a.cpu()", "t.normal(a, a)", "t.normal(0.0, a)", "a.__setitem__(m, a[0])", "a.__setitem__(m, 1.0)", "a[m]", "a.masked_select(m)",
+    "a.nonzero()", "t.unique(a)", "i.bincount()", "t.equal(a, a)", "a.view(t.int16)", "a.view(t.float64)", "a[:, :3].view(t.float64)",
+    "a.as_strided((2, 2), (1, 2))", "t.triu_indices(3, 3, device='meta')", "t.testing.assert_close(a, a)", "t.multinomial(a, 2)",
+    "t.nn.functional.one_hot(i, 4)", "t.nn.functional.one_hot(i)", "a.repeat_interleave(i)", "a.repeat_interleave(i, 0, output_size=5)",
+    "t.linalg.inv(b)", "t.linalg.inv(a)", "t.linalg.solve(b, b)", "t.linalg.cholesky(b)", "t.linalg.cholesky_ex(b, check_errors=True)",
+    "t.linalg.lu_factor(b)", "t.linalg.lstsq(b, b)", "t.linalg.matrix_power(b, -1)", "t.linalg.cond(b)", "t.linalg.eig(b)",
+    "t.renorm(a, 2, 0, 1.0)", "a.norm()", "t.linalg.norm(a)", "t.linalg.matrix_norm(a, 'nuc')", "t.cdist(a, a)",
+    "t.nn.functional.normalize(a)", "t.nn.functional.cosine_similarity(a, a)", "t.nn.functional.embedding(i, a, max_norm=1.0)",
+    "t.nn.utils.get_total_norm([a, b])", "t.nn.utils.weight_norm(t.nn.Linear(4, 2, device='meta'))(a)",
+    "t.nn.utils.parametrizations.weight_norm(t.nn.Linear(4, 2, device='meta'))(a)",
+    "t.nn.utils.spectral_norm(t.nn.Linear(4, 2, device='meta'))(a)",
+    "t.nn.utils.parametrizations.spectral_norm(t.nn.Linear(4, 2, device='meta'))(a)", "a.bernoulli()", "a.exponential_()", "t.poisson(a)",
+    "t.quantile(a, a[0, :2])", "t.histc(a)", "a.searchsorted(a)", "a.index_reduce(0, i, b[:, :1].expand(3, 4), 'mean')", "a + t.tensor(1.0)",
+    "a + t.ones(3, 4)", "t.cat([a, t.ones(3, 4)])", "a.copy_(t.ones(3, 4))", "t.ones(3, 4).copy_(a)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", CALLS)
+def test_a_call_gives_a_shape_or_the_error_that_upstream_gives(expression: str) -> None:
+    def called(torch: Any) -> Any:
+        a, b, i = (
+            torch.ones(3, 4, device="meta"),
+            torch.ones(3, 3, device="meta"),
+            torch.ones(3, dtype=torch.long, device="meta"),
+        )
+        try:
+            return described(torch, eval(expression, {"t": torch, "a": a, "b": b, "i": i, "m": a > 0}))
+        except Exception as error:
+            return type(error).__name__
+
+    assert called(readtorch) == called(upstream)

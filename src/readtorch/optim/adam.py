@@ -89,7 +89,7 @@ class Adam(Optimizer):
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
-        return self._zero_state(param, *names, beside_param=group["capturable"] or group["fused"])
+        return self._zero_state(param, *names, beside_param=group["capturable"] or group["fused"], host="cpu")
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

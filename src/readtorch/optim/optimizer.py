@@ -329,9 +329,9 @@ class Optimizer:
         return {}
 
     @staticmethod
-    def _zero_state(param: Tensor, *names: str, beside_param: bool) -> dict[str, Any]:
-        """A count of steps, on the host or on the parameter's device, and zeros like `param` under each name."""
-        state = {"step": torch.zeros((), dtype=torch.float32, device=param.device if beside_param else None)}
+    def _zero_state(param: Tensor, *names: str, beside_param: bool, host: Any = None) -> dict[str, Any]:
+        """A count of steps, on `host` (the default device) or the parameter's device, and zeros like `param` under each name."""
+        state = {"step": torch.zeros((), dtype=torch.float32, device=param.device if beside_param else host)}
         return state | {name: torch.zeros_like(param, memory_format=torch.preserve_format) for name in names}
 
     def state_dict(self) -> StateDict:

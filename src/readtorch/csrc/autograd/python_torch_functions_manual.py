@@ -19,7 +19,7 @@ from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
-from readtorch.c10.core.dispatch_key import device_of, meta_like
+from readtorch.c10.core.dispatch_key import device_of, meta_like, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
@@ -621,7 +621,7 @@ def normal(
         if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
-        if std._array.size and not (std._array >= 0).all():
+        if std._array.size and not without_values(std) and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")

@@ -343,7 +343,7 @@ def to_bool(self: Any) -> bool:
 def index(self: Any) -> int:
     if self._array.size != 1 or self._array.dtype.kind not in "iub":
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(on_host(self._array).item())
+    return int(item(self))
 
 
 def tolist(self: Any) -> Any:

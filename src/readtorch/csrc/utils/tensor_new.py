@@ -14,7 +14,7 @@ from readtorch.aten.native.type_properties import number_type
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
-from readtorch.c10.core.dispatch_key import meta_like
+from readtorch.c10.core.dispatch_key import meta_like, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
@@ -185,6 +185,8 @@ def _plain(data: Any, rank: int, target: np.dtype) -> Any:
         raise ValueError("only one element tensors can be converted to Python scalars")
     if target.kind in "fcV":
         warn_of_gradient(data)
+    if without_values(data):
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     return on_host(data._array).reshape(()).tolist()
 
 

@@ -45,7 +45,7 @@ def _detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None = None, s
     if is_causal is not None or mask is None:
         return is_causal is True
     causal = _generate_square_subsequent_mask(mask.size(-2) if size is None else size, mask.device, mask.dtype)
-    return mask.size() == causal.size() and torch.equal(mask, causal)
+    return mask.size() == causal.size() and bool(torch.eq(mask, causal).all())
 
 
 class TransformerEncoderLayer(Module):
