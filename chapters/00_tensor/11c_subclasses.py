@@ -350,7 +350,7 @@ class Tagged(Tensor):
 
 tagged = torch.arange(3.0).as_subclass(Tagged)
 tagged.tag = "a"
-2 * tagged, torch.max(tagged, 0), torch.stack([torch.zeros(3), tagged]).shape
+2 * tagged, tagged.exp(), torch.add(torch.ones(3), tagged)
 
 # %% [markdown]
 # `as_subclass` is a view under another class, so every result is a view of what the kernel made, and a recorded one has one more node in its history. That `tag` is not there afterwards is no oversight: upstream decided that what an attribute becomes when two tensors meet is

@@ -23,6 +23,7 @@
 import readtorch as torch
 from readtorch import Tensor
 from readtorch.literate import live
+from readtorch.overrides import TorchFunctionMode
 
 live()
 
@@ -123,9 +124,7 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 
 
 # %%
-from readtorch.overrides import TorchFunctionMode
-
-
+#| needs: a2_layers
 class Said(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         print(torch.overrides.resolve_name(func), [kind.__name__ for kind in types])
