@@ -346,7 +346,7 @@ class Tensor(Tensor):
         function, args = _utils._reduce_tensor(self)
         if type(self) is Tensor and not state:
             return (function, args)
-        return (_utils._rebuild_from_type_v2, (function, type(self), args, dict(state)))
+        return (_rebuild_from_type_v2, (function, type(self), args, dict(state)))
 
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)

@@ -566,8 +566,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from readtorch.aten import cpu_generator_impl
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl
 from readtorch.c10.core.device import device as Device
@@ -620,13 +618,11 @@ class Generator:
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self.device, self._engine.get_state()))
+        #: a CUDA generator has an offset in the second place
+        return (Generator, (self.device,), (self.initial_seed(), None, self.get_state()))
 
-
-def _rebuild(device: Any, state: np.ndarray) -> Generator:
-    generator = Generator(device)
-    generator._engine.set_state(state)
-    return generator
+    def __setstate__(self, state: tuple[int, int | None, Any]) -> None:
+        self.set_state(state[2])
 
 
 #: the engine of a device type; the CUDA backend adds its own

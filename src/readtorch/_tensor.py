@@ -131,7 +131,7 @@ class Tensor(_C.TensorBase):
         function, args = _utils._reduce_tensor(self)
         if type(self) is Tensor and not state:
             return (function, args)
-        return (_utils._rebuild_from_type_v2, (function, type(self), args, dict(state)))
+        return (_rebuild_from_type_v2, (function, type(self), args, dict(state)))
 
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
@@ -312,3 +312,15 @@ def _kept_as_they_are() -> frozenset[Any]:
 
 
 _C._add_plain(Tensor)
+
+
+def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
+    """A tensor of a subclass, or one with attributes: rebuilt by `function(*args)`, then given its class and state."""
+    result = function(*args)
+    if type(result) is not new_type:
+        result = result.as_subclass(new_type)
+    if isinstance(state, dict):
+        result.__dict__.update(state)
+    elif hasattr(result, "__setstate__"):
+        result.__setstate__(state)
+    return result

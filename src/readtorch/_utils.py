@@ -97,18 +97,6 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Sequence[int], stride: Seq
     return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
-def _rebuild_from_type_v2(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
-    """A tensor of a subclass, or one with attributes: rebuilt by `function(*args)`, then given its class and state."""
-    result = function(*args)
-    if type(result) is not new_type:
-        result = result.as_subclass(new_type)
-    if isinstance(state, dict):
-        result.__dict__.update(state)
-    elif hasattr(result, "__setstate__"):
-        result.__setstate__(state)
-    return result
-
-
 def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     """Function and arguments that rebuild `tensor`. RuntimeError for one that is not a leaf."""
     from readtorch.storage import TypedStorage, _new_dtypes

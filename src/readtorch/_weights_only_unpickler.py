@@ -26,11 +26,11 @@ def _bytes_of(text: str, encoding: str = "latin1") -> bytes:
 
 def _rebuild_from_type(function: Callable[..., Any], new_type: type, args: tuple, state: Any) -> Any:
     """`_rebuild_from_type_v2`, which calls what the file names: that must not allocate by a number either."""
-    from readtorch import _utils
+    from readtorch import _tensor
 
     if function in _allocating() or not (isinstance(new_type, type) and issubclass(new_type, torch.Tensor)):
         raise UnpicklingError(f"cannot rebuild a {new_type!r:.80} with {function!r:.80}")
-    return _utils._rebuild_from_type_v2(function, new_type, args, state)
+    return _tensor._rebuild_from_type_v2(function, new_type, args, state)
 
 
 @functools.cache

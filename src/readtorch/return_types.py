@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import readtorch
 from readtorch.csrc.utils.structseq import _classes
 
 
 def __getattr__(name: str) -> Any:
     """The class of what the operator `name` returns."""
+    _ = readtorch.Tensor  # operators name their results when they are registered
     if name == "all_return_types":
         return list(_classes.values())
     if name not in _classes:

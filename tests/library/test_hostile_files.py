@@ -351,7 +351,7 @@ def test_two_members_of_one_name_are_refused() -> None:
 
 
 def test_a_compressed_member_is_refused_whatever_it_would_expand_to() -> None:
-    data = zipped([("archive/data.pkl", b"\0" * 10_000_000)], zipfile.ZIP_DEFLATED)
+    data = zipped([("archive/data.pkl", b"\0" * 10_000_000), ("archive/version", b"3\n")], zipfile.ZIP_DEFLATED)
     assert len(data) < 20_000 and "compressed" in str(load(data))
 
 
@@ -430,4 +430,8 @@ def test_a_tar_archive_says_what_to_do() -> None:
 
 def test_a_torchscript_archive_says_what_it_is() -> None:
     with pytest.raises(RuntimeError, match="TorchScript"):
-        torch.load(io.BytesIO(zipped([("archive/data.pkl", NUMBER), ("archive/constants.pkl", NUMBER)])))
+        torch.load(
+            io.BytesIO(
+                zipped([("archive/data.pkl", NUMBER), ("archive/constants.pkl", NUMBER), ("archive/version", b"3\n")])
+            )
+        )

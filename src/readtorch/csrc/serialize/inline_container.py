@@ -127,6 +127,11 @@ def _numbers_elsewhere(*numbers: int) -> bytes:
     return struct.pack(f"<2H{len(numbers)}Q", 1, 8 * len(numbers), *numbers) if numbers else b""
 
 
+VERSIONS = range(1, 11)
+"""Of the format: files of 2.13 say 3, and later ones may hold what no file written from Python holds."""
+_LONGEST_NUMBER = 32
+
+
 class PyTorchStreamReader:
     """Reads records of a file written by `PyTorchStreamWriter` (or by PyTorch). RuntimeError for anything damaged."""
 
@@ -168,6 +173,25 @@ class PyTorchStreamReader:
         self._check_overlap(infos)
         self._pool = ThreadPoolExecutor(1)  # starts no thread before the first task
         self._checks: list[tuple[str, list[tuple[memoryview, Future[int]]]]] = []
+        self.version = self._read_version()
+
+    def _read_version(self) -> int:
+        """The version of the format. RuntimeError if it is missing, no number, or not one that is known here."""
+        name = next((name for name in (".data/version", "version") if name in self._records), None)
+        if name is None:
+            raise RuntimeError(
+                'PytorchStreamReader failed reading zip archive: Expected hasRecord("version") to be true'
+            )
+        text = self.get_record(name).strip() if self.get_record_size(name) <= _LONGEST_NUMBER else b""
+        if not text.isdigit():
+            raise RuntimeError(f"PytorchStreamReader failed: Couldn't parse the version {text.decode('latin1')!r}")
+        version = int(text)
+        if version not in VERSIONS:
+            raise RuntimeError(
+                f"Attempted to read a PyTorch file with version {version}, but the versions supported are {VERSIONS.start} to "
+                f"{VERSIONS.stop - 1}. A newer library wrote it, or the file is damaged"
+            )
+        return version
 
     @staticmethod
     def _check_overlap(infos: list[zipfile.ZipInfo]) -> None:

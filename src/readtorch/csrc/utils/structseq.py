@@ -13,7 +13,7 @@ class StructSequence(tuple):
     __match_args__: tuple[str, ...] = ()
     n_fields = n_sequence_fields = n_unnamed_fields = 0
 
-    def __new__(cls, values: Any) -> StructSequence:
+    def __new__(cls, values: Any, hidden: dict[str, Any] | None = None) -> StructSequence:
         made = tuple.__new__(cls, values)
         if len(made) != cls.n_fields:
             raise TypeError(
@@ -26,7 +26,7 @@ class StructSequence(tuple):
         return f"torch.return_types.{type(self).__name__}(\n{inner})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (rebuild, (type(self).__name__, self.__match_args__, tuple(self)))
+        return (type(self), (tuple(self), {}))
 
 
 _classes: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def structseq(name: str, names: tuple[str, ...]) -> Any:
         members: dict[str, Any] = {
             "__slots__": (),
             "__match_args__": names,
-            "__module__": "torch.return_types",
+            "__module__": "readtorch.return_types",
             "n_fields": len(names),
             "n_sequence_fields": len(names),
         }
@@ -47,8 +47,3 @@ def structseq(name: str, names: tuple[str, ...]) -> Any:
             members[field] = property(itemgetter(position))
         found = _classes[name] = type(name, (StructSequence,), members)
     return found
-
-
-def rebuild(name: str, names: tuple[str, ...], values: tuple) -> Any:
-    """A named result out of a pickle."""
-    return structseq(name, names)(values)

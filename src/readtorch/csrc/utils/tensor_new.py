@@ -16,7 +16,7 @@ from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
 from readtorch.c10.core.dispatch_key import meta_like, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
-from readtorch.c10.core.storage_impl import storage_of
+from readtorch.c10.core.storage_impl import StorageImpl, storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.csrc.autograd.variable import set_requires_grad, warn_of_gradient
 from readtorch.csrc.utils.device_lazy_init import device_lazy_init
@@ -93,6 +93,10 @@ def array_from_data(data: Any, wanted: dtype | None, copy: bool = True) -> np.nd
         array = native(np.asarray(data))
     elif hasattr(data, "__dlpack__") and not isinstance(data, Sequence):
         array = np.from_dlpack(data)
+    elif isinstance(getattr(data, "_untyped_storage", None), StorageImpl):
+        array = data._untyped_storage.bytes().view(to_numpy_dtype(data.dtype))
+    elif isinstance(data, StorageImpl) and wanted is not None:
+        array = data.bytes()  # what users hold is an UntypedStorage
     else:
         return _from_sequence(data, wanted)
     from_numpy_dtype(array.dtype)
