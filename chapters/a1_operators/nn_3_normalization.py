@@ -519,6 +519,7 @@ from readtorch.aten.native.normalization import (
     rows_in_block,
     sums_in_blocks,
 )
+from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
 
 
@@ -659,6 +660,22 @@ def native_layer_norm_backward(
 
 # %%
 #| into: aten/native/layer_norm.py
+@register("native_layer_norm", key="Meta")
+def _layer_norm_on_meta(input: Array, normalized_shape: Sequence[int], *parameters: Any) -> Any:
+    check_floats("LayerNormKernelImpl", input, *parameters[:2])
+    leading = input.shape[: input.ndim - len(normalized_shape)]
+    statistics = meta_like(in_working_precision(input), (*leading, *(1,) * len(normalized_shape)))
+    return meta_like(input), statistics, statistics
+
+
+@register("native_layer_norm_backward", key="Meta")
+def _layer_norm_backward_on_meta(
+    grad_out: Array, input: Array, normalized_shape: Sequence[int], mean: Array, rstd: Array, weight: Array | None
+) -> Any:
+    parameter = meta_like(input if weight is None else weight, tuple(normalized_shape))
+    return meta_like(input), parameter, parameter
+
+
 def _layer_norm_gradients(
     at: Any,
     grads: Sequence[Any],

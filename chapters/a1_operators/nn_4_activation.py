@@ -37,7 +37,14 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, cpu, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    autograd,
+    composite,
+    cpu,
+    derivative,
+    keeps_shape_on_meta,
+    register,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Real
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
@@ -370,6 +377,10 @@ def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
 
 
 derivative("gelu", self=_gelu_gradient_of)
+keeps_shape_on_meta(
+    "threshold", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "elu", "softplus",
+    "log_sigmoid", "silu", "mish", "gelu", "gelu_backward",
+)  # fmt: skip
 
 # %% [markdown]
 # ## Gated

@@ -26,6 +26,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "batch norm": (lambda: nn.BatchNorm2d(64, device="meta"), (64, 64, 96, 96)),
     "linear": (lambda: nn.Linear(4096, 4096, device="meta"), (4096, 4096)),
     "softmax": (lambda: nn.Sequential(nn.Linear(512, 512, device="meta"), nn.Softmax(1)), (65536, 512)),
+    "layer norm": (lambda: nn.LayerNorm(512, device="meta"), (65536, 512)),
+    "gelu": (lambda: nn.Sequential(nn.Linear(512, 512, device="meta"), nn.GELU(), nn.SiLU(), nn.ELU()), (65536, 512)),
     "dropout": (lambda: nn.Sequential(nn.Linear(512, 512, device="meta"), nn.Dropout(0.5)), (65536, 512)),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.dispatch_key import meta_array, specimen
 from readtorch.c10.core.scalar_type import from_numpy_dtype
 
 
@@ -61,6 +62,17 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         dw[padding_idx] = 0
     return dw
+
+
+@register("embedding", key="Meta")
+def _embedding_on_meta(weight: Array, indices: Array, *options: Any) -> Array:
+    row = embedding(specimen(weight), specimen(indices, whole=False), *options)
+    return meta_array((*indices.shape, weight.shape[1]), row.dtype)
+
+
+register("embedding_dense_backward", key="Meta")(
+    lambda grad, indices, num_weights, *options: meta_array((num_weights, grad.shape[-1]), grad.dtype)
+)
 
 
 def _lookup_gradient(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, keeps_shape_on_meta, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import to_string
 
@@ -104,4 +104,5 @@ def _zero_where_nan(self: Array) -> Array:
     return np.where(missing, self.dtype.type(0), self) if missing.any() else self.copy()
 
 
+keeps_shape_on_meta("_zero_where_nan")
 derivative("_zero_where_nan", self=lambda at, grad: grad)
