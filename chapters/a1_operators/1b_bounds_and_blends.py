@@ -45,7 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, check_real
@@ -76,6 +76,7 @@ def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
     return inside
 
 
+broadcasts_on_meta("_clamp_scalar")
 derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
 
 
@@ -246,7 +247,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import check_real
 from readtorch.aten.tensor_iterator import common_dtype
@@ -339,6 +340,7 @@ def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
 derivative(
     "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
 )
+broadcasts_on_meta("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 derivative(
     "_lerp_tensor",
     self=lambda at, grad, weight: grad * at.conj(1 - weight),

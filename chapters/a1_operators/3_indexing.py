@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.native.type_properties import result_type
@@ -650,6 +650,7 @@ def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     return np.where(mask, fitting(value, self.dtype), self)
 
 
+broadcasts_on_meta("_masked_fill_scalar")
 derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0))
 derivative(
     "_masked_fill_tensor",
@@ -792,6 +793,7 @@ def _where(condition: Array, self: Array, other: Array) -> Array:
     )
 
 
+broadcasts_on_meta("_where")
 derivative(
     "_where",
     self=lambda at, grad, condition: at.where(condition, grad, 0),

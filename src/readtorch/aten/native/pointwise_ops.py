@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import check_real, common_dtype
 from readtorch.c10.core.scalar_type import not_implemented
@@ -91,6 +91,7 @@ def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
 derivative(
     "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
 )
+broadcasts_on_meta("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 derivative(
     "_lerp_tensor",
     self=lambda at, grad, weight: grad * at.conj(1 - weight),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, check_real
@@ -34,6 +34,7 @@ def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
     return inside
 
 
+broadcasts_on_meta("_clamp_scalar")
 derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
 
 

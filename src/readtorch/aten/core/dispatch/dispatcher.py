@@ -208,13 +208,21 @@ def formula_on_meta(formula: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: _map_arrays(formula(*values), meta_like)
 
 
-def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any) -> Any:
+def broadcasts_on_meta(*names: str) -> None:
+    """Fill the Meta column of operators whose result has the shape that all operands are broadcast to: one element is computed."""
+    for name in names:
+        entry = operators[name]
+        entry.kernels[DispatchKey.Meta] = partial(_pointwise_on_meta, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any, **options: Any) -> Any:
     arrays = [operand for operand in operands if isinstance(operand, np.ndarray)]
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
-        return kernel(*(_map_arrays(operand, specimen) for operand in operands))  # says which shapes
-    result = kernel(*(_map_arrays(operand, _one_element) for operand in operands))
+        return kernel(*(_map_arrays(operand, specimen) for operand in operands), **options)  # says which shapes
+    result = kernel(*(_map_arrays(operand, _one_element) for operand in operands), **options)
     return meta_array(shape, result.dtype)
 
 
