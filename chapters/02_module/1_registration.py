@@ -464,8 +464,9 @@ def _(torch):
 # %% [markdown]
 # The metaclass is there for one case. A tensor *subclass* (a quantised tensor, a sharded one) must stay what it is when
 # it becomes a parameter, or it would lose its own arithmetic. So `Parameter(sharded)` returns a `ShardedTensor` that is
-# marked, and the metaclass makes `isinstance(…, Parameter)` true of it. It is the reason why upstream's code asks
-# `isinstance(p, Parameter)` everywhere and never `type(p) is Parameter`.
+# marked, and the metaclass makes `isinstance(…, Parameter)` true of it. So whoever takes parameters
+# asks `isinstance(p, Parameter)`. `type(p) is Parameter` is true of plain ones alone, and upstream asks it where just these are
+# meant: in `Parameter.__new__`, in printing, in the safe unpickler.
 
 
 # %%

@@ -182,8 +182,8 @@ def _(torch):
 # %% [markdown]
 # "Seen" is decided by a set, so by `hash` and `==`. An ordinary class inherits both from `object` and means identity. A
 # dataclass does not: `@dataclass` writes an `__eq__` and thereby removes `__hash__`, and a model with such a module
-# inside fails in the most distant places, at `parameters()`, `to` or `state_dict`'s callers. `@dataclass(eq=False)` is
-# the cure.
+# inside can be built, printed, copied and saved, and fails wherever the tree is walked: at `parameters()`, `to`, `train`,
+# `zero_grad`. `@dataclass(eq=False)` is the cure.
 
 
 # %%

@@ -1210,7 +1210,7 @@ def _(torch):
 # %% [markdown]
 # **“Inplace ReLU incompatible with backward hook”** (pytorch/pytorch#61519, pytorch/vision#4164, and most libraries for
 # saliency maps). `nn.ReLU(inplace=True)` with a full backward hook, or directly after a layer that has one, raises
-# "Output 0 of BackwardHookFunctionBackward is a view and is being modified inplace". Nothing is wrong with the ReLU:
+# "Output 0 of BackwardHookFunction is a view and is being modified inplace". Nothing is wrong with the ReLU:
 # its input is the view that the boundary made. The ways out are `inplace=False`, or a forward hook that registers a
 # hook on the *tensor*, which needs no boundary.
 

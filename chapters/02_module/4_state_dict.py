@@ -1250,7 +1250,7 @@ def _(torch):
 #
 # **What fits.** Write `load_fitting(model, state)`: load every entry of `state` whose name exists in the model with the
 # same shape, leave the rest of the model alone, and return the names that were skipped, in the order of `state`.
-# Versions must still reach the modules.
+# Versions and extra state must still reach the modules.
 
 
 # %%
@@ -1262,8 +1262,11 @@ def load_fitting(model: nn.Module, state: dict) -> list[str]:
 # %%
 #| solution: load_fitting
 def load_fitting(model: nn.Module, state: dict) -> list[str]:
+    def shape(entry):
+        return getattr(entry, "shape", None)  # extra state need not be a tensor
+
     own = model.state_dict()
-    skipped = [name for name, tensor in state.items() if name not in own or own[name].shape != tensor.shape]
+    skipped = [name for name, entry in state.items() if name not in own or shape(own[name]) != shape(entry)]
     fitting = copy.copy(state)  # and not {…}: the copy keeps _metadata
     for name in skipped:
         del fitting[name]
@@ -1294,6 +1297,20 @@ class Asks(nn.Module):
 
 load_fitting(Holder(Asks()), Holder(Asks()).state_dict())
 assert versions == [4]
+
+
+class Keeps(nn.Module):
+    told = "nothing"
+
+    def get_extra_state(self):
+        return {"epoch": 3}
+
+    def set_extra_state(self, state):
+        self.told = state
+
+
+keeper = Keeps()
+assert load_fitting(keeper, Keeps().state_dict()) == [] and keeper.told == {"epoch": 3}
 
 # %% [markdown]
 # **A split layer.** Version 1 of `Pair` had one weight of width 6; version 2 has `left` and `right` of width 3 each.

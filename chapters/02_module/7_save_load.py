@@ -40,7 +40,7 @@ for member in archive.infolist():
     print(f"{member.file_size:5d} bytes  {member.filename}")
 
 # %% [markdown]
-# Five of the members are one line of text each: the version of the format and of its layout, the byte order of the machine that wrote it, an id. `data/0` holds the six floats. And this is the pickle, one instruction a line:
+# Five of the members are one line of text each: the version of the format and of its layout, how its records are aligned, the byte order of the machine that wrote it, an id. `data/0` holds the six floats. And this is the pickle, one instruction a line:
 
 # %%
 pickletools.dis(archive.read("archive/data.pkl"))

@@ -532,7 +532,7 @@ def _(torch):
 
 
 # %% [markdown]
-# What is *not* in a file is worth a list, since each item has surprised someone: `.grad` of any tensor; hooks; `training` and whatever else `state_dict` leaves out; the optimizer's mapping from parameters to state by *name* (it counts them); the state of random generators. A checkpoint that is to resume a run bit for bit saves those itself.
+# What is *not* in a file is worth a list, since each item has surprised someone: `.grad` of any tensor; hooks on tensors; if it holds a `state_dict`, hooks on modules, `training` and every other plain attribute (a module saved whole has them); the optimizer's mapping from parameters to state by *name* (it counts them); the state of random generators. A checkpoint that is to resume a run bit for bit saves those itself.
 
 
 # %%

@@ -64,7 +64,7 @@ def _forbidden(tensor: Any, creation: int) -> str:
         if tensor._edge is None:
             return f"A view is being modified inplace. {_WHY[creation]}"
         node, number = split_edge(tensor._edge)
-        name = node.name().removesuffix("Backward0")
+        name = node.name().rpartition("Backward")[0]
         return f"Output {number} of {name} is a view and is being modified inplace. {_WHY[creation]}"
     mode = "no_grad" if creation == NO_GRAD_MODE else "inference_mode"
     return (
