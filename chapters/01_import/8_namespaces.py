@@ -602,6 +602,9 @@ class GradScaler:
     with a UserWarning) every call passes through.
     """
 
+    _scale: torch.Tensor | None
+    _growth_tracker: torch.Tensor | None
+
     def __init__(
         self,
         device: str = "cuda",
@@ -611,24 +614,23 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        self._device = device
-        self._enabled = enabled
-        if enabled and device == "cuda" and not torch.cuda.is_available():
+        missing = enabled and device == "cuda" and not torch.cuda.is_available()
+        if missing:
             warnings.warn("GradScaler is enabled, but CUDA is not available: it scales nothing.", stacklevel=2)
-            self._enabled = False
+        self._device, self._enabled = device, enabled and not missing
         if not self._enabled:
             return
-        if growth_factor <= 1.0:
-            raise AssertionError("The growth factor must be > 1.0.")
-        if backoff_factor >= 1.0:
-            raise AssertionError("The backoff factor must be < 1.0.")
-        self._init_scale = init_scale
-        self._growth_factor = growth_factor
-        self._backoff_factor = backoff_factor
-        self._growth_interval = growth_interval
-        self._scale: torch.Tensor | None = None
-        self._growth_tracker: torch.Tensor | None = None
-        self._init_growth_tracker = 0
+        if not backoff_factor < 1.0 < growth_factor:
+            wrong = "backoff factor must be < 1.0" if growth_factor > 1.0 else "growth factor must be > 1.0"
+            raise AssertionError(f"The {wrong}.")
+        self._growth_factor, self._backoff_factor, self._growth_interval = (
+            growth_factor,
+            backoff_factor,
+            growth_interval,
+        )
+        #: Tensors from the first loss on, whose device they are made on.
+        self._scale = self._growth_tracker = None
+        self._init_scale, self._init_growth_tracker = init_scale, 0
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_fresh)
 
     def is_enabled(self) -> bool:

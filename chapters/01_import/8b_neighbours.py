@@ -438,12 +438,14 @@ def get_all_sharing_strategies() -> set[str]:
 #| imports
 from __future__ import annotations
 
+
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import pathlib
 import pickle
 import signal
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -496,14 +498,12 @@ class ProcessExitedException(ProcessException):
 #| into: multiprocessing/spawn.py
 #| upstream: torch/multiprocessing/spawn.py#_wrap
 def _wrap(fn: Callable[..., None], rank: int, args: tuple, error_file: str) -> None:
-    try:
-        fn(rank, *args)
-    except KeyboardInterrupt:
-        pass
-    except Exception:
-        with open(error_file, "wb") as file:
-            pickle.dump(traceback.format_exc(), file)
-        sys.exit(1)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            fn(rank, *args)
+        except Exception:
+            pathlib.Path(error_file).write_bytes(pickle.dumps(traceback.format_exc()))
+            raise SystemExit(1) from None
 
 
 # %%

@@ -46,7 +46,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor, _to_scalar
+from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor, _check_not_negative, _to_scalar
 
 # %% [markdown]
 # ## Where is the minimum between two points?
@@ -192,8 +192,7 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        if not lr >= 0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+        _check_not_negative(lr=("learning rate", lr))
         defaults = {
             "lr": _to_scalar(lr),
             "max_iter": max_iter,

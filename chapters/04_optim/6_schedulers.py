@@ -391,6 +391,12 @@ class MultiStepLR(LRScheduler):
         return [lr * self.gamma**passed for lr in self.base_lrs]
 
 
+def _check_factor(which: str, factor: float, zero_too: bool = True) -> None:
+    if not 0 <= factor <= 1 or (factor == 0 and not zero_too):
+        allowed = "between 0 and 1" if zero_too else "greater than 0 and at most 1"
+        raise ValueError(f"{which} multiplicative factor expected to be {allowed}.")
+
+
 # %%
 #| into: optim/lr_scheduler.py
 #| upstream: torch/optim/lr_scheduler.py#ConstantLR
@@ -400,8 +406,7 @@ class ConstantLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
-        if not 0 <= factor <= 1.0:
-            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        _check_factor("Constant", factor)
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -434,13 +439,9 @@ class LinearLR(LRScheduler):
         total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
-        if not 0 < start_factor <= 1.0:
-            raise ValueError("Starting multiplicative factor expected to be in (0, 1].")
-        if not 0 <= end_factor <= 1.0:
-            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
+        _check_factor("Starting", start_factor, zero_too=False)
+        _check_factor("Ending", end_factor)
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:

@@ -111,23 +111,24 @@ class SequentialLR(_Composite):
 
     def recursive_undo(self, sched: LRScheduler | None = None) -> None:
         """Take back the epoch that each owned scheduler counted at construction."""
-        scheduler = self if sched is None else sched
-        if hasattr(scheduler, "_schedulers"):
-            for owned in scheduler._schedulers:
-                self.recursive_undo(owned)
-        elif hasattr(scheduler, "last_epoch"):
-            scheduler.last_epoch -= 1
+        waiting: list[Any] = [sched or self]
+        while waiting:
+            scheduler = waiting.pop()
+            owned = getattr(scheduler, "_schedulers", None)
+            if owned is None:
+                scheduler.last_epoch -= 1
+            else:
+                waiting += owned
 
     def step(self) -> None:  # type: ignore[override]  # upstream takes no epoch here
         """Step the scheduler whose turn it is; at a milestone it starts at its epoch 0."""
         self.last_epoch += 1
-        turn = bisect_right(self._milestones, self.last_epoch)
-        scheduler = self._schedulers[turn]
-        if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
-            scheduler._update_lr(0)
+        present = self._schedulers[bisect_right(self._milestones, self.last_epoch)]
+        if self.last_epoch in self._milestones:
+            present._update_lr(0)
         else:
-            scheduler.step()
-        self._last_lr = scheduler.get_last_lr()
+            present.step()
+        self._last_lr = present.get_last_lr()
 
 
 # %%
@@ -183,33 +184,25 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError("Factor should be < 1.0.")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        self.factor = factor
-        self.optimizer = optimizer
-        if isinstance(min_lr, list | tuple):
-            if len(min_lr) != len(optimizer.param_groups):
-                raise ValueError(f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}")
-            self.default_min_lr = None
-            self.min_lrs = list(min_lr)
-        else:
-            self.default_min_lr = min_lr
-            self.min_lrs = [min_lr] * len(optimizer.param_groups)
-        self.patience = patience
-        self.cooldown = cooldown
-        self.eps = eps
-        self.last_epoch = 0
-        self._last_lr = _values(optimizer, "lr")
+        groups = len(optimizer.param_groups)
+        #: A single floor is remembered, for groups that are added later.
+        self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
+        floors = min_lr if isinstance(min_lr, list | tuple) else [min_lr] * groups
+        if len(floors) != groups:
+            raise ValueError(f"expected {groups} min_lrs, got {len(floors)}")
+        self.optimizer, self.min_lrs = optimizer, list(floors)
+        self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
+        self.last_epoch, self._last_lr = 0, _values(optimizer, "lr")
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
-        if mode not in ("min", "max"):
-            raise ValueError(f"mode {mode} is unknown!")
-        if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
-        self.mode_worse = math.inf if mode == "min" else -math.inf
-        self.mode = mode
-        self.threshold = threshold
-        self.threshold_mode = threshold_mode
+        worst = {"min": math.inf, "max": -math.inf}
+        for what, name, known in (("mode", mode, worst), ("threshold mode", threshold_mode, ("rel", "abs"))):
+            if name not in known:
+                raise ValueError(f"{what} {name} is unknown!")
+        self.mode, self.mode_worse = mode, worst[mode]
+        self.threshold, self.threshold_mode = threshold, threshold_mode
 
     def _reset(self) -> None:
         self.best = self.mode_worse
@@ -407,20 +400,19 @@ class CyclicLR(_CyclesMomentum, LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """A cosine from `initial_lr` to `eta_min` in `T_0` steps, then from the top again, each period `T_mult` times as long."""
 
+    T_cur: float
+
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        if T_0 <= 0 or not isinstance(T_0, int):
-            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
-        if T_mult < 1 or not isinstance(T_mult, int):
-            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        for wanted, value in (("positive integer T_0", T_0), ("integer T_mult >= 1", T_mult)):
+            if value < 1 or not isinstance(value, int):
+                raise ValueError(f"Expected {wanted}, but got {value}")
         if not isinstance(eta_min, float | int):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
-        self.T_0 = T_0
-        self.T_i = T_0
-        self.T_mult = T_mult
-        self.eta_min = eta_min
-        self.T_cur: float = last_epoch
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        #: The length of the present period, and how far in it the schedule is.
+        self.T_i, self.T_cur = T_0, last_epoch
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import readtorch as torch
 from readtorch import Generator, Tensor
@@ -54,6 +54,17 @@ class Sampler(Generic[_T_co]):
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError
+
+
+def _check_count(name: str, value: Any, true_is_one: bool = False) -> None:
+    counts = isinstance(value, int) and (true_is_one or not isinstance(value, bool))
+    if not counts or value <= 0:
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
+
+
+def _check_flag(name: str, value: Any, error: type[Exception] = ValueError) -> None:
+    if not isinstance(value, bool):
+        raise error(f"{name} should be a boolean value, but got {name}={value}")
 
 
 class SequentialSampler(Sampler[int]):
@@ -91,14 +102,10 @@ class RandomSampler(Sampler[int]):
         num_samples: int | None = None,
         generator: Generator | None = None,
     ) -> None:
-        self.data_source = data_source
-        self.replacement = replacement
-        self._num_samples = num_samples
-        self.generator = generator
-        if not isinstance(replacement, bool):
-            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
+        self.data_source, self._num_samples = data_source, num_samples
+        self.replacement, self.generator = replacement, generator
+        _check_flag("replacement", replacement, TypeError)
+        _check_count("num_samples", self.num_samples, true_is_one=True)
 
     @property
     def num_samples(self) -> int:
@@ -155,18 +162,13 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: Generator | None = None,
     ) -> None:
-        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
-        if not isinstance(replacement, bool):
-            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        self.weights: Tensor = torch.as_tensor(weights, dtype=torch.double)
-        if self.weights.dim() != 1:
-            raise ValueError(
-                f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
-            )
-        self.num_samples = num_samples
-        self.replacement = replacement
-        self.generator = generator
+        _check_count("num_samples", num_samples)
+        _check_flag("replacement", replacement)
+        self.weights: Tensor = torch.as_tensor(weights, dtype=torch.float64)
+        shape = tuple(self.weights.shape)
+        if len(shape) != 1:
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {shape}")
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
         drawn = torch.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
@@ -183,13 +185,9 @@ class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` indices of another sampler; the last one may be shorter, or is left out by `drop_last`."""
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
-        if not isinstance(drop_last, bool):
-            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.drop_last = drop_last
+        _check_count("batch_size", batch_size)
+        _check_flag("drop_last", drop_last)
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
         indices = iter(self.sampler)

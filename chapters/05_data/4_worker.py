@@ -39,6 +39,8 @@ live()
 #| imports
 from __future__ import annotations
 
+
+import contextlib
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -68,15 +70,13 @@ class ExceptionWrapper:
 
     def reraise(self) -> NoReturn:
         """Raise the same class with the original traceback in its message, or RuntimeError where it cannot be made."""
-        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
-        if self.exc_type is KeyError:
-            raise KeyError(KeyErrorMessage(message))
-        if getattr(self.exc_type, "message", None):
-            raise self.exc_type(message=message)
-        try:
-            exception = self.exc_type(message)
-        except Exception:
-            raise RuntimeError(message) from None
+        kind, text = self.exc_type, f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        exception: Exception = RuntimeError(text)
+        if getattr(kind, "message", None):
+            exception = kind(message=text)
+        else:
+            with contextlib.suppress(Exception):
+                exception = kind(KeyErrorMessage(text) if kind is KeyError else text)
         raise exception
 
 
@@ -145,10 +145,9 @@ def thread_safe_generator() -> Generator | None:
     from readtorch.utils.data import get_worker_info
 
     worker = get_worker_info()
-    if worker is None or worker.worker_method != "thread" or worker.rng is None:
-        return None
-    generator: Generator = worker.rng.torch_generator
-    return generator
+    if worker is not None and worker.worker_method == "thread" and worker.rng is not None:
+        return worker.rng.torch_generator
+    return None
 
 
 # %%

@@ -252,13 +252,14 @@ class DataLoader(DataLoader):
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def __iter__(self) -> _BaseDataLoaderIter:
-        if not (self.persistent_workers and self.num_workers > 0):
-            return self._get_iterator()
-        if self._iterator is None:
-            self._iterator = self._get_iterator()
-        else:
+        lasting = self.persistent_workers and self.num_workers > 0
+        if lasting and self._iterator is not None:
             self._iterator._reset(self)
-        return self._iterator
+            return self._iterator
+        made = self._get_iterator()
+        if lasting:
+            self._iterator = made
+        return made
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0:

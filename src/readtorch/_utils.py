@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 import warnings
@@ -174,13 +175,11 @@ class ExceptionWrapper:
 
     def reraise(self) -> NoReturn:
         """Raise the same class with the original traceback in its message, or RuntimeError where it cannot be made."""
-        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
-        if self.exc_type is KeyError:
-            raise KeyError(KeyErrorMessage(message))
-        if getattr(self.exc_type, "message", None):
-            raise self.exc_type(message=message)
-        try:
-            exception = self.exc_type(message)
-        except Exception:
-            raise RuntimeError(message) from None
+        kind, text = self.exc_type, f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        exception: Exception = RuntimeError(text)
+        if getattr(kind, "message", None):
+            exception = kind(message=text)
+        else:
+            with contextlib.suppress(Exception):
+                exception = kind(KeyErrorMessage(text) if kind is KeyError else text)
         raise exception

@@ -85,13 +85,13 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            relevant = tuple(dispatcher(*args, **kwargs))
-            if has_torch_function(relevant):
-                return handle_torch_function(wrapped, relevant, *args, **kwargs)
-            return function(*args, **kwargs)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            asked = tuple(dispatcher(*args, **kwargs))
+            if not has_torch_function(asked):
+                return function(*args, **kwargs)
+            return handle_torch_function(public, asked, *args, **kwargs)
 
-        return wrapped
+        return public
 
     return decorate
 

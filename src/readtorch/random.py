@@ -64,7 +64,6 @@ def thread_safe_generator() -> Generator | None:
     from readtorch.utils.data import get_worker_info
 
     worker = get_worker_info()
-    if worker is None or worker.worker_method != "thread" or worker.rng is None:
-        return None
-    generator: Generator = worker.rng.torch_generator
-    return generator
+    if worker is not None and worker.worker_method == "thread" and worker.rng is not None:
+        return worker.rng.torch_generator
+    return None

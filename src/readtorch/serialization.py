@@ -795,25 +795,25 @@ class set_default_mmap_options:
     """
 
     def __init__(self, flags: int) -> None:
-        from readtorch.utils.serialization import config
-
         if MAP_SHARED is None:
             raise RuntimeError("Changing the default mmap options is currently not supported for Windows")
         if flags not in (MAP_PRIVATE, MAP_SHARED):
-            raise ValueError(
-                "Invalid argument in function set_default_mmap_options, "
-                f"expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}"
-            )
-        self.prev = config.load.mmap_flags
-        config.load.mmap_flags = flags
+            raise ValueError(f"set_default_mmap_options: expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}")
+        self.prev = self._swap(flags)
+
+    @staticmethod
+    def _swap(flags: Any) -> Any:
+        """Set the flags; returns those before."""
+        from readtorch.utils.serialization import config
+
+        before, config.load.mmap_flags = config.load.mmap_flags, flags
+        return before
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        from readtorch.utils.serialization import config
-
-        config.load.mmap_flags = self.prev
+        self._swap(self.prev)
 
 
 class skip_data:

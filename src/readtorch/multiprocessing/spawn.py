@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import pathlib
 import pickle
 import signal
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -51,14 +52,12 @@ class ProcessExitedException(ProcessException):
 
 
 def _wrap(fn: Callable[..., None], rank: int, args: tuple, error_file: str) -> None:
-    try:
-        fn(rank, *args)
-    except KeyboardInterrupt:
-        pass
-    except Exception:
-        with open(error_file, "wb") as file:
-            pickle.dump(traceback.format_exc(), file)
-        sys.exit(1)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            fn(rank, *args)
+        except Exception:
+            pathlib.Path(error_file).write_bytes(pickle.dumps(traceback.format_exc()))
+            raise SystemExit(1) from None
 
 
 class ProcessContext:

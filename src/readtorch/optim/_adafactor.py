@@ -27,17 +27,17 @@ class Adafactor(Optimizer):
         maximize: bool = False,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        if not lr >= 0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not beta2_decay <= 0:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        for number, value in enumerate(eps, start=1):
-            if value is not None and not value >= 0:
-                raise ValueError(f"epsilon{number} should be >= 0 but is: {value}")
-        if not d >= 1:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        if not weight_decay >= 0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        eps1, eps2 = eps
+        for rule, value, holds in (
+            ("Learning rate should be >= 0", lr, lr >= 0),
+            ("beta2_decay should be <= 0", beta2_decay, beta2_decay <= 0),
+            ("epsilon1 should be >= 0", eps1, eps1 is None or eps1 >= 0),
+            ("epsilon2 should be >= 0", eps2, eps2 >= 0),
+            ("Clipping threshold d should be >= 1", d, d >= 1),
+            ("weight_decay should be >= 0", weight_decay, weight_decay >= 0),
+        ):
+            if not holds:
+                raise ValueError(f"{rule} but is: {value}")
         defaults = {
             "lr": _to_scalar(lr),
             "beta2_decay": beta2_decay,

@@ -9,7 +9,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor, _to_scalar
+from readtorch.optim.optimizer import Optimizer, ParamsT, _check_lr_tensor, _check_not_negative, _to_scalar
 
 
 @dataclass(slots=True)
@@ -133,8 +133,7 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        if not lr >= 0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+        _check_not_negative(lr=("learning rate", lr))
         defaults = {
             "lr": _to_scalar(lr),
             "max_iter": max_iter,

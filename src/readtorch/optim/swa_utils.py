@@ -113,16 +113,13 @@ class AveragedModel(Module):
         multi_avg_fn: Callable[[list[Tensor], list[Tensor], Any], None] | None = None,
         use_buffers: bool = False,
     ) -> None:
-        super().__init__()
-        if avg_fn is not None and multi_avg_fn is not None:
+        if not (avg_fn is None or multi_avg_fn is None):
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
-        self.module = deepcopy(model)
-        if device is not None:
-            self.module = self.module.to(device)
-        self.register_buffer("n_averaged", torch.tensor(0, dtype=torch.long, device=device))
-        self.avg_fn = avg_fn
-        self.multi_avg_fn = multi_avg_fn
-        self.use_buffers = use_buffers
+        super().__init__()
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
+        copied = deepcopy(model)
+        self.module = copied if device is None else copied.to(device)
+        self.register_buffer("n_averaged", torch.zeros((), dtype=torch.int64, device=device))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The averaged model's output."""
@@ -193,19 +190,20 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        for rate, group in zip(_format_param("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
-            group["swa_lr"] = rate
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        targets = _format_param("swa_lr", optimizer, swa_lr)
         self._set_anneal_func(anneal_strategy)
-        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+        if not (isinstance(anneal_epochs, int) and anneal_epochs >= 0):
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        for group, target in zip(optimizer.param_groups, targets, strict=True):
+            group["swa_lr"] = target
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 
     def _set_anneal_func(self, strategy: str) -> None:
-        self._anneal_strategy = strategy
-        self.anneal_func = _cosine_share if strategy == "cos" else _linear_share
+        shares = {"cos": _cosine_share, "linear": _linear_share}
+        if strategy not in shares:
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {strategy}")
+        self._anneal_strategy, self.anneal_func = strategy, shares[strategy]
 
     def get_lr(self) -> list[Any]:
         """Undo the share of `swa_lr` that the last step mixed in, then mix in this step's."""

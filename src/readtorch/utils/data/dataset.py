@@ -118,11 +118,13 @@ class ConcatDataset(Dataset[_T_co]):
 
     def __init__(self, datasets: Iterable[Dataset[_T_co]]) -> None:
         super().__init__()
-        self.datasets = list(datasets)
-        if not self.datasets:
-            raise AssertionError("datasets should not be an empty iterable")
-        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
-            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.datasets = [*datasets]
+        wrong = None if self.datasets else "datasets should not be an empty iterable"
+        for member in self.datasets:
+            if isinstance(member, IterableDataset):
+                wrong = "ConcatDataset does not support IterableDataset"
+        if wrong is not None:
+            raise AssertionError(wrong)
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:
