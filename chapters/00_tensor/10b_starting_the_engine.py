@@ -376,7 +376,7 @@ def _(torch):
     refused(
         lambda x, y: y.register_hook(lambda g: g.double()), RuntimeError, "changed the type of value", "DoubleTensor"
     )
-    refused(lambda x, y: x.register_hook(lambda g: g[:1]), RuntimeError, "changed the size of value")
+    refused(lambda x, y: x.register_hook(lambda g: g.reshape(2, 1)), RuntimeError, "changed the size of value")
     refused(lambda x, y: y.register_hook(lambda g: 3), TypeError, "expected Variable", "'int'")
     refused(lambda x, y: y.grad_fn.register_prehook(lambda g: g[0]), TypeError, "expected tuple")
     refused(lambda x, y: y.grad_fn.register_hook(lambda to, of: to[:1]), RuntimeError, "incorrect number of values")

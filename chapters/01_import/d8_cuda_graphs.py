@@ -517,6 +517,7 @@ def _put_in_place(part: _Part) -> Any:
 
 
 # %%
+#| needs: 02_module
 def gated(x, w):
     return (torch.tanh(x) * torch.sigmoid(x * w)).cumsum(0)
 
@@ -532,6 +533,7 @@ captured(x, w).grad_fn, [torch.equal(one, other) for one, other in zip(*grads, s
 # One node, and the same gradients to the last bit. The results *are* the memory of the capture: the next call overwrites what this one returned. Whoever wants to keep it clones it.
 
 # %%
+#| needs: 02_module
 result = captured(x, w)
 kept = result.clone()
 captured(x * 2, w)

@@ -13,6 +13,8 @@ import pytest
 
 import readtorch as torch
 
+pytestmark = pytest.mark.cpu("its tensors are made when it is imported; arguments are read alike on every device")
+
 A = torch.arange(12.0).reshape(3, 4)
 S = torch.ones(1, 1, 3)
 

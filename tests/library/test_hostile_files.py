@@ -382,6 +382,7 @@ def test_a_wrong_checksum_is_refused() -> None:
     assert "checksum" in str(load(bytes(data)))
 
 
+@pytest.mark.cpu("the host's memory is measured")
 @pytest.mark.parametrize("place", [0, (1 << 22) - 1, 1 << 22, 4_400_003], ids=str)
 def test_a_wrong_checksum_is_refused_wherever_in_a_large_record_it_is(place: int) -> None:
     """Large records are read and checked in pieces, the last one shorter than the others."""

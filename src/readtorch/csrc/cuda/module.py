@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,13 @@ def initialise() -> None:
         os.register_at_fork(after_in_child=_forked)
     kind = library.ndarray
     maker = dispatcher.cuda.maker = Maker(library)
-    from readtorch.aten import register_cuda
+    if find_spec("readtorch.aten.register_cuda") is not None:  # the kernels are a later chapter's
+        from readtorch.aten import register_cuda
 
-    if cuda_functions.is_simulated():
-        maker.in_cpp = register_cuda.WITHOUT_LIBRARIES
-    else:
-        register_cuda.register()
+        if cuda_functions.is_simulated():
+            maker.in_cpp = register_cuda.WITHOUT_LIBRARIES
+        else:
+            register_cuda.register()
     for name in dispatcher.operators:
         dispatcher.cuda.forget(name)
     BACKENDS[kind] = DispatchKey.CUDA
