@@ -892,9 +892,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
-        if data is None:
-            data = empty(0)
-        marked = _detached(data).requires_grad_(data.requires_grad)
+        source = empty(0) if data is None else data
+        marked = _detached(source).requires_grad_(source.requires_grad)
         marked.persistent = persistent
         marked._is_buffer = True
         return marked
@@ -1212,15 +1211,12 @@ class Module(Module):
 #| upstream: torch/nn/modules/module.py#Module.__dir__
 class Module(Module):
     def __delattr__(self, name: str) -> None:
-        if name in self._parameters:
-            del self._parameters[name]
-        elif name in self._buffers:
-            del self._buffers[name]
-            self._non_persistent_buffers_set.discard(name)
-        elif name in self._modules:
-            del self._modules[name]
-        else:
-            super().__delattr__(name)
+        for registered in (self._parameters, self._buffers, self._modules):
+            if name in registered:
+                del registered[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers]

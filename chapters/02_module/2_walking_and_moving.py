@@ -102,16 +102,16 @@ class Module(Module):
         A module that can be reached by several paths comes once, under the first, unless `remove_duplicate` is False.
         `memo` holds the modules already seen. The first name is `prefix`.
         """
-        if memo is None:
-            memo = set()
-        if self in memo:
+        seen = set() if memo is None else memo
+        if self in seen:
             return
         if remove_duplicate:
-            memo.add(self)
+            seen.add(self)
         yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        lead = prefix and f"{prefix}."
+        for name, child in self._modules.items():
+            if child is not None:
+                yield from child.named_modules(seen, lead + name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """Yield this module and all below it, a parent before its children, each once unless told otherwise."""

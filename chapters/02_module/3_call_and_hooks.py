@@ -536,12 +536,11 @@ class _WrappedHook:
             self.module = weakref.ref(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.with_module:
-            return self.hook(*args, **kwargs)
-        module = self.module()
-        if module is None:
-            raise RuntimeError("You are trying to call the hook of a dead Module!")
-        return self.hook(module, *args, **kwargs)
+        if self.with_module:
+            args = (self.module(), *args)
+            if args[0] is None:
+                raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {"hook": self.hook, "with_module": self.with_module}
@@ -550,12 +549,10 @@ class _WrappedHook:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.hook = state["hook"]
-        self.with_module = state["with_module"]
-        if self.with_module:
-            if state["module"] is None:
-                raise RuntimeError("You are trying to revive the hook of a dead Module!")
-            self.module = weakref.ref(state["module"])
+        module = state.get("module")
+        if state["with_module"] and module is None:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
+        _WrappedHook.__init__(self, state["hook"], module)
 
 
 # %% [markdown]

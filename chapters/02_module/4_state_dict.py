@@ -155,13 +155,10 @@ class Scale(nn.Module):
 class Module(Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Write this module's own parameters and persistent buffers into `destination`; its children do the same."""
-        transient = self._non_persistent_buffers_set
-        for name, parameter in self._parameters.items():
-            if parameter is not None:
-                destination[prefix + name] = parameter if keep_vars else parameter.detach()
-        for name, buffer in self._buffers.items():
-            if buffer is not None and name not in transient:
-                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        kept = [item for item in self._buffers.items() if item[0] not in self._non_persistent_buffers_set]
+        for name, tensor in (*self._parameters.items(), *kept):
+            if tensor is not None:
+                destination[prefix + name] = tensor if keep_vars else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 

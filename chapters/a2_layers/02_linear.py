@@ -102,6 +102,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import readtorch as torch
@@ -140,13 +141,10 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.in_features, self.out_features = in_features, out_features
+        empty = partial(torch.empty, device=device, dtype=dtype)
+        self.weight = Parameter(empty((out_features, in_features)))
+        self.register_parameter("bias", Parameter(empty(out_features)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -198,14 +196,10 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        empty = partial(torch.empty, device=device, dtype=dtype)
+        self.weight = Parameter(empty((out_features, in1_features, in2_features)))
+        self.register_parameter("bias", Parameter(empty(out_features)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -213,9 +207,9 @@ class Bilinear(Module):
         if self.in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={self.in1_features})")
         bound = 1 / math.sqrt(self.weight.size(1))
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                init.uniform_(parameter, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
@@ -271,6 +265,13 @@ def _check_given_weight(weight: Tensor, rows: int, columns: int) -> Tensor:
     if list(weight.shape) != [rows, columns]:
         raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
     return weight
+
+
+def _table_shape(embeddings: Tensor) -> tuple[int, int]:
+    if embeddings.dim() != 2:
+        raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+    rows, columns = embeddings.shape
+    return rows, columns
 
 
 # %%
@@ -354,9 +355,7 @@ class Embedding(Module):
         sparse: bool = False,
     ) -> Self:
         """An embedding over a given table, frozen by default."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(embeddings)
         return cls(
             num_embeddings=rows,
             embedding_dim=columns,
@@ -453,9 +452,7 @@ class EmbeddingBag(Module):
         padding_idx: int | None = None,
     ) -> Self:
         """A bag over a given table, frozen by default."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(embeddings)
         bag = cls(
             num_embeddings=rows,
             embedding_dim=columns,

@@ -737,18 +737,15 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         label_smoothing: float = 0.0,
         options: Any = None,
     ) -> None:
-        if weight is not None and weight.shape != (num_classes,):
-            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        shape = (num_classes,) if weight is None else tuple(weight.shape)
+        if shape != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {shape}")
         if not 0 <= label_smoothing <= 1:
             raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
-        super().__init__(weight=weight, size_average=None, reduce=None, reduction=reduction)
-        self.num_classes = num_classes
-        self.out_features = out_features
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-        rows = math.prod(out_features, start=num_classes)
-        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
-        self.options = options
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, math.prod((num_classes, *out_features)), bias, device, dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         shape = (self.num_classes, *self.out_features)
@@ -1001,13 +998,13 @@ class MultiMarginLoss(_WeightedLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
-        if weight is not None and weight.dim() != 1:
-            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {weight.dim()}D")
-        self.p = p
-        self.margin = margin
+        rank = 1 if weight is None else weight.dim()
+        if rank != 1:
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {rank}D")
+        super().__init__(weight, size_average, reduce, reduction)
+        self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
@@ -1029,6 +1026,11 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
+def _check_margin(loss: _Loss, margin: float) -> None:
+    if margin <= 0:
+        raise ValueError(f"{type(loss).__name__}: expected margin to be greater than 0, got {margin} instead")
+
+
 # %%
 #| into: nn/modules/loss.py
 #| upstream: torch/nn/modules/loss.py#TripletMarginLoss
@@ -1047,12 +1049,9 @@ class TripletMarginLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
-            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+        _check_margin(self, margin)
+        self.margin, self.swap = margin, swap
+        self.p, self.eps = p, eps
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(
@@ -1079,13 +1078,9 @@ class TripletMarginWithDistanceLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average=None, reduce=None, reduction=reduction)
-        if margin <= 0:
-            raise ValueError(
-                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
-            )
-        self.distance_function: Any = distance_function if distance_function is not None else F.pairwise_distance
-        self.margin = margin
-        self.swap = swap
+        _check_margin(self, margin)
+        self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
+        self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_with_distance_loss(

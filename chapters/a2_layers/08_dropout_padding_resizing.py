@@ -463,6 +463,12 @@ from readtorch.nn.modules.module import Module
 #| upstream: torch/nn/modules/upsampling.py#Upsample
 #| upstream: torch/nn/modules/upsampling.py#UpsamplingNearest2d
 #| upstream: torch/nn/modules/upsampling.py#UpsamplingBilinear2d
+def _floats(factor: Any) -> float | tuple[float, ...] | None:
+    if isinstance(factor, tuple):
+        return tuple(map(float, factor))
+    return float(factor) if factor else None
+
+
 class Upsample(Module):
     """`F.interpolate` as a layer."""
 
@@ -476,13 +482,8 @@ class Upsample(Module):
     ) -> None:
         super().__init__()
         self.name = type(self).__name__
-        self.size = size
-        if isinstance(scale_factor, tuple):
-            self.scale_factor: Any = tuple(float(factor) for factor in scale_factor)
-        else:
-            self.scale_factor = float(scale_factor) if scale_factor else None
-        self.mode = mode
-        self.align_corners = align_corners
+        self.size, self.scale_factor = size, _floats(scale_factor)
+        self.mode, self.align_corners = mode, align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:

@@ -90,17 +90,16 @@ def _canonical_mask(
 ) -> Tensor | None:
     if mask is None:
         return None
-    floating = torch.is_floating_point(mask)
-    if mask.dtype != torch.bool and not floating:
+    if not (mask.dtype is torch.bool or mask.is_floating_point()):
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
-    if check_other and other_type is not None and mask.dtype != other_type:
+    if check_other and other_type not in (None, mask.dtype):
         warnings.warn(
             f"Support for mismatched {mask_name} and {other_name} is deprecated: make both bool, or both float.",
             stacklevel=2,
         )
-    if floating:
-        return mask
-    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+    if mask.dtype is torch.bool:
+        return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+    return mask
 
 
 def _none_or_dtype(input: Tensor | None) -> Any:
@@ -504,6 +503,14 @@ def _detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None = None, s
     return mask.size() == causal.size() and bool(torch.eq(mask, causal).all())
 
 
+def _add_feed_forward(
+    layer: Module, d_model: int, width: int, dropout: float, bias: bool, where: dict[str, Any]
+) -> None:
+    layer.linear1 = Linear(d_model, width, bias=bias, **where)
+    layer.dropout = Dropout(dropout)
+    layer.linear2 = Linear(width, d_model, bias=bias, **where)
+
+
 # %%
 #| into: nn/modules/transformer.py
 #| upstream: torch/nn/modules/transformer.py#TransformerEncoderLayer
@@ -529,20 +536,17 @@ class TransformerEncoderLayer(Module):
         self.self_attn = MultiheadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where
         )
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
+        _add_feed_forward(self, d_model, dim_feedforward, dropout, bias, where)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        function = _get_activation_fn(activation)
-        if function is F.relu or isinstance(function, ReLU):
-            self.activation_relu_or_gelu = 1
-        else:
-            self.activation_relu_or_gelu = 2 if function is F.gelu or isinstance(function, GELU) else 0
-        self.activation = function
+        for number in ("1", "2"):
+            self.add_module("norm" + number, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where))
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = function = _get_activation_fn(activation)
+        is_relu, is_gelu = (
+            function is F.relu or isinstance(function, ReLU),
+            function is F.gelu or isinstance(function, GELU),
+        )
+        self.activation_relu_or_gelu = 1 if is_relu else 2 * is_gelu
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -602,16 +606,11 @@ class TransformerDecoderLayer(Module):
         attention: dict[str, Any] = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **where}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
+        _add_feed_forward(self, d_model, dim_feedforward, dropout, bias, where)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
+        for number in ("1", "2", "3"):
+            self.add_module("norm" + number, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where))
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
         self.activation = _get_activation_fn(activation)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -731,19 +730,19 @@ class TransformerDecoder(Module):
     ) -> Tensor:
         first: Any = self.layers[0]
         causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, _get_seq_len(tgt, first.self_attn.batch_first))
-        output = tgt
+        own: dict[str, Any] = {
+            "tgt_mask": tgt_mask,
+            "tgt_key_padding_mask": tgt_key_padding_mask,
+            "tgt_is_causal": causal,
+        }
+        others: dict[str, Any] = {
+            "memory_mask": memory_mask,
+            "memory_key_padding_mask": memory_key_padding_mask,
+            "memory_is_causal": memory_is_causal,
+        }
         for layer in self.layers:
-            output = layer(
-                output,
-                memory,
-                tgt_mask=tgt_mask,
-                memory_mask=memory_mask,
-                tgt_key_padding_mask=tgt_key_padding_mask,
-                memory_key_padding_mask=memory_key_padding_mask,
-                tgt_is_causal=causal,
-                memory_is_causal=memory_is_causal,
-            )
-        return output if self.norm is None else self.norm(output)
+            tgt = layer(tgt, memory, **own, **others)
+        return tgt if self.norm is None else self.norm(tgt)
 
 
 # %%
@@ -801,10 +800,10 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        axis = 0 if self.batch_first else 1
-        if src.dim() == 3 and src.size(axis) != tgt.size(axis):
+        batch = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")
-        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+        if {src.size(-1), tgt.size(-1)} != {self.d_model}:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(

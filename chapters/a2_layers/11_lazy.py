@@ -68,9 +68,9 @@ class LazyModuleMixin:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
-        module._initialize_hook.remove()
-        module._load_hook.remove()
-        del module._initialize_hook, module._load_hook
+        for hook in ("_initialize_hook", "_load_hook"):
+            getattr(module, hook).remove()
+            delattr(module, hook)
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 
@@ -133,25 +133,20 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
+        found = input.shape[-1]
         if self.has_uninitialized_params():
+            self.in_features = found
+            shapes = (self.out_features, found), (self.out_features,)
             with torch.no_grad():
-                self.in_features = input.shape[-1]
-                _materialize(self.weight, self.out_features, self.in_features)
-                _materialize(self.bias, self.out_features)
+                for parameter, shape in zip((self.weight, self.bias), shapes, strict=True):
+                    if isinstance(parameter, UninitializedParameter):
+                        parameter.materialize(shape)
                 self.reset_parameters()
-        if self.in_features == 0:
+        elif self.in_features == 0:
             # the parameters came from a checkpoint
-            if input.shape[-1] != self.weight.shape[-1]:
-                raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]}; those of "
-                    f"self.weight: {self.weight.shape[-1]}"
-                )
-            self.in_features = input.shape[-1]
-
-
-def _materialize(parameter: Any, *shape: int) -> None:
-    if parameter is not None:
-        parameter.materialize(shape)
+            if found != (known := self.weight.shape[-1]):
+                raise AssertionError(f"The in_features inferred from input: {found}; those of self.weight: {known}")
+            self.in_features = found
 
 
 # %% [markdown]

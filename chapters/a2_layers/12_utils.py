@@ -330,26 +330,36 @@ from readtorch.nn.utils.weight_norm import ModuleT, _hooks_of, _without_hook
 # %%
 #| into: nn/utils/spectral_norm.py
 #| upstream: torch/nn/utils/spectral_norm.py#SpectralNorm
+def _check_iterations(count: int) -> None:
+    if count <= 0:
+        raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={count}")
+
+
+def _as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """Dimension `dim` as rows, all others as columns."""
+    rows = weight.movedim(dim, 0)
+    return rows.unsqueeze(1) if rows.dim() == 1 else rows.flatten(1)
+
+
+def _outputs_dim(module: Module) -> int:
+    """The dimension of the weight that numbers the outputs."""
+    transposed = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
+    return 1 if isinstance(module, transposed) else 0
+
+
 class SpectralNorm:
     """The hook that computes the weight before each call."""
 
     _version = 1
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
-        self.name = name
-        self.dim = dim
-        if n_power_iterations <= 0:
-            raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
-        self.n_power_iterations = n_power_iterations
-        self.eps = eps
+        _check_iterations(n_power_iterations)
+        self.name, self.dim = name, dim
+        self.n_power_iterations, self.eps = n_power_iterations, eps
 
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
         """`dim` first, all others as one."""
-        if self.dim != 0:
-            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
-        return weight.reshape(weight.size(0), -1)
+        return _as_matrix(weight, self.dim)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """The weight divided by `uᵀ W v`; the iteration writes `u` and `v` in place, so that all replicas see it."""
@@ -367,8 +377,7 @@ class SpectralNorm:
     def remove(self, module: Module) -> None:
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
-        delattr(module, self.name)
-        for suffix in ("_u", "_v", "_orig"):
+        for suffix in ("", "_u", "_v", "_orig"):
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
@@ -412,10 +421,7 @@ def spectral_norm(
 
     `dim` is the outputs' dimension: 1 for transposed convolutions, else 0.
     """
-    if dim is None:
-        transposed = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
-        dim = 1 if isinstance(module, transposed) else 0
-    SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
+    SpectralNorm.apply(module, name, n_power_iterations, _outputs_dim(module) if dim is None else dim, eps)
     return module
 
 
@@ -471,15 +477,19 @@ def fuse_conv_bn_weights(
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """A copy of `conv` that gives what `bn(conv(x))` gives. AssertionError if one of them is in training mode."""
-    if conv.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
-    fused = copy.deepcopy(conv)
-    if bn.running_mean is None or bn.running_var is None:
+    _refuse_training(conv, bn)
+    mean, variance = bn.running_mean, bn.running_var
+    if mean is None or variance is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
-    fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
-    )
+    fused = copy.deepcopy(conv)
+    both = fuse_conv_bn_weights(conv.weight, conv.bias, mean, variance, bn.eps, bn.weight, bn.bias, transpose)
+    fused.weight, fused.bias = both
     return fused
+
+
+def _refuse_training(*modules: Any) -> None:
+    if any(module.training for module in modules):
+        raise AssertionError("Fusion only for eval!")
 
 
 def fuse_linear_bn_weights(
@@ -497,8 +507,7 @@ def fuse_linear_bn_weights(
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """A copy of `linear` that gives what `bn(linear(x))` gives."""
-    if linear.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
+    _refuse_training(linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     return fuse_conv_bn_eval(linear, bn)

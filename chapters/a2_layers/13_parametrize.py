@@ -383,6 +383,9 @@ from readtorch.autograd.grad_mode import no_grad
 from readtorch.nn import functional as F
 from readtorch.nn.modules.module import Module
 from readtorch.nn.utils import parametrize
+from readtorch.nn.utils.spectral_norm import _as_matrix
+from readtorch.nn.utils.spectral_norm import _check_iterations
+from readtorch.nn.utils.spectral_norm import _outputs_dim
 
 
 # %%
@@ -414,6 +417,13 @@ def weight_norm(module: Module, name: str = "weight", dim: int = 0) -> Module:
     return module
 
 
+def _tensor_of(module: Module, name: str) -> Tensor:
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    return tensor
+
+
 # %%
 #| into: nn/utils/parametrizations.py
 #| upstream: torch/nn/utils/parametrizations.py#spectral_norm
@@ -428,25 +438,15 @@ class _SpectralNorm(Module):
         rank = weight.dim()
         if not -rank <= dim < rank:
             raise IndexError(f"Dimension out of range (expected to be in range of [-{rank}, {rank - 1}] but got {dim})")
-        if n_power_iterations <= 0:
-            raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
-        self.dim = dim % rank
-        self.eps = eps
-        if rank > 1:
-            self.n_power_iterations = n_power_iterations
-            matrix = self._matrix(weight)
-            height, width = matrix.size()
-            u, v = matrix.new_empty(height).normal_(0, 1), matrix.new_empty(width).normal_(0, 1)
-            self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
-            self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
-            self._power_method(matrix, 15)
-
-    def _matrix(self, weight: Tensor) -> Tensor:
-        if self.dim != 0:
-            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
-        return weight.flatten(1)
+        _check_iterations(n_power_iterations)
+        self.dim, self.eps = dim % rank, eps
+        if rank == 1:
+            return  # a vector is divided by its length
+        self.n_power_iterations = n_power_iterations
+        matrix = _as_matrix(weight, self.dim)
+        for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
+            self.register_buffer(name, F.normalize(matrix.new_empty(size).normal_(0, 1), dim=0, eps=eps))
+        self._power_method(matrix, 15)
 
     @no_grad()
     def _power_method(self, matrix: Tensor, iterations: int) -> None:
@@ -457,7 +457,7 @@ class _SpectralNorm(Module):
     def forward(self, weight: Tensor) -> Tensor:
         if weight.dim() == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
-        matrix = self._matrix(weight)
+        matrix = _as_matrix(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
         # copies: the next call's iteration writes into the buffers, and this call's backward needs them
@@ -472,13 +472,9 @@ def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
     """Divide the tensor `name` by its largest singular value (Miyato et al. 2018)."""
-    weight = getattr(module, name, None)
-    if not isinstance(weight, Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
-    if dim is None:
-        transposed = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
-        dim = 1 if isinstance(module, transposed) else 0
-    return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    rows = _outputs_dim(module) if dim is None else dim
+    kind = _SpectralNorm(_tensor_of(module, name), n_power_iterations, rows, eps)
+    return parametrize.register_parametrization(module, name, kind)
 
 
 # %% [markdown]

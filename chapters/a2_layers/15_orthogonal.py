@@ -73,10 +73,9 @@ class _Orthogonal(Module):
 
     def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
         super().__init__()
-        if weight.is_complex() and orthogonal_map == "householder":
+        self.shape, self.orthogonal_map = weight.shape, orthogonal_map
+        if orthogonal_map == "householder" and weight.is_complex():
             raise ValueError("The householder parametrization does not support complex tensors.")
-        self.shape = weight.shape
-        self.orthogonal_map = orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
 
@@ -149,14 +148,12 @@ def orthogonal(
     `orthogonal_map` is "matrix_exp" (the default where the matrix is square or complex), "cayley" or "householder". ValueError for other
     names, for a tensor of fewer than two dimensions, and for complex reflections.
     """
-    weight = getattr(module, name, None)
-    if not isinstance(weight, Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    weight = _tensor_of(module, name)
     if weight.ndim < 2:
         raise ValueError(f"Expected a matrix or batch of matrices; this has {weight.ndim} dimensions.")
     if orthogonal_map is None:
-        square = weight.size(-2) == weight.size(-1)
-        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+        rows, columns = weight.shape[-2:]
+        orthogonal_map = "matrix_exp" if rows == columns or weight.is_complex() else "householder"
     if orthogonal_map not in _MAPS:
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'

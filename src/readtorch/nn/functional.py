@@ -1487,17 +1487,16 @@ def _canonical_mask(
 ) -> Tensor | None:
     if mask is None:
         return None
-    floating = torch.is_floating_point(mask)
-    if mask.dtype != torch.bool and not floating:
+    if not (mask.dtype is torch.bool or mask.is_floating_point()):
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
-    if check_other and other_type is not None and mask.dtype != other_type:
+    if check_other and other_type not in (None, mask.dtype):
         warnings.warn(
             f"Support for mismatched {mask_name} and {other_name} is deprecated: make both bool, or both float.",
             stacklevel=2,
         )
-    if floating:
-        return mask
-    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+    if mask.dtype is torch.bool:
+        return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+    return mask
 
 
 def _none_or_dtype(input: Tensor | None) -> Any:

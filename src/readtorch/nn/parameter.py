@@ -94,9 +94,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
-        if data is None:
-            data = empty(0)
-        marked = _detached(data).requires_grad_(data.requires_grad)
+        source = empty(0) if data is None else data
+        marked = _detached(source).requires_grad_(source.requires_grad)
         marked.persistent = persistent
         marked._is_buffer = True
         return marked

@@ -50,21 +50,20 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        axis = input.dim() - self._get_no_batch_dim()
-        if input.size(axis) != self.num_features:
-            if self.affine:
-                raise ValueError(
-                    f"expected input's size at dim={axis} to match num_features ({self.num_features}), "
-                    f"but got: {input.size(axis)}."
-                )
-            warnings.warn(
-                f"input's size at dim={axis} does not match num_features. With affine=False nothing depends on "
-                "num_features, so it can be left out",
-                stacklevel=2,
-            )
-        if axis == 0:
-            return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
-        return self._apply_instance_norm(input)
+        single = input.dim() == self._get_no_batch_dim()
+        batch = input.unsqueeze(0) if single else input
+        if batch.size(1) != self.num_features:
+            self._complain(f"input's size at dim={0 if single else 1}", batch.size(1))
+        normed = self._apply_instance_norm(batch)
+        return normed.squeeze(0) if single else normed
+
+    def _complain(self, where: str, size: int) -> None:
+        if self.affine:
+            raise ValueError(f"expected {where} to match num_features ({self.num_features}), but got: {size}.")
+        warnings.warn(
+            f"{where} does not match num_features. With affine=False nothing depends on num_features, so it can be left out",
+            stacklevel=3,
+        )
 
     def _load_from_state_dict(
         self,

@@ -35,9 +35,9 @@ class LazyModuleMixin:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
-        module._initialize_hook.remove()
-        module._load_hook.remove()
-        del module._initialize_hook, module._load_hook
+        for hook in ("_initialize_hook", "_load_hook"):
+            getattr(module, hook).remove()
+            delattr(module, hook)
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 

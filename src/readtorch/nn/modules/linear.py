@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import readtorch as torch
@@ -36,13 +37,10 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.in_features, self.out_features = in_features, out_features
+        empty = partial(torch.empty, device=device, dtype=dtype)
+        self.weight = Parameter(empty((out_features, in_features)))
+        self.register_parameter("bias", Parameter(empty(out_features)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -83,14 +81,10 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        empty = partial(torch.empty, device=device, dtype=dtype)
+        self.weight = Parameter(empty((out_features, in1_features, in2_features)))
+        self.register_parameter("bias", Parameter(empty(out_features)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -98,9 +92,9 @@ class Bilinear(Module):
         if self.in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={self.in1_features})")
         bound = 1 / math.sqrt(self.weight.size(1))
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                init.uniform_(parameter, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
@@ -129,22 +123,17 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
+        found = input.shape[-1]
         if self.has_uninitialized_params():
+            self.in_features = found
+            shapes = (self.out_features, found), (self.out_features,)
             with torch.no_grad():
-                self.in_features = input.shape[-1]
-                _materialize(self.weight, self.out_features, self.in_features)
-                _materialize(self.bias, self.out_features)
+                for parameter, shape in zip((self.weight, self.bias), shapes, strict=True):
+                    if isinstance(parameter, UninitializedParameter):
+                        parameter.materialize(shape)
                 self.reset_parameters()
-        if self.in_features == 0:
+        elif self.in_features == 0:
             # the parameters came from a checkpoint
-            if input.shape[-1] != self.weight.shape[-1]:
-                raise AssertionError(
-                    f"The in_features inferred from input: {input.shape[-1]}; those of "
-                    f"self.weight: {self.weight.shape[-1]}"
-                )
-            self.in_features = input.shape[-1]
-
-
-def _materialize(parameter: Any, *shape: int) -> None:
-    if parameter is not None:
-        parameter.materialize(shape)
+            if found != (known := self.weight.shape[-1]):
+                raise AssertionError(f"The in_features inferred from input: {found}; those of self.weight: {known}")
+            self.in_features = found

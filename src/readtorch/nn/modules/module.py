@@ -174,15 +174,12 @@ class Module:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:
-        if name in self._parameters:
-            del self._parameters[name]
-        elif name in self._buffers:
-            del self._buffers[name]
-            self._non_persistent_buffers_set.discard(name)
-        elif name in self._modules:
-            del self._modules[name]
-        else:
-            super().__delattr__(name)
+        for registered in (self._parameters, self._buffers, self._modules):
+            if name in registered:
+                del registered[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers]
@@ -196,16 +193,16 @@ class Module:
         A module that can be reached by several paths comes once, under the first, unless `remove_duplicate` is False.
         `memo` holds the modules already seen. The first name is `prefix`.
         """
-        if memo is None:
-            memo = set()
-        if self in memo:
+        seen = set() if memo is None else memo
+        if self in seen:
             return
         if remove_duplicate:
-            memo.add(self)
+            seen.add(self)
         yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        lead = prefix and f"{prefix}."
+        for name, child in self._modules.items():
+            if child is not None:
+                yield from child.named_modules(seen, lead + name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """Yield this module and all below it, a parent before its children, each once unless told otherwise."""
@@ -565,13 +562,10 @@ class Module:
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Write this module's own parameters and persistent buffers into `destination`; its children do the same."""
-        transient = self._non_persistent_buffers_set
-        for name, parameter in self._parameters.items():
-            if parameter is not None:
-                destination[prefix + name] = parameter if keep_vars else parameter.detach()
-        for name, buffer in self._buffers.items():
-            if buffer is not None and name not in transient:
-                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        kept = [item for item in self._buffers.items() if item[0] not in self._non_persistent_buffers_set]
+        for name, tensor in (*self._parameters.items(), *kept):
+            if tensor is not None:
+                destination[prefix + name] = tensor if keep_vars else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
@@ -1108,12 +1102,11 @@ class _WrappedHook:
             self.module = weakref.ref(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.with_module:
-            return self.hook(*args, **kwargs)
-        module = self.module()
-        if module is None:
-            raise RuntimeError("You are trying to call the hook of a dead Module!")
-        return self.hook(module, *args, **kwargs)
+        if self.with_module:
+            args = (self.module(), *args)
+            if args[0] is None:
+                raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {"hook": self.hook, "with_module": self.with_module}
@@ -1122,12 +1115,10 @@ class _WrappedHook:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.hook = state["hook"]
-        self.with_module = state["with_module"]
-        if self.with_module:
-            if state["module"] is None:
-                raise RuntimeError("You are trying to revive the hook of a dead Module!")
-            self.module = weakref.ref(state["module"])
+        module = state.get("module")
+        if state["with_module"] and module is None:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
+        _WrappedHook.__init__(self, state["hook"], module)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

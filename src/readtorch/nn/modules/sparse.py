@@ -32,6 +32,13 @@ def _check_given_weight(weight: Tensor, rows: int, columns: int) -> Tensor:
     return weight
 
 
+def _table_shape(embeddings: Tensor) -> tuple[int, int]:
+    if embeddings.dim() != 2:
+        raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+    rows, columns = embeddings.shape
+    return rows, columns
+
+
 class Embedding(Module):
     """A table `(num_embeddings, embedding_dim)`; integer indices `(*)` give `(*, embedding_dim)`.
 
@@ -110,9 +117,7 @@ class Embedding(Module):
         sparse: bool = False,
     ) -> Self:
         """An embedding over a given table, frozen by default."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(embeddings)
         return cls(
             num_embeddings=rows,
             embedding_dim=columns,
@@ -206,9 +211,7 @@ class EmbeddingBag(Module):
         padding_idx: int | None = None,
     ) -> Self:
         """A bag over a given table, frozen by default."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
+        rows, columns = _table_shape(embeddings)
         bag = cls(
             num_embeddings=rows,
             embedding_dim=columns,

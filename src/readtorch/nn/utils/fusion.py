@@ -34,15 +34,19 @@ def fuse_conv_bn_weights(
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """A copy of `conv` that gives what `bn(conv(x))` gives. AssertionError if one of them is in training mode."""
-    if conv.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
-    fused = copy.deepcopy(conv)
-    if bn.running_mean is None or bn.running_var is None:
+    _refuse_training(conv, bn)
+    mean, variance = bn.running_mean, bn.running_var
+    if mean is None or variance is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
-    fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
-    )
+    fused = copy.deepcopy(conv)
+    both = fuse_conv_bn_weights(conv.weight, conv.bias, mean, variance, bn.eps, bn.weight, bn.bias, transpose)
+    fused.weight, fused.bias = both
     return fused
+
+
+def _refuse_training(*modules: Any) -> None:
+    if any(module.training for module in modules):
+        raise AssertionError("Fusion only for eval!")
 
 
 def fuse_linear_bn_weights(
@@ -60,8 +64,7 @@ def fuse_linear_bn_weights(
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """A copy of `linear` that gives what `bn(linear(x))` gives."""
-    if linear.training or bn.training:
-        raise AssertionError("Fusion only for eval!")
+    _refuse_training(linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     return fuse_conv_bn_eval(linear, bn)
