@@ -252,6 +252,9 @@ def outcome(library: Any, source: str) -> tuple[Any, str, str, list[str]]:
     result, kind, message = None, "", ""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # other packages' own: pickle looks a name up in all modules
         library.manual_seed(0)
         try:
             exec(source, names)
