@@ -407,6 +407,10 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = self.loc.new_empty(self._extended_shape(sample_shape)).uniform_(torch.finfo(self.loc.dtype).eps - 1, 1)
+        return self._at(u)
+
+    def _at(self, u: Tensor) -> Tensor:
+        """The number with (1 + u) / 2 of the probability below it, for u between -1 and 1."""
         return self.loc - self.scale * u.sign() * torch.log1p(-u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -418,8 +422,7 @@ class Laplace(Distribution):
         return 0.5 - 0.5 * away.sign() * torch.expm1(-away.abs() / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
-        term = value - 0.5
-        return self.loc - self.scale * term.sign() * torch.log1p(-2 * term.abs())
+        return self._at(2 * value - 1)
 
     def entropy(self) -> Tensor:
         return 1 + torch.log(2 * self.scale)
@@ -700,7 +703,7 @@ class Gamma(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
+        value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)  # not recorded: the gradient passes a value of zero
         return value
 
@@ -916,8 +919,7 @@ class Beta(ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        total = self.concentration1 + self.concentration0
-        return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
+        return self.mean * (1 - self.mean) / (self.concentration1 + self.concentration0 + 1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(Beta, (), batch_shape, _instance)

@@ -31,9 +31,8 @@ class Bernoulli(_SuccessProbability, ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        mode = (self.probs >= 0.5).to(self.probs)
-        mode[self.probs == 0.5] = torch.nan
-        return mode
+        likelier = (self.probs > 0.5).to(self.probs)
+        return torch.where(self.probs == 0.5, torch.nan, likelier)
 
     @property
     def variance(self) -> Tensor:

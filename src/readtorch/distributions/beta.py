@@ -46,8 +46,7 @@ class Beta(ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        total = self.concentration1 + self.concentration0
-        return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
+        return self.mean * (1 - self.mean) / (self.concentration1 + self.concentration0 + 1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._expanded(Beta, (), batch_shape, _instance)

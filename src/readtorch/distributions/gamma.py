@@ -41,7 +41,7 @@ class Gamma(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
+        value = torch._standard_gamma(self.concentration.expand(shape)) / self.rate
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)  # not recorded: the gradient passes a value of zero
         return value
 

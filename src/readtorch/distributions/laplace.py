@@ -45,6 +45,10 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = self.loc.new_empty(self._extended_shape(sample_shape)).uniform_(torch.finfo(self.loc.dtype).eps - 1, 1)
+        return self._at(u)
+
+    def _at(self, u: Tensor) -> Tensor:
+        """The number with (1 + u) / 2 of the probability below it, for u between -1 and 1."""
         return self.loc - self.scale * u.sign() * torch.log1p(-u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -56,8 +60,7 @@ class Laplace(Distribution):
         return 0.5 - 0.5 * away.sign() * torch.expm1(-away.abs() / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
-        term = value - 0.5
-        return self.loc - self.scale * term.sign() * torch.log1p(-2 * term.abs())
+        return self._at(2 * value - 1)
 
     def entropy(self) -> Tensor:
         return 1 + torch.log(2 * self.scale)

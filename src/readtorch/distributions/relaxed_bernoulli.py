@@ -12,7 +12,7 @@ from readtorch.distributions import constraints
 from readtorch.distributions.distribution import Distribution
 from readtorch.distributions.transformed_distribution import TransformedDistribution
 from readtorch.distributions.transforms import SigmoidTransform
-from readtorch.distributions.utils import _SuccessProbability, broadcast_all, clamp_probs
+from readtorch.distributions.utils import _SuccessProbability, broadcast_all, probs_to_logits
 
 
 class LogitRelaxedBernoulli(_SuccessProbability, Distribution):
@@ -36,9 +36,8 @@ class LogitRelaxedBernoulli(_SuccessProbability, Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        probs = clamp_probs(self.probs.expand(shape))
-        uniforms = clamp_probs(torch.rand(shape, dtype=probs.dtype, device=probs.device))
-        return (uniforms.log() - (-uniforms).log1p() + probs.log() - (-probs).log1p()) / self.temperature
+        noise = probs_to_logits(torch.rand(shape, dtype=self.probs.dtype, device=self.probs.device), is_binary=True)
+        return (noise + probs_to_logits(self.probs, is_binary=True)) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))

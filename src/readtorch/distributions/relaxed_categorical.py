@@ -42,8 +42,8 @@ class ExpRelaxedCategorical(_Rows):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         uniforms = clamp_probs(torch.rand(shape, dtype=self.logits.dtype, device=self.logits.device))
-        scores = (self.logits - (-(uniforms.log())).log()) / self.temperature
-        return scores - scores.logsumexp(dim=-1, keepdim=True)
+        gumbel = -torch.log(-torch.log(uniforms))
+        return torch.log_softmax((self.logits + gumbel) / self.temperature, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))

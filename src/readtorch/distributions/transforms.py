@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -227,9 +228,7 @@ class ComposeTransform(Transform):
         return ComposeTransform(self.parts, cache_size=cache_size)
 
     def __call__(self, x: Tensor) -> Tensor:
-        for part in self.parts:
-            x = part(x)
-        return x
+        return reduce(lambda point, part: part(point), self.parts, x)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
@@ -238,14 +237,10 @@ class ComposeTransform(Transform):
         return _stretch_along(self.parts, [*between, y], self.domain.event_dim)
 
     def forward_shape(self, shape: Any) -> Any:
-        for part in self.parts:
-            shape = part.forward_shape(shape)
-        return shape
+        return reduce(lambda reached, part: part.forward_shape(reached), self.parts, shape)
 
     def inverse_shape(self, shape: Any) -> Any:
-        for part in reversed(self.parts):
-            shape = part.inverse_shape(shape)
-        return shape
+        return reduce(lambda reached, part: part.inverse_shape(reached), reversed(self.parts), shape)
 
     def __repr__(self) -> str:
         inner = ",\n    ".join(repr(part) for part in self.parts)
