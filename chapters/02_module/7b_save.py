@@ -134,20 +134,20 @@ def register_package(
 
 def location_tag(storage: Any) -> str:
     """The name under which the device of `storage` goes into a file. RuntimeError if no package knows it."""
-    for _, tagger, _ in _package_registry:
-        tag = tagger(storage)
-        if tag:
-            return tag
-    raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
+    tag = next(filter(None, (tagger(storage) for _, tagger, _ in _package_registry)), None)
+    if tag is None:
+        raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
+    return tag
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
     """`storage` on the device called `location`. RuntimeError if no package knows it."""
-    for _, _, deserializer in _package_registry:
-        result = deserializer(storage, location)
-        if result is not None:
-            return result
-    raise RuntimeError(f"don't know how to restore data location of {torch.typename(storage)} (tagged with {location})")
+    answers = (restore(storage, location) for *_, restore in _package_registry)
+    moved = next((answer for answer in answers if answer is not None), None)
+    if moved is None:
+        kind = torch.typename(storage)
+        raise RuntimeError(f"don't know how to restore data location of {kind} (tagged with {location})")
+    return moved
 
 
 # %%

@@ -492,15 +492,14 @@ class RNNBase(RNNBase):
 
     def _replicate_for_data_parallel(self) -> Any:
         replica = super()._replicate_for_data_parallel()
-        replica._flat_weights = replica._flat_weights[:]
-        replica._flat_weights_names = replica._flat_weights_names[:]
+        for shared in ("_flat_weights", "_flat_weights_names"):
+            setattr(replica, shared, list(getattr(replica, shared)))
         return replica
 
     def __getstate__(self) -> dict[str, Any]:
         self._update_flat_weights()
-        state = self.__dict__.copy()
-        del state["_flat_weight_refs"]  # weak references cannot be pickled
-        return state
+        #: Weak references cannot be pickled.
+        return {key: value for key, value in self.__dict__.items() if key != "_flat_weight_refs"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

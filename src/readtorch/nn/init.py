@@ -112,18 +112,19 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
+def _xavier_std(tensor: Tensor, gain: float) -> float:
+    return gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+
+
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
     """Fill from U(-a, a), a = gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    std = gain * math.sqrt(2.0 / float(fan_in + fan_out))
-    bound = math.sqrt(3.0) * std  # U(-a, a) has the standard deviation a / sqrt(3)
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)  # U(-a, a) has the standard deviation a / sqrt(3)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
     """Fill from N(0, std²), std = gain · sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
 def _has_no_elements(tensor: Tensor) -> bool:

@@ -124,13 +124,14 @@ class PruningContainer(BasePruningMethod):
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
         """Append a method that acts on the same parameter. TypeError for what is none, ValueError for another parameter."""
-        if not isinstance(method, BasePruningMethod) and method is not None:
-            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
-        if method is not None and self._tensor_name != method._tensor_name:
-            raise ValueError(
-                f"Can only add pruning methods acting on the parameter named '{self._tensor_name}', which {self} prunes, "
-                f"not on '{method._tensor_name}'"
-            )
+        if method is not None:
+            if not isinstance(method, BasePruningMethod):
+                raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+            own, other = self._tensor_name, method._tensor_name
+            if own != other:
+                raise ValueError(
+                    f"Can only add pruning methods acting on the parameter named '{own}', which {self} prunes, not on '{other}'"
+                )
         self._pruning_methods += (method,)
 
     def __len__(self) -> int:
