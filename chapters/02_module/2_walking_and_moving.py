@@ -731,7 +731,7 @@ def _(torch):
 # <path d="M512 94 L562 52" stroke-dasharray="4 4"/><path d="M512 106 L562 150" stroke-width="2.4"/>
 # </g>
 # <g fill="currentColor">
-# <text x="18" y="52">_parameters["w"]</text><text x="18" y="158">the optimizer</text><text x="190" y="105">Parameter</text>
+# <text x="14" y="52">_parameters["w"]</text><text x="14" y="158">the optimizer</text><text x="190" y="105">Parameter</text>
 # <text x="328" y="58">A, cpu</text><text x="328" y="150">B, cuda</text>
 # <text x="410" y="105">_buffers["m"]</text><text x="572" y="52">old Tensor, C (cpu)</text><text x="572" y="158">new Tensor, D (cuda)</text>
 # <text x="8" y="200">same object, new content</text><text x="400" y="200">same name, new object</text>

@@ -38,7 +38,7 @@ calls = {
 for name, call in calls.items():
     try:
         call()
-    except AssertionError as error:
+    except (AssertionError, RuntimeError) as error:  # upstream: RuntimeError of what its build lacks, as streams
         assert "Torch not compiled with CUDA enabled" in str(error), name
         assert "readtorch[cuda13]" in str(error), name
     else:

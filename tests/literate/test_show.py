@@ -129,6 +129,13 @@ def test_a_class_is_shown_whole_as_it_stands_in_the_package(book: Book) -> None:
     assert source == "class Module:\n    def forward(self): ...\n\n    def register_buffer(self): ..."
 
 
+@pytest.mark.parametrize("name", ["", " ", "#", "."])
+def test_no_name_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["show", name])
+    assert stopped.value.code == 2 and "give the name of" in capsys.readouterr().err
+
+
 def test_an_unknown_name_names_near_ones(book: Book) -> None:
     with pytest.raises(LiterateError, match=r"no 'nn.Module.register_bufer'\n.*Module.register_buffer"):
         show.our_source("nn.Module.register_bufer", book)

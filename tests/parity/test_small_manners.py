@@ -32,3 +32,33 @@ def test_groups_of_an_optimizer_are_printed_apart() -> None:
         torch = importlib.import_module(library)
         printed.append(repr(torch.optim.SGD([{"params": [torch.ones(1)]}, {"params": [torch.ones(2)], "lr": 3}], lr=1)))
     assert printed[0] == printed[1]
+
+
+IN_PLACE = {
+    "on what detach gave": "y = torch.ones(2).detach().mul_(q)",
+    "on what a leaf's detach gave": "y = q.detach().copy_(q)",
+    "on data": "y = q.data.mul_(q)",
+    "on a view of what detach gave": "y = q.detach().view(2).mul_(q)",
+    "on an item of what detach gave": "y = q.detach(); y[0] = q[1]",
+    "is not heard by what was detached": "y = torch.ones(2); y.detach().mul_(q)",
+    "on a detached view": "b = q * 1; y = b[0].detach(); y.mul_(q[0])",
+    "on a view made without recording": "b = q * 1\nwith torch.no_grad(): y = b.view(2)\ny.mul_(q)",
+}
+
+
+@pytest.mark.parametrize("source", IN_PLACE.values(), ids=IN_PLACE)
+def test_a_write_in_place_is_recorded_where_pytorch_records_it(source: str) -> None:
+    found = []
+    for name in ("torch", "readtorch"):
+        library = importlib.import_module(name)
+        names = {"torch": library, "q": library.tensor([2.0, 3.0], requires_grad=True)}
+        try:
+            exec(source, names)
+            y = names["y"]
+            if y.requires_grad:
+                y.sum().backward()
+            gradient = names["q"].grad
+            found.append((y.requires_grad, y._base is None, None if gradient is None else gradient.tolist()))
+        except RuntimeError as error:
+            found.append((str(error)[:40],))
+    assert found[0] == found[1]

@@ -273,9 +273,19 @@ def _upstream(target: str) -> UpstreamSource | None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a public name such as nn.Module.register_buffer, or path#name as in `upstream:`")
+    parser.add_argument(
+        "name", type=_given, help="a public name such as nn.Module.register_buffer, or path#name as in `upstream:`"
+    )
     parser.add_argument("--json", action="store_true", help="print both sources as JSON")
     parser.add_argument("--width", type=int, help="columns to use (default: the terminal's)")
+
+
+def _given(name: str) -> str:
+    if not name.strip("#. "):
+        raise argparse.ArgumentTypeError(
+            "give the name of a class, function or method, such as nn.Module.register_buffer"
+        )
+    return name
 
 
 def run(args: argparse.Namespace) -> int:

@@ -196,8 +196,7 @@ def detach(self: Any) -> Any:
     tensor._array = self._array
     tensor._edge = None
     tensor._vc = self._vc or version_counter(self)
-    view = self._view
-    tensor._view = (self if view is None else view[0], (), variable.DEFAULT)
+    tensor._view = None
     tensor._grad = None
     tensor._meta = INFERENCE if is_inference(self) else None
     return tensor
