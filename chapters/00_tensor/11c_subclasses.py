@@ -442,6 +442,9 @@ bare < asking
 #
 # That the library itself does not run into the gates needs one more thing. What Python sees as `torch.add` and as `Tensor.add` are two **faces**, further function objects with the same code and the same cells as the one that the dispatcher calls. They cost nothing, and they can be
 # told apart, as upstream's can.
+#
+# And a warning must still point at the line that deserves it. `warnings.warn(…, stacklevel=2)` counts frames, and a gate is a frame more. Python passes over one kind of frames when it counts, those of its import system, which it knows by their file's name: `importlib` and `_bootstrap` must be in it. So
+# the gates' code says that it comes from such a file.
 
 # %%
 #| into: csrc/utils/gates.py
@@ -491,6 +494,9 @@ def _make_gate(cell: Any = None) -> Any:
 
 gate: FunctionType = _make_gate()
 
+UNSEEN = "gates.py, passed over by warnings like importlib._bootstrap"
+"""What the gates' code says it comes from."""
+
 
 def gate_for(cells: tuple[str, ...]) -> CodeType:
     """The code of `gate` for a function whose own code has these cells: a function object takes no code that has more, or fewer."""
@@ -498,7 +504,7 @@ def gate_for(cells: tuple[str, ...]) -> CodeType:
     if dis.opname[code.co_code[0]] != "COPY_FREE_VARS":
         raise NotImplementedError("this Python compiles closures in a way that the gates do not know")
     first = bytes((code.co_code[0], len(cells))) if cells else bytes((dis.opmap["NOP"], 0))
-    return code.replace(co_freevars=cells, co_code=first + code.co_code[2:])
+    return code.replace(co_freevars=cells, co_code=first + code.co_code[2:], co_filename=UNSEEN)
 
 
 def face(function: Any) -> Any:
@@ -592,6 +598,9 @@ class Face:
             else:
                 options[name] = value
         return tuple(positional), options
+
+
+Face.call.__code__ = Face.call.__code__.replace(co_filename=UNSEEN)
 
 
 def all_plain(values: Iterable[Any]) -> bool:

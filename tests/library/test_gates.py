@@ -195,3 +195,33 @@ def test_what_is_wrong_with_a_call_is_said_as_before() -> None:
         x + torch.ones(3)
     with pytest.raises(AttributeError):
         _ = x.no_such_attribute
+
+
+def test_a_warning_points_at_the_line_that_deserves_it() -> None:
+    code = (
+        DUCK
+        + """
+import warnings
+class Sub(torch.Tensor):
+    pass
+s, q = torch.ones(2).as_subclass(Sub), torch.ones(2, requires_grad=True) * 1
+calls = {
+    "attribute": lambda: q.grad, "deprecated": lambda: torch.ones(2, 2, 2).T, "with keywords": lambda: torch.range(start=0, end=3),
+    "python": lambda: torch.nn.functional.tanh(t), "method": lambda: t.T,
+}
+for up in (False, True):
+    if up:
+        torch.add(s, 1)
+        assert gates.up
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        print(name, up, sorted({warning.filename for warning in caught}))
+"""
+    )
+    lines = run(code).splitlines()
+    assert len(lines) == 10
+    assert any("<string>" in line for line in lines)
+    assert all(line.endswith(("[]", "['<string>']")) for line in lines), lines
+    assert [line.replace("True", "False") for line in lines[5:]] == lines[:5]

@@ -42,6 +42,9 @@ def _make_gate(cell: Any = None) -> Any:
 
 gate: FunctionType = _make_gate()
 
+UNSEEN = "gates.py, passed over by warnings like importlib._bootstrap"
+"""What the gates' code says it comes from."""
+
 
 def gate_for(cells: tuple[str, ...]) -> CodeType:
     """The code of `gate` for a function whose own code has these cells: a function object takes no code that has more, or fewer."""
@@ -49,7 +52,7 @@ def gate_for(cells: tuple[str, ...]) -> CodeType:
     if dis.opname[code.co_code[0]] != "COPY_FREE_VARS":
         raise NotImplementedError("this Python compiles closures in a way that the gates do not know")
     first = bytes((code.co_code[0], len(cells))) if cells else bytes((dis.opmap["NOP"], 0))
-    return code.replace(co_freevars=cells, co_code=first + code.co_code[2:])
+    return code.replace(co_freevars=cells, co_code=first + code.co_code[2:], co_filename=UNSEEN)
 
 
 def face(function: Any) -> Any:
@@ -141,6 +144,9 @@ class Face:
             else:
                 options[name] = value
         return tuple(positional), options
+
+
+Face.call.__code__ = Face.call.__code__.replace(co_filename=UNSEEN)
 
 
 def all_plain(values: Iterable[Any]) -> bool:
