@@ -252,15 +252,16 @@ def outcome(library: Any, source: str) -> tuple[Any, str, str, list[str]]:
     result, kind, message = None, "", ""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # other packages' own: pickle looks a name up in all modules
+        warnings.simplefilter("ignore", DeprecationWarning)  # pickle looks a name up in the modules of all packages
+        library.set_warn_always(True)  # also of what is said once in a process
         library.manual_seed(0)
         try:
             exec(source, names)
             result = plain(names.get("r"), library)
         except Exception as error:
             kind, message = type(error).__name__, str(error)
+        finally:
+            library.set_warn_always(False)
     return result, kind, message, [warning.category.__name__ for warning in seen]
 
 
