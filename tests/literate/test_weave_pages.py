@@ -118,12 +118,14 @@ def test_a_claim_shows_two_honest_ticks(tmp_path: Path, ours: str, upstream: str
         assert word in html
 
 
-def test_a_claim_that_begins_with_a_name_in_code_keeps_its_small_letter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["`Shelf()`", "new_shelf", "sys.modules", "dir()", "t_"])
+def test_a_claim_that_begins_with_a_name_keeps_its_small_letter(tmp_path: Path, name: str) -> None:
     write_book(tmp_path)
     part = tmp_path / "chapters" / "02_module.py"
-    part.write_text(part.read_text().replace("claim: a shelf is", "claim: `Shelf()` is"))
+    part.write_text(part.read_text().replace("claim: a shelf is", f"claim: {name} is"))
     html = html_of(woven(Book.load(tmp_path))[1]["02_module"])
-    assert '<p class="rt-sentence rt-named"><code>Shelf()</code> is empty at first</p>' in html
+    shown = f"<code>{name[1:-1]}</code>" if name[0] == "`" else name
+    assert f'<p class="rt-sentence rt-named">{shown} is empty at first</p>' in html
 
 
 def test_a_claim_that_was_not_run_says_so(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class CellWriter:
         claim = cell.get("claim") or ""
         sentence = inline_html(claim)
         # A sentence begins with a capital letter on the page; a name in code keeps its own.
-        named = " rt-named" if claim.startswith("`") else ""
+        named = " rt-named" if _BEGINS_WITH_A_NAME.match(claim) else ""
         differs = cell.get("differs")
         result = self.evidence.get(cell.index)
         why = f'<p class="rt-differs">Differs: {inline_html(differs)}</p>' if differs else ""
@@ -281,6 +281,8 @@ def _source(text: str) -> str:
     return f'<span class="rt-source"><a href="{escape(href)}">{escape(label)}</a></span>'
 
 
+_BEGINS_WITH_A_NAME = re.compile(r"`|\w*[_.(]")
+"""In code or not: `kl_div's mean …`, `sys.modules is …`, `dir() …`."""
 _STATES = {"held": ("✓", "holds"), "failed": ("✗", "does not hold"), "not-run": ("–", "not run here")}
 
 
