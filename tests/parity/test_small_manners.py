@@ -42,6 +42,7 @@ IN_PLACE = {
     "on an item of what detach gave": "y = q.detach(); y[0] = q[1]",
     "is not heard by what was detached": "y = torch.ones(2); y.detach().mul_(q)",
     "on a detached view": "b = q * 1; y = b[0].detach(); y.mul_(q[0])",
+    "of one of its own elements": "x = q * 1; y = torch.stack([x, x]); y[0] = y[1, 0]; y[:] = y[0][1]",
     "on a view made without recording": "b = q * 1\nwith torch.no_grad(): y = b.view(2)\ny.mul_(q)",
 }
 

@@ -218,6 +218,8 @@ def setitem(self: Any, index: Any, value: Any) -> None:
         value = at.select(value, 0, 0)
     if past_masks and any(isinstance(item, TensorImpl) for item in items):
         value = at.sum(value)  # of any shape: it depends on elements which is right
+    if value._view is not None and value._array.ndim == 0:
+        value = at.clone(value)  # x[0] = x[0, 1]: upstream fills with one number, read before anything is written
     at.copy_(view, value)
 
 
