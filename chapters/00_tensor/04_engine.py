@@ -1068,7 +1068,7 @@ def _invalid(node: Node, index: int, what: str) -> RuntimeError:
 
 # %%
 #| into: csrc/autograd/engine.py
-#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::call_tensor_pre_hooks
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::validate_outputs
 def _fitted(node: Node, outputs: Any, graph: bool) -> list[Any]:
     """What `_propagate` would make of a node's outputs: its post-hooks see it."""
     fit = fit_tensor if graph else fit_array

@@ -272,6 +272,7 @@ from readtorch.c10.core import tensor_impl
 # %%
 #| into: csrc/autograd/python_hook.py
 #| upstream: torch/csrc/autograd/python_hook.cpp#operator()
+#| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::call_tensor_pre_hooks
 def as_tensor(grad: Any, graph: bool) -> Any:
     """A gradient as hooks see it; in a walk that is recorded it is a tensor already."""
     return grad if graph or grad is None else tensor_impl.wrap(grad)

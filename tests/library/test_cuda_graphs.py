@@ -278,8 +278,12 @@ else:
         assert "Graphed" in module(torch.rand(8, 4, device="cuda")).grad_fn.name()
 
     def test_several_callables_share_a_pool_and_run_one_after_the_other() -> None:
-        first = lambda x, w: (x * w, {"gate": torch.sigmoid(x)})  # noqa: E731
-        second = lambda a, b: [(a * b).cumsum(0)]  # noqa: E731
+        def first(x: Any, w: Any) -> tuple:
+            return x * w, {"gate": torch.sigmoid(x)}
+
+        def second(a: Any, b: Any) -> list:
+            return [(a * b).cumsum(0)]
+
         x, w, a, b = (torch.rand(5, device="cuda", requires_grad=True) for _ in range(4))
         one, two = torch.cuda.make_graphed_callables((first, second), ((x, w), (a, b)))
         u, v = torch.rand(5, device="cuda", requires_grad=True), torch.rand(5, device="cuda", requires_grad=True)
