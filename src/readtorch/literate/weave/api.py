@@ -22,6 +22,9 @@ MANY = 60
 
 _BRIEF = "    options:\n      show_signature_annotations: false\n      separate_signature: false\n"
 
+# A plain name has the colour of code: its span says nothing, and a page of a hundred signatures has five hundred of them.
+_PLAIN_NAME = re.compile(r'<span class="n">([^<]*)</span>')
+
 _ENTRY = re.compile(rf'<h\d id="(?P<name>{PACKAGE}\.[\w.]+)" class="doc doc-heading">.*?</h\d>', re.DOTALL)
 
 
@@ -93,7 +96,7 @@ def with_explanations(html: str, site: Site, page: str) -> str:
         title = escape(plain(titles[definition.path].title))
         return f'{match[0]}<p class="rt-explained">Explained in <a href="{relative(address, page)}">{title}</a></p>'
 
-    return _ENTRY.sub(explained, html)
+    return _ENTRY.sub(explained, _PLAIN_NAME.sub(r"\1", html))
 
 
 def is_api(meta: Mapping[str, Any]) -> bool:
