@@ -772,7 +772,9 @@ def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
         return False
     for operand in operands[1:]:
         if operand.__class__ is ndarray:
-            if operand.dtype is not array.dtype or (operand.shape != array.shape and operand.shape != ()):
+            if operand.dtype is not array.dtype or not (
+                operand.shape in (array.shape, ()) or is_expandable_to(operand.shape, array.shape)
+            ):
                 return False
         elif (operand.__class__ is complex and array.dtype.kind != "c") or operand.__class__ not in NUMBERS:
             return False
