@@ -83,6 +83,7 @@ from readtorch.nn.modules.flatten import Flatten, Unflatten
 from readtorch.nn.modules.fold import Fold, Unfold
 from readtorch.nn.modules.instancenorm import LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d
 from readtorch.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
+from readtorch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from readtorch.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -241,6 +242,7 @@ __all__ += [
     "LeakyReLU",
     "Linear",
     "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",

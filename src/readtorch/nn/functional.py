@@ -14,6 +14,7 @@ from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.csrc.utils import gates as _gates
 from readtorch.csrc.utils.python_arg_parser import is_int
 from readtorch.nn import _reduction as _Reduction
+from readtorch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
 
@@ -1198,18 +1199,32 @@ def linear_cross_entropy(
     reduction: str = "mean",
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    options: Any = None,
+    options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:
     """`cross_entropy(linear(input, linear_weight, linear_bias), target)` of `(N, in)` or `(in,)`, with `(C, *, in)` weights.
 
-    `ignore_index` is -100 for class numbers, and refused for probabilities.
+    `ignore_index` is -100 for class numbers, and refused for probabilities. With `options`, it goes through the batch in
+    chunks: one derivative, class numbers, no label smoothing, weights of two dimensions.
     """
-    if options is not None:
-        raise NotImplementedError("linear_cross_entropy() in chunks is not in this book: leave out `options`")
     _check_linear_cross_entropy(input, linear_weight, linear_bias)
     classes, sizes = linear_weight.shape[0], tuple(linear_weight.shape[1:-1])
     if target.shape == (*input.shape[:-1], classes, *sizes) and ignore_index is not None:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    ignore_index = -100 if ignore_index is None else ignore_index
+    if options is not None:
+        if not sizes and label_smoothing == 0 and target.dtype == torch.int64 and reduction in ("mean", "sum", "none"):
+            from readtorch.nn.modules.linear_cross_entropy import in_chunks
+
+            one = input.dim() == 1
+            rows, targets = (input.unsqueeze(0), target.unsqueeze(0)) if one else (input, target)
+            loss = in_chunks(rows, linear_weight, linear_bias, targets, weight, reduction, ignore_index, options)
+            return loss.squeeze(0) if one else loss
+        warnings.warn(
+            "linear_cross_entropy: options ignored; chunks need reduction in {'mean', 'sum', 'none'}, label_smoothing == 0, "
+            f"target.dtype == int64 and out_features == (). Got {reduction=}, {label_smoothing=}, "
+            f"target.dtype={target.dtype}, out_features={sizes}.",
+            stacklevel=2,
+        )
     if sizes:
         linear_weight = linear_weight.reshape(-1, input.shape[-1])
         linear_bias = None if linear_bias is None else linear_bias.reshape(-1)
@@ -1218,7 +1233,7 @@ def linear_cross_entropy(
         logits.reshape(*input.shape[:-1], classes, *sizes) if sizes else logits,
         target,
         weight=weight,
-        ignore_index=-100 if ignore_index is None else ignore_index,
+        ignore_index=ignore_index,
         reduction=reduction,
         label_smoothing=label_smoothing,
     )

@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/07_losses.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from readtorch._tensor import Tensor
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn import functional as F
 from readtorch.nn.modules.linear import Linear
+from readtorch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from readtorch.nn.modules.module import Module
 
 
@@ -91,62 +92,6 @@ class CrossEntropyLoss(_WeightedLoss):
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )
-
-
-class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer and the cross entropy of what it gives; `out_features` are further dimensions of the loss."""
-
-    def __init__(
-        self,
-        in_features: int,
-        num_classes: int,
-        *,
-        out_features: tuple[int, ...] = (),
-        bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        reduction: str = "mean",
-        weight: Tensor | None = None,
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
-        options: Any = None,
-    ) -> None:
-        shape = (num_classes,) if weight is None else tuple(weight.shape)
-        if shape != (num_classes,):
-            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {shape}")
-        if not 0 <= label_smoothing <= 1:
-            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
-        super().__init__(weight, reduction=reduction)
-        self.num_classes, self.out_features = num_classes, out_features
-        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
-        self.linear = Linear(in_features, math.prod((num_classes, *out_features)), bias, device, dtype)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        shape = (self.num_classes, *self.out_features)
-        return F.linear_cross_entropy(
-            input,
-            self.linear.weight.reshape(*shape, self.linear.in_features),
-            target,
-            linear_bias=None if self.linear.bias is None else self.linear.bias.reshape(shape),
-            weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-            options=self.options,
-        )
-
-    def extra_repr(self) -> str:
-        named = {
-            "in_features": self.linear.in_features,
-            "num_classes": self.num_classes,
-            "out_features": self.out_features,
-            "bias": self.linear.bias is not None,
-            "reduction": self.reduction,
-            "ignore_index": self.ignore_index,
-            "label_smoothing": self.label_smoothing,
-            "options": self.options,
-        }
-        return ", ".join(f"{name}={value}" for name, value in named.items())
 
 
 class BCELoss(_WeightedLoss):
@@ -450,3 +395,59 @@ class CTCLoss(_Loss):
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """A linear layer and the cross entropy of what it gives; `out_features` are further dimensions of the loss."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        shape = (num_classes,) if weight is None else tuple(weight.shape)
+        if shape != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {shape}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, math.prod((num_classes, *out_features)), bias, device, dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape = (self.num_classes, *self.out_features)
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, self.linear.in_features),
+            target,
+            linear_bias=None if self.linear.bias is None else self.linear.bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        named = {
+            "in_features": self.linear.in_features,
+            "num_classes": self.num_classes,
+            "out_features": self.out_features,
+            "bias": self.linear.bias is not None,
+            "reduction": self.reduction,
+            "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing,
+            "options": self.options,
+        }
+        return ", ".join(f"{name}={value}" for name, value in named.items())
