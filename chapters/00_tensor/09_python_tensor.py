@@ -30,7 +30,7 @@ live()
 # ## Why does "go to definition" end at `x.shape`?
 #
 # `torch.Tensor` is a Python class, and nearly nothing is in it. Its one base, `torch._C.TensorBase`, is made in C++, and carries two tables. Getters and setters (`shape`, `grad`, `data`, `T`) are
-# written by hand. The methods (`add`, `sum`, more than 600) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
+# written by hand. The methods (`add`, `sum`, nearly 600) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
 # nowhere to go and `inspect.signature` fails; the stubs (`torch/_C/__init__.pyi`) are what completion reads.
 #
 # Ours are Python functions put on the same base: a debugger that steps into `x.grad` lands in `get_grad` below.
@@ -492,7 +492,7 @@ def _(torch):
 # it has been computed. A training loop that says `total += loss.item()` runs in step with the device; one that adds tensors and asks once at the end
 # does not. In a profile these waits stand under that operator's name, whoever called it.
 #
-# The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, a Python float prints sixteen.
+# The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, a Python float prints up to seventeen.
 
 # %%
 x = torch.tensor([0.1, 1.5])
@@ -577,7 +577,7 @@ def _(torch):
 # | `torch.from_numpy(a)` | never | the array's | float64 arrays stay float64 |
 # | `torch.frombuffer(b, dtype=)` | never | given | bytes of a file or a socket |
 # | `torch.from_dlpack(x)` | never | kept | across libraries and devices |
-# | `torch.Tensor(…)` | always | default | `Tensor(3)` is three uninitialised elements, `Tensor([3])` is one |
+# | `torch.Tensor(…)` | only if it must | default | `Tensor(3)` is three uninitialised elements, `Tensor([3])` is one; of a tensor or an array of its dtype it is a view |
 #
 # `torch.tensor` on nested lists does three walks: the shape is read from the *first* element at each depth, the dtype is promoted over *all* numbers, and only then is the memory filled, with a complaint about
 # the first list that is not as long as the one before it.
@@ -901,6 +901,8 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
                 raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
             if type(first).__name__ == "Size":
                 return np.empty(tuple(first), to_numpy_dtype(wanted))
+            if isinstance(first, np.ndarray) and first.dtype == to_numpy_dtype(wanted):
+                return from_numpy(first)._array
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
         return np.empty(args, to_numpy_dtype(wanted))
@@ -922,7 +924,7 @@ torch.tensor([[1, 2.5], [True, 4]])
 
 # %% [markdown]
 # Two floats decide that this is float32. NumPy's scalars carry a dtype of their own and do not decay to Python floats: one `np.float64` in a list, the mean of an array for instance, and the tensor is in double precision. The
-# next layer then refuses it: *expected m1 and m2 to have the same dtype*.
+# next layer then refuses it: *mat1 and mat2 must have the same dtype, but got Double and Float*. (A layer without a bias multiplies by `mm`, which says *expected m1 and m2 to have the same dtype*.)
 
 
 # %%
@@ -940,7 +942,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: `from_numpy`, as_tensor and asarray look into the array's memory, tensor copies; writes through NumPy are not counted
+#| claim: `from_numpy`, as_tensor and asarray look into the array's memory, tensor copies, Tensor copies what is not of its dtype; writes through NumPy are not counted
 def _(torch):
     import numpy as np
 
@@ -950,6 +952,12 @@ def _(torch):
     array[0] = 7
     assert all(t[0].item() == 7 and t._version == 0 for t in sharing) and copied[0].item() == 0
     tensor = torch.ones(2)
+    for legacy in (torch.Tensor(tensor), torch.Tensor(tensor.numpy())):
+        assert legacy.data_ptr() == tensor.data_ptr()
+    doubles = np.zeros(2)
+    assert (
+        torch.Tensor(doubles).dtype is torch.float32 and torch.DoubleTensor(doubles).data_ptr() == doubles.ctypes.data
+    )
     assert torch.as_tensor(tensor) is tensor and tensor.numpy().__array_interface__["data"][0] == tensor.data_ptr()
 
 

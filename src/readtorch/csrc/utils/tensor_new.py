@@ -302,6 +302,8 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
                 raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
             if type(first).__name__ == "Size":
                 return np.empty(tuple(first), to_numpy_dtype(wanted))
+            if isinstance(first, np.ndarray) and first.dtype == to_numpy_dtype(wanted):
+                return from_numpy(first)._array
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
         return np.empty(args, to_numpy_dtype(wanted))
