@@ -155,8 +155,9 @@ x = torch.zeros(2)
 
 # %% [markdown]
 # The last field, `legacy`, is the oldest name of all. Before 0.4 the element type was part of the *class*:
-# `torch.FloatTensor`, `torch.cuda.HalfTensor`. The classes are gone; `x.type()` and several error messages still speak of
-# them, which is why a message about your tensor may name a class that you never used.
+# `torch.FloatTensor`, `torch.cuda.HalfTensor`. No tensor is of these classes any more. The names are left: they construct tensors, answer
+# `isinstance` by asking for dtype and device, and stand in `x.type()` and in several error messages, which is why a message
+# about your tensor may name a class that you never used.
 
 # %% [markdown]
 # Going back from an array to the dtype is a dictionary lookup. Arrays in foreign byte order, strings and objects are not in the dictionary,
@@ -231,7 +232,7 @@ torch.from_numpy(np.zeros(2, ">f4"))
 # type Long* and not `float32` and `int64`. One element type, three vocabularies: `torch.float32`, `FloatTensor`, `Float`.
 #
 # ### What upstream does more
-# The enum has some forty entries: 8-bit floats in several layouts, 1- to 7-bit integers, quantised types, types that
+# The enum has 46 entries: 8-bit floats in several layouts, a 4-bit one of which two share a byte, 1- to 7-bit integers, quantised types, types that
 # hold bits without arithmetic. A scalar type is one byte in C++; the Python objects are made at import, one for each.
 
 # %%

@@ -49,8 +49,8 @@ live()
 # ```
 #
 # Upstream's names have a history. *ATen* was "a tensor library", written to wrap the C code that came from Lua's Torch;
-# *c10* was meant as the core that it should share with Caffe2. The split between them is still of use: code on a
-# phone can link c10 without the two thousand operators.
+# *c10* was meant as the core that it should share with Caffe2. The split is still there in every wheel: `libc10` is a library of its own,
+# less than a hundredth of the size of `libtorch_cpu`, which has the operators and links to it, never the other way round.
 
 # %%
 #| into: c10/__init__.py
@@ -276,7 +276,7 @@ def _(torch):
 # %% [markdown]
 # ### Where may a write go?
 #
-# Two questions are asked before each in-place operation, and both are answered cheaply or not at all. Do two elements of the tensor share a place? A dense tensor has none that do, a stride of 0 has; between them upstream answers
+# Two questions are asked before an in-place operation writes, and both are answered cheaply or not at all. Do two elements of the tensor share a place? A dense tensor has none that do, a stride of 0 has; between them upstream answers
 # "too hard to tell" and lets the write through (`as_strided` can build tensors whose overlap is a question of number theory). Does the tensor share a part of its memory with an operand? `x.add_(x)` is harmless, each element is read before it is written;
 # `x[1:].add_(x[:-1])` would read what it has written one step before.
 

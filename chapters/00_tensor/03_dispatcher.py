@@ -131,14 +131,58 @@ def _(torch):
 # The list has well over a hundred entries there, and is not flat: a *functionality* (Dense, Sparse, AutogradFunctionality …) combined with a
 # *backend component* (CPU, CUDA, MPS …) gives the key that indexes the table. Each tensor carries the set of its keys as the
 # bits of one 64-bit word. A call joins the sets of all its arguments, adds what the thread has switched on, removes what it has
-# switched off, and takes the highest bit. That is why leaving a layer is cheap: the autograd kernel switches its own key off for
-# the thread and calls the operator again.
+# switched off, and takes the highest bit. That is why leaving a layer is cheap: the autograd kernel calls the operator again with the bits below
+# its own (`at::redispatch`), and switches its keys off for the thread, so that whatever the backend's kernel calls in turn is not recorded either.
+#
+# Between Autograd and the backends lies a column that this list lacks, `ADInplaceOrView`. It has kernels for two kinds of operator alone: those
+# that write raise the version counter there, views note their base. (Ours do so in the [forms](../00_tensor/07_forms_of_operators.py) of the operators.) It is a column of its own for
+# the sake of inference mode, which takes Autograd out of every call, and this column out of calls whose tensors were all made inside: a write to a tensor
+# from outside must still be counted.
+#
+# > [!NOTE]
+# > **Often told otherwise.** "`no_grad` switches the autograd layer off." It sets a flag of the thread. Every call still passes through the
+# > autograd kernel, which finds that nothing is to be recorded.
 
 # %%
 #| fact: c10/core/DispatchKeySet.h#c10::DispatchKeySet
 #| fact: c10/core/DispatchKey.h#c10::BackendComponent
 #| fact: aten/src/ATen/core/dispatch/DispatchKeyExtractor.h#c10::impl::computeDispatchKeySet
 #| fact: aten/src/ATen/core/LegacyTypeDispatch.h#at::AutoDispatchBelowADInplaceOrView
+
+
+# %%
+#| needs: a1_operators
+#| claim: a write inside inference mode to a tensor from outside is counted; a tensor made inside has no counter
+#| upstream: c10/core/InferenceMode.h#c10::InferenceMode
+def _(torch):
+    outside = torch.ones(2)
+    with torch.inference_mode():
+        outside.add_(1)
+        inside = torch.ones(2)
+    assert outside._version == 1
+    try:
+        inside._version
+    except RuntimeError as error:
+        assert "Inference tensors do not track version counter" in str(error)
+    else:
+        raise AssertionError("counted")
+
+
+# %%
+#| claim: under no_grad the autograd keys stay in the call; inference mode excludes them, and no longer adds ADInplaceOrView
+#| differs: readtorch has no sets of keys; a flag of the thread is read instead
+def _(torch):
+    def keys(name):
+        thread = getattr(torch._C, f"_dispatch_tls_local_{name}_set")()
+        return {
+            key: thread.has(getattr(torch._C.DispatchKey, key)) for key in ("AutogradFunctionality", "ADInplaceOrView")
+        }
+
+    with torch.no_grad():
+        assert not keys("exclude")["AutogradFunctionality"] and keys("include")["ADInplaceOrView"]
+    with torch.inference_mode():
+        assert keys("exclude")["AutogradFunctionality"] and not keys("include")["ADInplaceOrView"]
+
 
 # %% [markdown]
 # ### Which backend?
@@ -514,7 +558,7 @@ for name in ("add", "sum"):
 #   D["derivatives.yaml<br/>formulas"] --> G
 #   G --> V["VariableType_*.cpp<br/>the Autograd column"]
 #   G --> F["Functions.cpp<br/>the node classes"]
-#   G --> P["python_torch_functions_*.cpp<br/>torch.add, Tensor.add"]
+#   G --> P["python_torch_functions_*.cpp,<br/>python_variable_methods.cpp<br/>torch.add, Tensor.add"]
 # ```
 #
 # Here no code is generated: the two tables are made of Python functions, and what upstream writes into files is made as closures when the
@@ -982,9 +1026,43 @@ def names() -> Iterator[str]:
 #   resolved, and the call reads one cell of a finished array.
 # * An operator may have kernels of several *kinds*. `CompositeImplicitAutograd` serves all backends and needs no derivative (our
 #   `composite`); `CompositeExplicitAutograd` serves all backends and does; anything else is for one key.
-# * A column may have a *fallback* for all operators, written once on a stack of boxed values. That is how a tracer, a functional
-#   transformation or a Python mode sees every operator without being registered for any.
+# * A column may have a *fallback* for all operators, written once on a stack of boxed values. That is how a Python mode, functionalisation or `vmap`
+#   can do something with an operator that nobody has registered for them. The fallback of most columns is *fallthrough*: the key is skipped.
 # * `torch.library` offers the table to Python; a custom operator gets all columns that a built-in one has.
+
+# %% [markdown]
+# ### What stands in a row upstream?
+#
+# It can be asked, and the answer ends many a search: for each column the kernel that a call would find there, its kind, and *the file and line that registered it*.
+# `torch._C._dispatch_dump_table("aten::add_.Tensor")` prints a line a key. Four of them, shortened (the files are those of the machine that built the wheel):
+#
+# ```text
+# CPU: registered at …/build/aten/src/ATen/RegisterCPU_0.cpp [kernel]
+# ADInplaceOrView: registered at …/torch/csrc/autograd/generated/ADInplaceOrViewType_0.cpp [kernel]
+# AutogradCPU: registered at …/torch/csrc/autograd/generated/VariableType_8.cpp [autograd kernel]
+# AutocastCPU: fallthrough registered at …/aten/src/ATen/autocast_mode.cpp [backend fallback]
+# ```
+#
+# The word in brackets tells how the cell was filled: `kernel` by a registration for this key, `autograd kernel` and `default backend kernel` by one for many keys (`CompositeExplicitAutograd`), `math kernel` by a composite that needs
+# no derivative (`CompositeImplicitAutograd`), `backend fallback` by the column. `_dispatch_dump` shows what was registered, before any of that is resolved. Two things to see in it: an operator with a `math kernel` in its `Autograd` column has
+# no node of its own; and a library that has overridden an operator, knowingly or not, stands there by name. (PyTorch itself does so: many `Meta` kernels are in Python, and win over those from C++.)
+
+
+# %%
+#| claim: the dispatch table of add_ has kernels for writes and for autograd, that of add only for autograd, conv2d has a composite in both places
+#| differs: readtorch's rows are dispatcher.operators; see the runs above
+def _(torch):
+    def row(operator):
+        lines = torch._C._dispatch_dump_table(operator).splitlines()
+        return {key: cell for key, _, cell in (line.partition(": ") for line in lines)}
+
+    in_place, plain, composite = row("aten::add_.Tensor"), row("aten::add.Tensor"), row("aten::conv2d")
+    assert "ADInplaceOrViewType_" in in_place["ADInplaceOrView"] and "fallthrough" in plain["ADInplaceOrView"]
+    assert "VariableType_" in plain["AutogradCPU"] and plain["AutogradCPU"].endswith("[autograd kernel]")
+    assert composite["AutogradCPU"] == composite["CPU"] and composite["CPU"].endswith("[math kernel]")
+    assert "_meta_registrations.py" in plain["Meta"]
+    assert plain["AutocastCPU"].startswith("fallthrough") and "autocast_mode.cpp" in composite["AutocastCPU"]
+
 
 # %%
 #| fact: aten/src/ATen/core/dispatch/OperatorEntry.h#c10::impl::OperatorEntry::computeDispatchTableEntry

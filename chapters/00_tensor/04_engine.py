@@ -60,7 +60,7 @@ for times in (5, 10, 15):
 
 # %% [markdown]
 # Fifteen additions, sixty-five thousand visits. Each node is reached along every path from the root, and the number of paths doubles at
-# every step; a residual network of thirty blocks would not finish. The sum of all gradients that reach a node must be passed on *once*, so a node
+# every step; a residual network of thirty blocks has a thousand million of them. The sum of all gradients that reach a node must be passed on *once*, so a node
 # has to wait until the last of them has come. That is the first difficulty. The second:
 
 # %% tags=["raises-exception"]
@@ -502,7 +502,8 @@ kept, w.grad
 # ## Leaves
 #
 # The walk ends at the leaves. A leaf's node adds what arrives to `.grad`. The first gradient is taken as it is if nobody
-# else can hold it, else copied; later ones are added in place, so that a reference to `p.grad` stays good across steps.
+# else can hold it, else copied; later ones are added in place, so that a reference to `p.grad` stays good across steps. Under `create_graph=True`
+# they are not: the sum must have a history, so `.grad` becomes a new tensor, and the reference shows the old one.
 #
 # *Adds*, and does not assign. Within one walk it hardly matters, since the engine has summed before the leaf is reached. Across walks it is
 # what makes two losses, or one batch in four pieces, as good as one backward of the sum; the price is that everybody
@@ -615,7 +616,7 @@ held, held is p.grad
 
 
 # %%
-#| claim: `.grad` accumulates in place across backward passes, so that a reference to it sees later passes; a non-leaf has none
+#| claim: `.grad` accumulates in place across backward passes, so that a reference to it sees later passes, unless create_graph is on; a non-leaf has none
 #| source: pytorch/pytorch#13113
 def _(torch):
     import warnings
@@ -630,6 +631,10 @@ def _(torch):
     assert "not a leaf" in str(caught[0].message)
     (p * 3).backward()
     assert held is p.grad and held.item() == 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (p * p).backward(create_graph=True)
+    assert held is not p.grad and held.item() == 6 and p.grad.item() == 8 and p.grad.requires_grad
 
 
 # %% [markdown]

@@ -18,7 +18,7 @@
 # # What operators share: shapes, types, a place in the graph
 #
 # The table has a column `Autograd`. Upstream fills it with generated code: for every operator a C++ function in `VariableType_*.cpp` that looks whether an input wants a gradient, calls the kernel below, makes the node
-# and hangs it on the result. `tools/autograd` writes some 100,000 lines of it from `derivatives.yaml`. In Python a function can make functions, so ours is written once per *form* of operator.
+# and hangs it on the result. `tools/autograd` writes ten files of it, `VariableType_0.cpp` to `VariableType_9.cpp`, from `derivatives.yaml`; they are in no repository and in every backtrace. In Python a function can make functions, so ours is written once per *form* of operator.
 #
 # Three parts tell it. This one has what all forms use: how shapes and types meet, how views and writes to them are kept in the graph, and the node that an operator leaves behind. Later come [the path from a call to its result](../00_tensor/06_from_call_to_result.py) and [the forms](../00_tensor/07_forms_of_operators.py).
 

@@ -20,7 +20,7 @@
 # NumPy takes `keepdim=2` for True, `True` for the dimension 1, and of a string in place of a dimension it says that the string has no `__index__`. A kernel that is handed such values gives a result nobody asked for, or an
 # error that names something the caller has never heard of. Upstream every call passes a parser, made from the operator's schema, that knows what may stand where and says which argument is wrong.
 #
-# The parser costs upstream about as much as the rest of the way to the kernel, and it must run first: it decides which overload is meant. Here Python's own call has bound the arguments already. So the question
+# Upstream the parser must run first, at every call: it decides which overload is meant. Here Python's own call has bound the arguments already. So the question
 # "is everything what the schema says?" is asked in full only when a call has failed, in order to say why; before the kernel runs, each option is compared with the classes that were found good before.
 
 # %%

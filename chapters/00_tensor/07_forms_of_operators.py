@@ -558,7 +558,7 @@ computed = leaf * 1
 # place.
 #
 # The two questions about memory come from [the part on storage](../00_tensor/02_storage_and_views.py). Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
-# go wrong. And three were once allowed on expanded tensors and still are, with a warning.
+# go wrong. And three, `index_fill_`, `index_put_` and `masked_fill_`, were once allowed on expanded tensors and still are, with a warning.
 
 
 # %%

@@ -413,7 +413,7 @@ def _(torch):
 #
 # Three operations give the same numbers again: `clone`, `copy_`, a conversion. None of them cuts the graph. A clone's gradient goes straight through. A conversion's is converted
 # back, so that a float32 parameter that is used in half precision gets a float32 gradient (which has passed through half precision on its way: the
-# reason for loss scaling, since what is below 6·10⁻⁸ there is 0). And `copy_` cuts on one side: what *was* in the tensor has no influence any more, its gradient is zero; what
+# reason for loss scaling, since what is below 3·10⁻⁸ rounds to 0 there). And `copy_` cuts on one side: what *was* in the tensor has no influence any more, its gradient is zero; what
 # was copied gets everything.
 
 # %%
@@ -903,7 +903,7 @@ derivative("sum_to_size", self=lambda at, grad, self_shape: at.expand(grad, self
 # ## Shapes: why are the derivatives shapes again?
 #
 # None of these operators computes anything. Each hands out the same memory under other strides, and its derivative is the operator that undoes it: `transpose` its own, `permute` the inverse
-# permutation, `reshape` back to the old shape, `unsqueeze` a `squeeze`. `expand` alone has a derivative that adds, and even that is not in its formula: the engine sums a gradient down to the
+# permutation, `reshape` back to the old shape, `unsqueeze` a `squeeze`. `expand` alone has a derivative that adds. Upstream its formula says so, `sum_to`; here it need not, since the engine sums every gradient down to the
 # shape of the input ([shapes that meet](../00_tensor/05_before_the_kernels.py#sum_to)). So a backward pass through shapes costs as little as the forward pass, as long as nobody needs the elements in order.
 #
 # The exception is `reshape`, whose registration says `view="maybe"`. It looks into the same memory where it can and copies where it must, and it shows afterwards, in the name of the

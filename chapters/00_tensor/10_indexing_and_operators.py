@@ -1105,7 +1105,6 @@ def _(torch):
 # ### What upstream does more
 #
 # * Indexing has a second path in C++, for the C++ API (`TensorIndexing.h`), and both meet in the same functions.
-# * A list of indices in one pair of brackets (`x[[0, 1], [1, 2]]` written as `x[[[0, 1], [1, 2]]]`) still means a tuple, with a warning that this will change.
 
 # %%
 #| fact: torch/csrc/utils/python_arg_parser.h#torch::handle_torch_function
