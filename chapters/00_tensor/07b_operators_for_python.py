@@ -27,13 +27,17 @@ live()
 
 # %% [markdown]
 # ## Autocast
-# In the column of highest priority. Operators of the list "low" get their floating inputs cast to the low-precision type, those of "float32" to that, those of "widest" to the widest among them.
+# Why is the result of a softmax float32 on a GPU and bfloat16 on a CPU, in the same `with torch.autocast(…)`? Because autocast is no rule but three lists of names, and each kind of device has its own. Operators of the list "low" get their floating inputs cast to
+# the low-precision type, those of "float32" to that, those of "widest" to the widest among them. Whatever is on no list takes its inputs as they come: the fallback of the column lets every other call through.
+#
+# The lists follow from what a type can do. float16 ends at 65504, so CUDA's second list has every function that grows or adds up: `exp`, `pow`, `sum`, `softmax`, the norms, the losses. bfloat16 has the range of float32, and the CPU's second list
+# has no `exp` and no `softmax`. It has the losses, products, and operators for which the CPU had no kernel in bfloat16 when the list was made: Fourier transforms, decompositions, padding, pooling of volumes.
 
 
 # %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
-#: CUDA's float32 list is long; the CPU's is losses and products, since bfloat16 has float32's range
+#: of the operators marked "float32", which are CUDA's, those that the CPU's list names too
 _FLOAT32_ON_CPU = {
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -100,13 +104,72 @@ def _cast(value: Any, wanted: Any) -> Any:
 def _cached_cast(value: Any, wanted: Any) -> Any:
     """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
     cache = state.autocast_cache
-    if cache is None or not (value._edge is not None and not value._edge._edges):
+    if cache is None or state.inference_mode or not (value._edge is not None and not value._edge._edges):
         return value.to(wanted)
     key = (id(value), wanted)
     found = cache.get(key)
     if found is None:
-        found = cache[key] = (value, value.to(wanted))
+        recording = autograd_state.is_grad_enabled()
+        autograd_state.set_grad_enabled(True)  # whoever finds it may want its gradient
+        try:
+            found = cache[key] = (value, value.to(wanted))
+        finally:
+            autograd_state.set_grad_enabled(recording)
     return found[1]
+
+
+# %%
+#| needs: a2_layers
+x, half = torch.ones(2, 2), torch.ones(2, 2, dtype=torch.bfloat16)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    for name, result in {
+        "mm of float32 (low)": x @ x,
+        "add of float32 (on no list)": x + x,
+        "softmax of bfloat16 (on no list of the CPU)": half.softmax(1),
+        "mse_loss of bfloat16 (float32)": torch.nn.functional.mse_loss(half, half),
+        "cat of both (widest)": torch.cat([half, x]),
+    }.items():
+        print(f"{name:45} {result.dtype}")
+
+# %% [markdown]
+# The cache holds casts of *parameters*, by the identity of the tensor, until the outermost region ends. Two things follow that look like bugs of something else. A weight that is changed inside the region, by an optimizer's step or by hand, goes on being multiplied
+# by its old values. And for years, a cast made under `no_grad` was found again by the training step behind it, in the same region, and had no history: the weight got no gradient, and nothing was said. Since the end of 2025 (pytorch/pytorch#165068) a cast that goes into the cache is always recorded,
+# whatever mode surrounds it. So put the region around the forward pass alone, and `torch.clear_autocast_cache()` where you cannot.
+
+
+# %%
+#| claim: inside one autocast region a changed weight is multiplied by its old values; a forward pass under no_grad leaves the gradient of a later one intact
+#| source: pytorch/pytorch#112583
+#| source: pytorch/pytorch#158232
+#| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
+#| needs: a1_operators
+def _(torch):
+    x, weight = torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad():
+            assert not (x @ weight).requires_grad
+            weight.add_(1)
+        stale = x @ weight
+    assert stale.tolist() == [[2, 2], [2, 2]]
+    stale.sum().backward()
+    assert weight.grad.tolist() == [[2, 2], [2, 2]]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ weight).tolist() == [[4, 4], [4, 4]]
+
+
+# %%
+#| claim: on a CPU, autocast computes products in low precision and losses in float32, and leaves exp, sum and softmax as they are
+#| needs: a2_layers
+def _(torch):
+    x, half = torch.ones(2, 2), torch.ones(2, 2, dtype=torch.bfloat16)
+    functional = torch.nn.functional
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ x).dtype is functional.linear(x, x).dtype is torch.bfloat16
+        assert functional.mse_loss(half, half).dtype is half.prod().dtype is torch.float32
+        assert functional.cross_entropy(half, torch.tensor([0, 1])).dtype is torch.float32
+        for left_alone in (half.exp(), half.sum(), half.softmax(1), functional.layer_norm(half, (2,))):
+            assert left_alone.dtype is torch.bfloat16
+        assert (x + x).dtype is torch.cat([half, x]).dtype is torch.float32
 
 
 # %% [markdown]

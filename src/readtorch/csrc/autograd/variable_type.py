@@ -1433,7 +1433,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     return call
 
 
-#: CUDA's float32 list is long; the CPU's is losses and products, since bfloat16 has float32's range
+#: of the operators marked "float32", which are CUDA's, those that the CPU's list names too
 _FLOAT32_ON_CPU = {
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -1500,10 +1500,15 @@ def _cast(value: Any, wanted: Any) -> Any:
 def _cached_cast(value: Any, wanted: Any) -> Any:
     """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
     cache = state.autocast_cache
-    if cache is None or not (value._edge is not None and not value._edge._edges):
+    if cache is None or state.inference_mode or not (value._edge is not None and not value._edge._edges):
         return value.to(wanted)
     key = (id(value), wanted)
     found = cache.get(key)
     if found is None:
-        found = cache[key] = (value, value.to(wanted))
+        recording = autograd_state.is_grad_enabled()
+        autograd_state.set_grad_enabled(True)  # whoever finds it may want its gradient
+        try:
+            found = cache[key] = (value, value.to(wanted))
+        finally:
+            autograd_state.set_grad_enabled(recording)
     return found[1]
