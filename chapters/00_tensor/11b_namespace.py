@@ -374,7 +374,7 @@ initModule()
 # %% [markdown]
 # ## `import readtorch as torch`
 #
-# Upstream imports everything at once, which takes a second and a half. Here the package's own file does next to nothing. The library is loaded when a first name is asked for, and sub-packages when they are: the
+# Upstream imports nearly everything at once, which takes a second and a half (a few sub-packages, `torch._dynamo` and `torch._inductor` above all, wait until they are named). Here the package's own file does next to nothing. The library is loaded when a first name is asked for, and sub-packages when they are: the
 # module's `__getattr__` looks them up in a table that each chapter extends. (The book's tools live in the same package, and must work, quickly, while the library is broken.)
 
 # %%
@@ -658,8 +658,8 @@ def test_a_name_that_pytorch_has_is_told_from_one_that_nobody_has():
 # %% [markdown]
 # ### What upstream does more
 #
-# * Below it, `__torch_dispatch__` sees operators after autograd, at the level of the dispatcher. Fake tensors, functionalisation and quantised layouts are subclasses of that kind.
-# * Pickling a subclass keeps class and attributes (`_rebuild_from_type_v2`), and `torch.load` refuses the class unless it was allowed.
+# * The real `initModule` makes some fifty such calls, and each may import Python modules of its own; [chapter 1](../01_import/4_init_module.py) has the list.
+# * `torch.__getattr__` serves deprecated names and the few lazy sub-packages; every other name is there when the import has ended.
 
 # %%
 #| fact: torch/overrides.py#TorchFunctionMode

@@ -15,7 +15,9 @@
 # ---
 
 # %% [markdown]
-# # Functions of your own, the graph, and whether a derivative is right
+# # Functions of your own, and the graph seen from Python
+#
+# Two doors into the graph. One lets a node in that no operator has made: `autograd.Function`. The other lets a program look at the nodes that are there, hang hooks on them, and take out what they keep: `torch.autograd.graph`.
 
 # %%
 import numpy as np

@@ -419,9 +419,9 @@ def _(torch):
 # %% [markdown]
 # ## What does a print cost?
 #
-# Upstream formats with tensor operators on the tensor's own device: a selection, a minimum, a maximum, and then a *loop over the values*, which compares each with its rounded self to find out whether all are whole. On a GPU each of these
-# comparisons is a launch and a wait for its answer, as is each number that is printed. A thousand elements cost some thousands of both. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation, are copied
-# first; CUDA is not.)
+# Upstream formats with tensor operators on the tensor's own device: a selection, a minimum, a maximum, and then two *loops over the values*. The first compares each with its ceiling, to find out whether all are whole, and ends at the first that is not; the second formats
+# each, to find the longest. On a GPU each comparison is a launch and a wait for its answer, each formatted number a wait. A thousand elements cost a thousand waits, and three thousand steps if all are whole. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation, are copied
+# first; CUDA is not.) The numbers that stand in the output come row by row, by `tolist`.
 #
 # It all happens under `no_grad` and with the active modes switched off, so that a print in a forward pass records nothing and no `TorchDispatchMode` sees it. (A profiler does.) It is not free of effects, though: it waits for the device, and so a race
 # between streams disappears when one looks.

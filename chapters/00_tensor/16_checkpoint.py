@@ -633,7 +633,7 @@ def _(torch):
 # %% [markdown]
 # ## What does the old way break?
 #
-# It is still the default, with a warning. Four programs that it breaks, none with an error in the line that is to blame:
+# It is still the default, with a warning, which has promised an exception "in version 2.9" and says so in 2.13 yet. Four programs that it breaks, none with an error in the line that is to blame:
 #
 # **The first layer does not learn** (pytorch/pytorch#7617, huggingface/transformers#21381). A node is made if an *argument* requires a gradient, since the arguments are all that `apply` sees. Data does not, a frozen embedding does not, and the
 # parameters inside are no arguments. The segment comes out without a graph. Programs of the time pass a dummy argument, or call `requires_grad_()` on the embedding's output.
@@ -647,7 +647,7 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
-#| claim: without an argument that requires a gradient, a re-entrant checkpoint ends the graph, and the other one does not
+#| claim: checkpoint is re-entrant unless told otherwise, and warns; without an argument that requires a gradient, it ends the graph, and the other one does not
 #| source: pytorch/pytorch#7617
 def _(torch):
     import warnings
@@ -657,6 +657,8 @@ def _(torch):
     weight, data = torch.ones(2, requires_grad=True), torch.ones(2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        assert checkpoint(torch.exp, weight).grad_fn.name() == "CheckpointFunctionBackward"
+        assert "use_reentrant parameter should be passed explicitly" in str(caught[0].message)
         assert not checkpoint(lambda x: x * weight, data, use_reentrant=True).requires_grad
         assert not checkpoint(lambda xs: xs[0].exp(), [weight], use_reentrant=True).requires_grad
     assert any("None of the inputs have requires_grad=True" in str(w.message) for w in caught)

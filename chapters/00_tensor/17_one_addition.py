@@ -49,6 +49,8 @@ b = torch.tensor([10.0, 20.0])
 #    *Ours:* `Pointwise` in `aten/tensor_iterator.py`. *Upstream:* the *structured* kernel: a `meta` function for the shape, `TensorIterator` for
 #    the rest.
 # 6. **The loop.** *Ours:* `numpy.add`. *Upstream:* `add_stub`, a pointer set at the first call to the variant compiled for this processor's vector instructions.
+#    For most operators the loop stands in `aten/src/ATen/native/cpu/`; of `add` it is generated too. Its entry says `ufunc_inner_loop`, and all that people have
+#    written is the sum of two numbers, and of two vectors by a fused multiply-add, in `native/ufunc/add.h`. `UfuncCPUKernel_add.cpp` exists in a build tree only.
 # 7. **Wrapping and history.** The result gets the node as its `grad_fn` and becomes a Python object. *Ours:* `tensor_impl.wrap`. *Upstream:* `set_history`,
 #    `THPVariable_Wrap`.
 
@@ -142,16 +144,20 @@ for name in ("add", "sum", "mm"):
 # | `torch._C._nn.gelu` | a function that is not below `torch`: its entry says `python_module: nn` | `gelu`, the same |
 # | `boolean_dispatch(…)` | two Python functions behind one name, chosen by a flag (`return_indices`) | `torch/_jit_internal.py`, then the two |
 # | `if has_torch_function(…)` | the way out for subclasses and modes | the line after it |
-# | `aten::conv2d` → `aten::convolution` → `aten::_convolution` → `aten::cudnn_convolution` | a profile shows all four. The first two are composites, the third chooses a backend, the last computes | `_select_conv_backend` in `Convolution.cpp` |
-# | `ConvolutionBackward0` | generated for the entry that *has* a derivative, which is neither the first nor the last of the four | `convolution` in `derivatives.yaml` |
+# | `aten::conv2d` → `aten::convolution` → `aten::_convolution` → `aten::cudnn_convolution` | a profile shows all four. The first is a composite without a kernel of its own for autograd, the second gets the node, the third chooses a backend, the last computes | `_select_conv_backend` in `Convolution.cpp` |
+# | `ConvolutionBackward0` | generated for the first of the four at which the autograd column has a kernel; below it nothing is recorded | `convolution` in `derivatives.yaml` |
 #
-# The last line is the rule for all names of that kind. Composites leave no trace in the graph; a node bears the name of the operator at which the expansion ended. So the graph of a layer tells what it is made of, and `NAMEBackward0` is to be looked for as `NAME` in `derivatives.yaml`, in small letters. (A
-# number behind the name other than 0 counts overloads: `PowBackward1` is a power with a tensor for an exponent.)
+# The last line is the rule for all names of that kind. Implicit composites leave no trace in the graph; a node bears the name of the operator at which their expansion ended. That `derivatives.yaml` has formulas for `_convolution` and `cudnn_convolution`
+# too does not contradict it: they are for whoever calls these directly. So the graph of a layer tells what it is made of, and `NAMEBackward0` is to be looked for as `NAME` in `derivatives.yaml`, in small letters. (A
+# number behind the name other than 0 counts overloads: `PowBackward1` is a power with a tensor for an exponent.) Which kind an operator is, and in which file its kernels are registered, [a row of the dispatcher's table](../00_tensor/03_dispatcher.py#what-stands-in-a-row-upstream) says.
 
 # %%
 #| fact: torch/_VF.py#VFModule.__getattr__
 #| fact: torch/_jit_internal.py#boolean_dispatch
 #| fact: aten/src/ATen/native/ConvUtils.h#at::native::select_conv_backend
+#| fact: tools/autograd/derivatives.yaml#convolution
+#| fact: tools/autograd/derivatives.yaml#_convolution
+#| fact: tools/autograd/derivatives.yaml#cudnn_convolution
 
 # %%
 #| needs: a2_layers
