@@ -51,6 +51,7 @@ from readtorch.aten.core.dispatch.operator_entry import (
 )
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.utils.disable_torch_function import PLAIN
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 
@@ -390,12 +391,99 @@ def _(torch):
 
 
 # %% [markdown]
+# ## Why does `x.addcmul_(0.5, u, v)` still run?
+#
+# Until PyTorch 1.5, the number by which a summand is multiplied stood before the tensors: `addcdiv_(-rate, mean, root)` is in every optimizer written then, and many of them are in use. Today numbers are keywords, and the old
+# order is a second signature that upstream's parser understands, with one warning in a process. The order cannot be mistaken: it has one argument too many. So it is looked for here when a call does not fit, and costs those that fit nothing.
+
+# %%
+#| into: csrc/utils/python_arg_parser.py
+#| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::PythonArgParser::raw_parse
+_ADDED = ("self alpha other",)
+_MULTIPLIED = ("self value tensor1 tensor2",)
+
+
+def _of_products(first: str, second: str) -> tuple[str, ...]:
+    """As methods, then as functions, where the factor of the first tensor stands before it."""
+    both = f"{first} {second}"
+    return (f"self beta alpha {both}", f"beta self alpha {both}", f"self beta {both}", f"beta self {both}")
+
+
+#: operators that take their numbers by keyword: in what order they took them before
+OLD_ORDERS: dict[str, tuple[str, ...]] = {
+    "add": _ADDED,
+    "sub": _ADDED,
+    "addcmul": _MULTIPLIED,
+    "addcdiv": _MULTIPLIED,
+    "addmm": _of_products("mat1", "mat2"),
+    "addmv": _of_products("mat", "vec"),
+    "addr": _of_products("vec1", "vec2"),
+    "addbmm": _of_products("batch1", "batch2"),
+    "baddbmm": _of_products("batch1", "batch2"),
+}
+_FACTORS = ("alpha", "beta", "value")
+
+
+def in_new_order(
+    op: str, args: tuple, kwargs: dict[str, Any], stacklevel: int = 4
+) -> tuple[tuple, dict[str, Any]] | None:
+    """A call in one of `op`'s old orders, as it is written today: tensors first, numbers by keyword. None for any other call."""
+    for order in OLD_ORDERS.get(op.removesuffix("_"), ()):
+        names = order.split()
+        if len(args) > len(names) or any(name not in kwargs for name in names[len(args) :]):
+            continue
+        values = dict(zip(names, args, strict=False))
+        values.update((name, kwargs[name]) for name in names[len(args) :])
+        if all(
+            is_number(value) if name in _FACTORS else isinstance(value, TensorImpl) for name, value in values.items()
+        ):
+            break
+    else:
+        return None
+    factors = {name: value for name, value in values.items() if name in _FACTORS}
+    today = ", ".join(
+        [*(name for name in names if name not in (*_FACTORS, "self")), *(f"{name}=..." for name in factors)]
+    )
+    warn_once(
+        f"This overload of {op} is deprecated: numbers are keywords, {op}({today})",
+        stacklevel,
+        about="order of arguments",
+    )
+    rest = {name: value for name, value in kwargs.items() if name not in values}
+    return tuple(value for name, value in values.items() if name not in _FACTORS), factors | rest
+
+
+# %%
+#| needs: a1_operators
+weights, mean, root = torch.ones(2), torch.tensor([1.0, 2.0]), torch.tensor([4.0, 4.0])
+print(weights.addcdiv(-2, mean, root), weights.addcdiv(mean, root, value=-2))
+
+
+# %%
+#| claim: a number before the tensors is understood by add, addcmul, addcdiv and the sums of products, once with a warning; after them it is refused
+#| needs: a1_operators
+def _(torch):
+    import warnings
+
+    x, u, square = torch.ones(2), torch.tensor([2.0, 3.0]), torch.eye(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert x.addcmul(3, u, u).tolist() == [13.0, 28.0] and torch.add(x, 2, u).tolist() == [5.0, 7.0]
+        assert square.addmm(2, 3, square, square).equal(torch.addmm(2, square, 3, square, square))
+    for call in (lambda: x.addcmul(u, u, 3), lambda: x.add(u, 2)):
+        try:
+            call()
+        except TypeError:
+            continue
+        raise AssertionError("no error")
+
+
+# %% [markdown]
 # ### What upstream does more
 #
 # * An operator may have several signatures, and the parser tries one after the other: `max(x)`, `max(x, 1)` and `max(x, y)` are three operators. If none fits, the message lists all of them, with what was wrong with each
 #   ("received an invalid combination of arguments"). Our functions tell these cases apart themselves.
 # * The parser is also where upstream looks for arguments with a `__torch_function__`. Ours are looked for [before the parser](11c_subclasses.py), or, while there has been none, after it.
-# * Deprecated signatures are understood with a warning.
 
 # %%
 #| fact: torch/csrc/utils/python_arg_parser.h#torch::PythonArgParser

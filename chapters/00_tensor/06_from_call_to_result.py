@@ -82,7 +82,7 @@ from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
-from readtorch.csrc.utils.python_arg_parser import complain, option_check, require, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, wrong_kind
 from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
 
 # %%
@@ -417,6 +417,7 @@ def leading_list(entry: OperatorEntry) -> Call:
 #| upstream: torch/csrc/utils/python_arg_parser.cpp#torch::FunctionSignature::parse
 def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple, dict[str, Any]]:
     """Split a call into tensors, options and keywords. TypeError names the argument that is no tensor."""
+    args, kwargs = in_new_order(entry.name, args, kwargs) or (args, kwargs)
     complain(entry, args, kwargs)
     kwargs = dict(kwargs)
     names = entry.schema.names[: entry.schema.leading or 0]

@@ -213,6 +213,8 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         observer = record_function.observer
         begin = now() if observer is not None else 0
         if rest or input is MISSING or other is MISSING:
+            if (renewed := in_new_order(entry.name, (*given(input, other), *rest), kwargs)) is not None:
+                return call(*renewed[0], out=out, **renewed[1])
             complain(entry, (*given(input, other), *rest), kwargs)
             input = kwargs.pop("self") if input is MISSING else input
             other = kwargs.pop(right) if other is MISSING else other
@@ -266,6 +268,8 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
         alpha = alpha.item()
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if alpha.__class__ is complex and not any(_is_complex(value) for value in operands):
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
     if alpha.__class__ is bool and not (_is_truth(first) and _is_truth(second)):
         raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
@@ -275,6 +279,10 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
 
 def _is_truth(value: Any) -> bool:
     return value._array.dtype.kind == "b" if isinstance(value, TensorImpl) else isinstance(value, bool)
+
+
+def _is_complex(value: Any) -> bool:
+    return value._array.dtype.kind == "c" if isinstance(value, TensorImpl) else isinstance(value, complex)
 
 
 def _is_floating(value: Any) -> bool:
@@ -371,6 +379,11 @@ def bind(entry: OperatorEntry, schema: Schema, name: str, args: tuple, kwargs: d
     try:
         return schema.bind(name, args, kwargs)
     except TypeError:
+        if (renewed := in_new_order(name, args, kwargs)) is not None:
+            args, kwargs = renewed
+            if entry.pointwise is not None:
+                kwargs, args = _scale_second(entry, kwargs, args)
+            return bind(entry, schema, name, args, kwargs)
         complain(entry, args, kwargs)
         raise
 
@@ -835,6 +848,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
                 if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                     return answer
                 if args[place].__class__ in _NO_TENSORS:
+                    if (renewed := in_new_order(entry.name, args, kwargs, stacklevel=3)) is not None:
+                        return call(*renewed[0], **renewed[1])
                     complain(entry, args, kwargs)
         for place in lists:
             if place < len(args) and isinstance(args[place], TensorImpl):
@@ -896,6 +911,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         try:
             result = function(at, source, *args, **kwargs)
         except Exception:
+            if (renewed := in_new_order(f"{entry.name}_", (input, *args), kwargs, stacklevel=3)) is not None:
+                return call(*renewed[0], **renewed[1])
             complain(entry, (source, *args), kwargs)
             raise
         check_cast(result._array.dtype, input._array.dtype)

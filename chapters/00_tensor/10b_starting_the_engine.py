@@ -92,10 +92,10 @@ _always = False
 # %%
 #| into: c10/util/exception.py
 #| upstream: c10/util/Exception.h#c10::WarningUtils::get_warnAlways
-def warn_once(text: str, stacklevel: int = 2) -> None:
-    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`."""
-    if _always or text not in _said:
-        _said.add(text)
+def warn_once(text: str, stacklevel: int = 2, about: str = "") -> None:
+    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`; also in other words if it is `about` the same."""
+    if _always or (about or text) not in _said:
+        _said.add(about or text)
         warnings.warn(text, stacklevel=stacklevel + 1)
 
 

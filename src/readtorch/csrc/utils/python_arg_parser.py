@@ -18,6 +18,7 @@ from readtorch.aten.core.dispatch.operator_entry import (
 )
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.utils.disable_torch_function import PLAIN
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 
@@ -293,3 +294,57 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return call
+
+
+_ADDED = ("self alpha other",)
+_MULTIPLIED = ("self value tensor1 tensor2",)
+
+
+def _of_products(first: str, second: str) -> tuple[str, ...]:
+    """As methods, then as functions, where the factor of the first tensor stands before it."""
+    both = f"{first} {second}"
+    return (f"self beta alpha {both}", f"beta self alpha {both}", f"self beta {both}", f"beta self {both}")
+
+
+#: operators that take their numbers by keyword: in what order they took them before
+OLD_ORDERS: dict[str, tuple[str, ...]] = {
+    "add": _ADDED,
+    "sub": _ADDED,
+    "addcmul": _MULTIPLIED,
+    "addcdiv": _MULTIPLIED,
+    "addmm": _of_products("mat1", "mat2"),
+    "addmv": _of_products("mat", "vec"),
+    "addr": _of_products("vec1", "vec2"),
+    "addbmm": _of_products("batch1", "batch2"),
+    "baddbmm": _of_products("batch1", "batch2"),
+}
+_FACTORS = ("alpha", "beta", "value")
+
+
+def in_new_order(
+    op: str, args: tuple, kwargs: dict[str, Any], stacklevel: int = 4
+) -> tuple[tuple, dict[str, Any]] | None:
+    """A call in one of `op`'s old orders, as it is written today: tensors first, numbers by keyword. None for any other call."""
+    for order in OLD_ORDERS.get(op.removesuffix("_"), ()):
+        names = order.split()
+        if len(args) > len(names) or any(name not in kwargs for name in names[len(args) :]):
+            continue
+        values = dict(zip(names, args, strict=False))
+        values.update((name, kwargs[name]) for name in names[len(args) :])
+        if all(
+            is_number(value) if name in _FACTORS else isinstance(value, TensorImpl) for name, value in values.items()
+        ):
+            break
+    else:
+        return None
+    factors = {name: value for name, value in values.items() if name in _FACTORS}
+    today = ", ".join(
+        [*(name for name in names if name not in (*_FACTORS, "self")), *(f"{name}=..." for name in factors)]
+    )
+    warn_once(
+        f"This overload of {op} is deprecated: numbers are keywords, {op}({today})",
+        stacklevel,
+        about="order of arguments",
+    )
+    rest = {name: value for name, value in kwargs.items() if name not in values}
+    return tuple(value for name, value in values.items() if name not in _FACTORS), factors | rest
