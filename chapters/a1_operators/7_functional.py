@@ -139,7 +139,6 @@ def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...
     grids = [vector.reshape((-1,) + (1,) * (len(shape) - i - 1)).expand(shape) for i, vector in enumerate(vectors)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [grid.transpose(0, 1) for grid in grids]
     return tuple(grids)
 
 
@@ -341,3 +340,39 @@ _MODULES += ["functional", "return_types"]
 _NAMES.update(
     dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "pdist", "combinations", "einsum", "meshgrid", "split", "tril_indices", "triu_indices", "unravel_index", "vander"), "functional")
 )  # fmt: skip
+
+# %% [markdown]
+# ## Which index comes first?
+#
+# `meshgrid` of two vectors of lengths 2 and 3 is 2 × 3 here, "ij", and 3 × 2 in NumPy, "xy". Upstream announced a change of its default in 1.10, warns since, and has not changed it: pass `indexing`.
+#
+# `cdist` has two algorithms. Differences of all pairs are exact and slow. From 26 rows on, on either side, upstream computes |a|² + |b|² − 2 a·b by a matrix product instead, which loses most digits of a small distance between large vectors: the distance of a row to itself is not zero. Ours takes differences always.
+
+
+# %%
+#| claim: meshgrid's first index runs along the first vector, and without `indexing` it warns
+def _(torch):
+    import warnings
+
+    import numpy as np
+
+    a, b = torch.arange(2), torch.arange(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.meshgrid(a, b)[0].shape == (2, 3)
+    assert "indexing argument" in str(caught[0].message)
+    for ours, theirs in zip(torch.meshgrid(a, b, indexing="xy"), np.meshgrid(a.numpy(), b.numpy()), strict=True):
+        assert ours.shape == (3, 2) and ours.tolist() == theirs.tolist()
+
+
+# %%
+#| claim: with more than 25 rows the distance of a row to itself need not be zero, unless the matrix product is switched off
+#| differs: readtorch takes differences always
+#| source: pytorch/pytorch#42479
+#| upstream: aten/src/ATen/native/Distance.cpp#at::native::cdist
+def _(torch):
+    torch.manual_seed(0)
+    x = torch.randn(30, 5) * 100
+    assert torch.cdist(x[:25], x[:25]).diagonal().max() == 0
+    assert torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").diagonal().max() == 0
+    assert torch.cdist(x, x).diagonal().max() > 0

@@ -102,7 +102,6 @@ def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...
     grids = [vector.reshape((-1,) + (1,) * (len(shape) - i - 1)).expand(shape) for i, vector in enumerate(vectors)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [grid.transpose(0, 1) for grid in grids]
     return tuple(grids)
 
 
