@@ -57,9 +57,9 @@ def div(at: Any, self: Array | Number, other: Array | Number, *, rounding_mode: 
     if rounding_mode is None:
         return at._true_div(self, other)
     if rounding_mode == "floor":
-        return at.floor_divide(self, other)
+        return at._floor_div(self, other)
     if rounding_mode == "trunc":
-        return at._trunc_divide(self, other)
+        return at._trunc_div(self, other)
     raise RuntimeError(f"div expected rounding_mode to be None, 'trunc' or 'floor', not '{rounding_mode}'")
 
 
@@ -109,15 +109,23 @@ def _fmod(a: Any, b: Any, out: Any = None) -> Any:
 
 
 binary("floor_divide", _floor_divide, numbers="first second")
-binary(
-    "_trunc_divide",
-    _trunc_divide,
-    variants="",
-    node="Div",
-    first=lambda at, grad: at.zeros_like(grad),
-    second=lambda at, grad: at.zeros_like(grad),
-)
-derivative("floor_divide", {})
+for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_divide)):
+    binary(
+        _name,
+        _rounded,
+        variants="",
+        numbers="first second",
+        node="Div",
+        first=lambda at, grad: at.zeros_like(grad),
+        second=lambda at, grad: at.zeros_like(grad),
+    )
+
+
+def _no_derivative(at: Any, grad: Any) -> Any:
+    raise RuntimeError("derivative for aten::floor_divide is not implemented")
+
+
+derivative("floor_divide", self=_no_derivative, other=_no_derivative)
 binary(
     "remainder",
     _remainder,
@@ -128,8 +136,49 @@ binary(
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
 
 # %% [markdown]
-# > [!NOTE]
-# > `floor_divide` has no derivative upstream either: its result is marked as not differentiable.
+# ### Which way is rounded, and what is its derivative?
+#
+# There are two roundings, down and towards zero, and for each a quotient and a remainder: `//` goes with `%`, and `fmod` with `div(rounding_mode="trunc")`, so that quotient times divisor plus remainder is the dividend. `//` rounded towards zero until 1.13
+# (pytorch/pytorch#43874), under its present name. Code of that time, and its expected values, are off by one for negative numbers.
+#
+# Neither quotient moves when its operands move a little, so the derivative is zero, and `div` with a rounding mode says so. `floor_divide` has no line in `derivatives.yaml`. For an operator that is missing there the generated code hangs a node of the class `NotImplemented` on the result: it looks like any recorded
+# tensor, and fails in backward.
+
+
+# %%
+#| claim: `//` rounds down and div(rounding_mode="trunc") towards zero; the first fails in backward, the second has a derivative of zero
+#| source: pytorch/pytorch#43874
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
+def _(torch):
+    seven, two = torch.tensor(-7), torch.tensor(2)
+    assert (seven // two, seven % two) == (-4, 1)
+    assert (torch.div(seven, two, rounding_mode="trunc"), torch.fmod(seven, two)) == (-3, -1)
+    x = torch.ones(1, requires_grad=True)
+    divided = x // 2
+    assert divided.requires_grad
+    try:
+        divided.backward()
+    except RuntimeError as error:
+        assert "derivative for aten::floor_divide is not implemented" in str(error)
+    else:
+        raise AssertionError("differentiated")
+    torch.div(x, 2, rounding_mode="floor").backward()
+    assert x.grad.item() == 0
+
+
+# %%
+#| claim: integers divided by zero are an error, floats are not; integers wrap around, in abs and in the minus sign too
+def _(torch):
+    for divide in (lambda: torch.tensor(5) // 0, lambda: torch.tensor(5) % 0):
+        try:
+            divide()
+        except RuntimeError as error:
+            assert "ZeroDivisionError" in str(error)
+        else:
+            raise AssertionError("divided")
+    assert (torch.tensor(5.0) // 0).item() == float("inf")
+    smallest = torch.tensor(-128, dtype=torch.int8)
+    assert (torch.tensor(200, dtype=torch.uint8) + 100, -smallest, smallest.abs()) == (44, -128, -128)
 
 
 # %%
@@ -256,15 +305,22 @@ binary(
     numbers="",
 )
 
+
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#atan2
+def _inverse_square(at: Any, a: Any, b: Any) -> Any:
+    """1 / (a² + b²), and 0 at the origin, which has no direction."""
+    square = a * a + b * b
+    return at.where(square == 0, square, 1 / at.where(square == 0, square + 1, square))
+
+
 binary(
     "atan2",
     np.arctan2,
     "float",
-    first=lambda at, grad, self, other: grad * other / (self * self + other * other),
-    second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+    first=lambda at, grad, self, other: grad * other * _inverse_square(at, self, other),
+    second=lambda at, grad, self, other: -grad * self * _inverse_square(at, self, other),
     numbers="",
 )
 binary(
@@ -339,8 +395,54 @@ binary(
 )
 
 # %% [markdown]
+# ### What is the derivative where there is none?
+#
+# Formulas end somewhere: at ties, at zero, at infinity. What stands there in a framework is a decision, it differs from operator to operator, and a network meets these places all the time (a ReLU at zero, two equal scores, the norm of a zero vector).
+#
+# | at | the gradient is |
+# |---|---|
+# | `maximum(a, b)` with a = b | half for each |
+# | `clamp` at a bound | passed on |
+# | `relu`, `hardtanh` at a bound | 0 |
+# | `abs` at 0, the norm of 0, `atan2(0, 0)` | 0 |
+# | `sqrt` at 0 | infinite |
+# | `x ** 0` at 0 | 0 |
+# | `a ** b` by b, for negative a | NaN, whether anybody wants it or not |
+#
+# Two consequences. `(x * x).sum().sqrt()` is `x.norm()` on paper; at zero its gradient is infinity times zero, a NaN, and the norm's is 0. And a base that may be negative must not meet an exponent that is *learned*, even if it is a whole number at present.
+
+
+# %%
+#| claim: at ties and corners each operator has its own derivative; the root of a sum of squares gives NaN at zero where the norm gives zero
+#| upstream: torch/csrc/autograd/FunctionsManual.h#torch::autograd::generated::details::norm_backward
+#| needs: a2_layers
+def _(torch):
+    def slopes(function, *values):
+        leaves = [torch.tensor([float(value)], requires_grad=True) for value in values]
+        return [grad.item() for grad in torch.autograd.grad(function(*leaves).sum(), leaves)]
+
+    assert slopes(torch.maximum, 3, 3) == [0.5, 0.5]
+    assert slopes(lambda x: x.clamp(max=1), 1) == [1] and slopes(torch.nn.functional.hardtanh, 1) == [0]
+    assert slopes(torch.relu, 0) == slopes(torch.abs, 0) == slopes(torch.norm, 0) == slopes(lambda x: x**0, 0) == [0]
+    assert slopes(torch.atan2, 0, 0) == [0, 0] and slopes(torch.sqrt, 0) == [float("inf")]
+    (by_root,) = slopes(lambda x: (x * x).sum().sqrt(), 0)
+    by_base, by_exponent = slopes(torch.pow, -2, 3)
+    assert by_root != by_root and by_base == 12 and by_exponent != by_exponent
+
+
+# %% [markdown]
 # ## Comparison and logic
-# The result is bool; there is nothing to differentiate.
+# The result is bool; there is nothing to differentiate. A NaN is unequal to everything, itself included, and every operator that orders must do something with it: `max`, `maximum`, `sort` and `argmax` take it for the largest, `fmax` passes it over, `clamp` and `relu` let it through.
+
+
+# %%
+#| claim: a NaN is the largest for max, sort and argmax, is passed over by fmax, and survives clamp and relu
+def _(torch):
+    nan = float("nan")
+    x = torch.tensor([1.0, nan, 3.0])
+    assert x.max().isnan() and torch.maximum(x, torch.zeros(3))[1].isnan() and x.argmax().item() == 1
+    assert x.sort()[0][2].isnan() and torch.fmax(x, torch.zeros(3)).tolist() == [1, 0, 3]
+    assert x.clamp(0, 1)[1].isnan() and x.relu()[1].isnan() and not (x == x).all()
 
 
 # %%
@@ -412,7 +514,7 @@ for _name, _ufunc in (
 # | sin x, cos x, tan x | g · cos x, −g · sin x, g · (1 + result²) |
 # | tanh x | g · (1 − result²) |
 # | σ(x) | g · result · (1 − result) |
-# | |x| | g · sign x |
+# | \|x\| | g · sign x |
 
 # %%
 #| into: aten/native/unary_ops.py

@@ -113,9 +113,9 @@ def div(at: Any, self: Array | Number, other: Array | Number, *, rounding_mode: 
     if rounding_mode is None:
         return at._true_div(self, other)
     if rounding_mode == "floor":
-        return at.floor_divide(self, other)
+        return at._floor_div(self, other)
     if rounding_mode == "trunc":
-        return at._trunc_divide(self, other)
+        return at._trunc_div(self, other)
     raise RuntimeError(f"div expected rounding_mode to be None, 'trunc' or 'floor', not '{rounding_mode}'")
 
 
@@ -162,15 +162,23 @@ def _fmod(a: Any, b: Any, out: Any = None) -> Any:
 
 
 binary("floor_divide", _floor_divide, numbers="first second")
-binary(
-    "_trunc_divide",
-    _trunc_divide,
-    variants="",
-    node="Div",
-    first=lambda at, grad: at.zeros_like(grad),
-    second=lambda at, grad: at.zeros_like(grad),
-)
-derivative("floor_divide", {})
+for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_divide)):
+    binary(
+        _name,
+        _rounded,
+        variants="",
+        numbers="first second",
+        node="Div",
+        first=lambda at, grad: at.zeros_like(grad),
+        second=lambda at, grad: at.zeros_like(grad),
+    )
+
+
+def _no_derivative(at: Any, grad: Any) -> Any:
+    raise RuntimeError("derivative for aten::floor_divide is not implemented")
+
+
+derivative("floor_divide", self=_no_derivative, other=_no_derivative)
 binary(
     "remainder",
     _remainder,
@@ -298,12 +306,19 @@ binary(
     numbers="",
 )
 
+
+def _inverse_square(at: Any, a: Any, b: Any) -> Any:
+    """1 / (a² + b²), and 0 at the origin, which has no direction."""
+    square = a * a + b * b
+    return at.where(square == 0, square, 1 / at.where(square == 0, square + 1, square))
+
+
 binary(
     "atan2",
     np.arctan2,
     "float",
-    first=lambda at, grad, self, other: grad * other / (self * self + other * other),
-    second=lambda at, grad, self, other: -grad * self / (self * self + other * other),
+    first=lambda at, grad, self, other: grad * other * _inverse_square(at, self, other),
+    second=lambda at, grad, self, other: -grad * self * _inverse_square(at, self, other),
     numbers="",
 )
 binary(
