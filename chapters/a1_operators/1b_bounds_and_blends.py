@@ -27,7 +27,7 @@ live()
 
 # %% [markdown]
 # ## Bounds
-# `clamp` passes the gradient where the element was inside, bounds included.
+# `clamp` passes the gradient where the element was inside, bounds included ([other corners](1_pointwise.py) are decided otherwise). Where the lower bound lies above the upper one, the upper one wins.
 
 # %%
 #| into: aten/native/__init__.py

@@ -877,3 +877,45 @@ def _repeats(counts: Any, size: int) -> Any:
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
     return counts
+
+
+# %% [markdown]
+# ## What would surprise in a shape?
+#
+# **`chunk(n)` may give fewer than n.** It makes parts of ⌈size / n⌉, and these may be used up early: five elements in four chunks are 2, 2, 1. `tensor_split` gives as many as it was asked for.
+#
+# **`squeeze()` without a dimension drops every 1.** Also that of a batch which happens to have one example, on the last step of an epoch or in production. Name the dimension.
+#
+# **The parts of a `split` cannot be written to** while gradients are recorded, although they are views. The node has several outputs, and a write to one of them would have to give all of them a new history.
+#
+# **`as_strided` counts from the storage** if an offset is given, not from the tensor it is called on: in a slice, an offset of 0 is the first element of the whole.
+
+
+# %%
+#| claim: chunk may give fewer parts than it was asked for, tensor_split does not; squeeze drops every 1; as_strided's offset counts from the storage
+def _(torch):
+    assert [len(part) for part in torch.arange(5).chunk(4)] == [2, 2, 1]
+    assert [len(part) for part in torch.arange(5).tensor_split(4)] == [2, 1, 1, 1]
+    assert torch.ones(1, 3, 1).squeeze().shape == (3,) and torch.ones(1, 3, 1).squeeze(2).shape == (1, 3)
+    tail = torch.arange(6)[2:]
+    assert tail.as_strided((2,), (1,)).tolist() == [2, 3] and tail.as_strided((2,), (1,), 0).tolist() == [0, 1]
+
+
+# %%
+#| claim: a part of a split may be written to only where no gradient is recorded, a slice of the same memory may
+#| upstream: torch/csrc/autograd/variable.h#torch::autograd::CreationMeta
+def _(torch):
+    x = torch.ones(4, requires_grad=True) * 1
+    x[:2].add_(1)
+    part = x.split(2)[0]
+    try:
+        part.add_(1)
+    except RuntimeError as error:
+        assert "view of the output of a function that returns multiple views" in str(error) or "multiple views" in str(
+            error
+        )
+    else:
+        raise AssertionError("written")
+    with torch.no_grad():
+        part.add_(1)
+    assert x.tolist() == [3, 3, 1, 1]

@@ -625,6 +625,23 @@ def take(at: Any, self: Array, index: Array) -> Any:
 
 
 # %% [markdown]
+# A place that is named twice gets one of two sources, and which one is nobody's promise. The gradient does not know which it was: it is gathered by the same index, so *both* sources are told that they had an influence. Upstream documents that and keeps it (pytorch/pytorch#146299), since the
+# right answer would cost a look at the index for everybody. With `scatter_add`, where both do have an influence, it is right.
+
+
+# %%
+#| claim: the gradient of a scatter with a repeated index goes to the source that was overwritten, too
+#| source: pytorch/pytorch#146299
+#| upstream: tools/autograd/derivatives.yaml#scatter.src
+def _(torch):
+    source = torch.tensor([1.0, 2.0], requires_grad=True)
+    written = torch.zeros(2).scatter(0, torch.tensor([0, 0]), source)
+    assert written.tolist() in ([1, 0], [2, 0])
+    written.sum().backward()
+    assert source.grad.tolist() == [1, 1]
+
+
+# %% [markdown]
 # ### Masks
 
 

@@ -602,6 +602,48 @@ def _dims_or_none_at_all(dim: Any, rank: int) -> tuple[int, ...]:
 
 
 # %% [markdown]
+# Three ways to the same number, with three gradients. `max()` and `amax` have one value and no position, and share. `max(dim)` returns a position, and gives all to it. Code that is changed from the one to the other trains differently where scores tie, after a ReLU for instance.
+
+
+# %%
+#| claim: among equal maxima max() and amax() share the gradient, max(dim) gives it to the first; the median of an even number of elements is the lower one
+#| upstream: aten/src/ATen/native/NonSymbolicBC.h#at::native::value_selecting_reduction_backward
+def _(torch):
+    def gradient(function):
+        x = torch.tensor([1.0, 3.0, 3.0], requires_grad=True)
+        return torch.autograd.grad(function(x), x)[0].tolist()
+
+    assert (
+        gradient(lambda x: x.max()) == gradient(lambda x: x.amax()) == gradient(lambda x: x.median()) == [0, 0.5, 0.5]
+    )
+    assert gradient(lambda x: x.max(0)[0]) == [0, 1, 0]
+    assert torch.tensor([1.0, 2.0, 3.0, 4.0]).median().item() == 2
+
+
+# %% [markdown]
+# ### What is the sum of nothing?
+# What an empty batch gives depends on whether the operation has a neutral element. The mean has none, and is 0 / 0; an extreme has none, and is an error. A deviation needs two elements: of one, it is 0 / 0 again, the NaN that a batch of one sends through a normalization written by hand.
+
+
+# %%
+#| claim: of no elements the sum is 0, the product 1, all() true, the mean NaN and max an error; the deviation of one element is NaN
+def _(torch):
+    import warnings
+
+    nothing = torch.tensor([])
+    assert nothing.sum() == 0 and nothing.prod() == 1 and nothing.bool().all() and nothing.mean().isnan()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.ones(1).std().isnan() and torch.ones(1).std(correction=0) == 0
+    try:
+        nothing.max()
+    except RuntimeError as error:
+        assert "Specify the reduction dim" in str(error)
+    else:
+        raise AssertionError("no error")
+
+
+# %% [markdown]
 # ## All, any, counts
 
 

@@ -137,7 +137,7 @@ composite("ger", variants="function method")(lambda at, self, vec2: at.outer(sel
 
 # %% [markdown]
 # ### matmul
-# Upstream folds the leading dimensions of the first operand into one matrix when the second is a matrix: one large product instead of many small ones.
+# Upstream folds the leading dimensions of the first operand into one matrix when the second is a matrix: one large product instead of many small ones. The graph tells which way a product went: `UnsafeViewBackward0` on top of `MmBackward0` is one that was folded, on top of `BmmBackward0` a batch.
 
 
 # %%
@@ -304,6 +304,18 @@ def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alp
     result = at.outer(vec1, vec2)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
+
+
+# %%
+#| claim: a batch times a matrix is one folded product, a batch times a batch is bmm; with beta=0 what stands in the first operand of addmm is not looked at, not even a NaN
+#| upstream: aten/src/ATen/native/LinearAlgebra.cpp#at::native::matmul
+def _(torch):
+    batch, matrix = torch.ones(2, 3, 4, requires_grad=True), torch.ones(4, 5)
+    for second, name in ((matrix, "MmBackward0"), (matrix.expand(2, 4, 5), "BmmBackward0")):
+        node = (batch @ second).grad_fn
+        assert node.name() == "UnsafeViewBackward0" and node.next_functions[0][0].name() == name
+    unset = torch.full((2, 2), float("nan"))
+    assert torch.addmm(unset, torch.ones(2, 2), torch.ones(2, 2), beta=0).tolist() == [[2, 2], [2, 2]]
 
 
 # %% [markdown]

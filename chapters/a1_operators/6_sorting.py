@@ -594,3 +594,32 @@ def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bo
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return at.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+# %% [markdown]
+# ## On which side?
+#
+# A value that equals a boundary belongs to one of two bins. `bucketize` and `searchsorted` put it to the left, as `numpy.searchsorted` does. `numpy.digitize` puts it to the right, and its argument of the same name means the opposite: `right=True` there is `right=False` here.
+#
+# Where elements are equal, a stable sort keeps their order and `sort` promises nothing. The positions that `topk` names among equals are not the first, nor the same from device to device; a test that compares positions instead of values fails there.
+
+
+# %%
+#| claim: bucketize puts a value that equals a boundary to the left, numpy.digitize to the right, and their arguments `right` are opposites
+#| upstream: aten/src/ATen/native/Bucketization.cpp#at::native::bucketize_cpu
+def _(torch):
+    import numpy as np
+
+    values, edges = [1.0, 2.0], [1.0, 2.0]
+    for right in (False, True):
+        ours = torch.bucketize(torch.tensor(values), torch.tensor(edges), right=right)
+        assert ours.tolist() == np.digitize(values, edges, right=not right).tolist()
+
+
+# %%
+#| claim: the gradient of sorted elements goes back to where they came from; a position has none
+def _(torch):
+    x = torch.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    values, positions = x.sort()
+    (values * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad.tolist() == [100, 1, 10] and not positions.requires_grad

@@ -962,3 +962,23 @@ def _(torch):
     second = torch.Generator()
     second.set_state(first.get_state())
     assert torch.randn(3, generator=first).tolist() == torch.randn(3, generator=second).tolist()
+
+
+# %% [markdown]
+# ### Is one call of eight the same as two of four?
+# For `rand` it is: each number is one draw. `randn` has two ways, and the number of elements chooses. Below 16 the pairs are drawn one by one and the second of a pair is kept, so that calls may be cut as one likes. From 16 on blocks are filled at once: `randn(16)` and two times `randn(8)` are different numbers,
+# and the generator stands elsewhere afterwards. A test that draws its data in smaller pieces than the code it checks compares nothing.
+
+
+# %%
+#| claim: rand may be cut into several calls; randn may below 16 numbers and not from there on
+#| upstream: aten/src/ATen/native/cpu/DistributionTemplates.h#at::native::templates::cpu::normal_fill
+def _(torch):
+    def same_in_halves(draw, count):
+        torch.manual_seed(0)
+        whole = draw(count)
+        torch.manual_seed(0)
+        return torch.equal(whole, torch.cat([draw(count // 2), draw(count // 2)]))
+
+    assert same_in_halves(torch.rand, 8) and same_in_halves(torch.rand, 32)
+    assert same_in_halves(torch.randn, 8) and not same_in_halves(torch.randn, 16)

@@ -1050,3 +1050,36 @@ def _(torch):
     x = torch.ones(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
     w = torch.ones(2, 2, 3, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(conv, (x, w))
+
+
+# %% [markdown]
+# ## Where is the backward of `conv2d`?
+#
+# Asked on the forum again and again, by people who have searched for `conv2d_backward`. There is no operator of that name, since `conv2d` has no derivative: it is a composite, one of six spellings of `convolution`. *That* one has a line in `derivatives.yaml`, which calls `convolution_backward`; and this, in the file of
+# the forward, chooses a backend by the same function as the forward did and calls its backward (`mkldnn_convolution_backward`, `slow_conv2d_backward`, `cudnn_convolution_backward` …), in which the two products above are found again, if the library is an open one.
+#
+# A second derivative needs no third kernel: `_convolution_double_backward` is written with convolutions, for the reason given by the table at the head of this page.
+
+# %%
+#| fact: tools/autograd/derivatives.yaml#convolution
+#| fact: tools/autograd/derivatives.yaml#convolution_backward
+#| fact: aten/src/ATen/native/Convolution.cpp#at::native::convolution_backward
+#| fact: aten/src/ATen/native/ConvUtils.h#at::native::select_conv_backend
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "A convolution flips the kernel." In signal processing it does. What is called so here, and in every framework of the field, is a cross-correlation; since the weights are learned, nobody notices, until weights are taken over from elsewhere.
+
+
+# %%
+#| claim: conv1d does not flip its kernel, numpy.convolve does; the node of conv2d is that of convolution
+#| needs: a2_layers
+def _(torch):
+    import numpy as np
+
+    signal, kernel = [1.0, 2.0, 3.0], [1.0, 0.0]
+    ours = torch.nn.functional.conv1d(torch.tensor([[signal]]), torch.tensor([[kernel]]))
+    assert ours.tolist() == [[[1, 2]]] and np.convolve(signal, kernel, "valid").tolist() == [2, 3]
+    image = torch.ones(1, 1, 3, 3, requires_grad=True)
+    assert torch.nn.functional.conv2d(image, torch.ones(1, 1, 2, 2)).grad_fn.name() == "ConvolutionBackward0"

@@ -166,3 +166,29 @@ def _(torch):
     v = torch.tensor([[[1.0], [2.0], [3.0]]])
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert torch.allclose(out, torch.tensor([[[1.0], [1.5], [2.0]]]))
+
+
+# %% [markdown]
+# ## What a mask means
+#
+# True means *may be seen* here, and *is hidden* in `nn.MultiheadAttention`, its key padding mask, and the Transformer layers. The two came from different houses and meet in one program ([the layer](../a2_layers/10_attention.py) turns its masks round before it calls this function). A mask of the wrong polarity is no error: a causal one lets every
+# place see its future, and the training loss is wonderful.
+#
+# With `is_causal` and fewer queries than keys, the diagonal begins at the *upper left* corner: query i sees keys 0 to i. A decoder that keeps its keys and asks with one new query wants the lower right (query i sees all that came before it), and must pass a mask, or none.
+#
+# A query that may see nothing has a softmax over nothing, NaN by the formula. Since 2.5 its output is 0 here; the layer, where the weights are computed, still gives NaN.
+
+
+# %%
+#| claim: True lets a place be seen, the opposite of MultiheadAttention; is_causal starts at the upper left; a query that sees nothing gives 0 here and NaN there
+#| source: pytorch/pytorch#103963
+#| needs: a2_layers
+def _(torch):
+    attend = torch.nn.functional.scaled_dot_product_attention
+    query, keys, values = torch.ones(1, 2, 1), torch.ones(1, 3, 1), torch.tensor([[[1.0], [2.0], [4.0]]])
+    mask = torch.tensor([[True, False, False], [False, False, False]])
+    assert attend(query, keys, values, attn_mask=mask).flatten().tolist() == [1, 0]
+    assert torch.allclose(attend(query, keys, values, is_causal=True).flatten(), torch.tensor([1.0, 1.5]))
+    layer, x = torch.nn.MultiheadAttention(2, 1, batch_first=True), torch.ones(1, 2, 2)
+    _, weights = layer(x, x, x, attn_mask=torch.tensor([[True, True], [False, True]]))
+    assert weights[0, 0].isnan().all() and weights[0, 1].tolist() == [1, 0]
