@@ -540,3 +540,34 @@ class Unflatten(Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+# %% [markdown]
+# ### A forward pass that writes
+#
+# With `max_norm` a lookup first scales the rows that are too long, in place, in the parameter itself, and below autograd: no gradient knows of it. So a forward pass under `no_grad`, for validation say, changes the model. And a weight that took part in the graph before the lookup (a tied output layer, a
+# penalty on its norm) is found changed in backward. An index of -1 is no last row, as it would be between brackets, but an error.
+
+
+# %%
+#| claim: a lookup with max_norm changes the weight, which backward notices if the weight was used before; negative indices are refused
+#| upstream: torch/nn/functional.py#embedding
+def _(torch):
+    table = torch.nn.Embedding(2, 2, max_norm=1.0)
+    with torch.no_grad():
+        table.weight.fill_(3)
+        table(torch.tensor([1]))
+    assert table.weight[0].tolist() == [3, 3] and abs(table.weight[1].norm().item() - 1) < 1e-5
+    penalty = (table.weight * table.weight).sum()
+    try:
+        (penalty + table(torch.tensor([0])).sum()).backward()
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("not noticed")
+    try:
+        table(torch.tensor([-1]))
+    except IndexError as error:
+        assert "index out of range in self" in str(error)
+    else:
+        raise AssertionError("found a last row")

@@ -509,3 +509,19 @@ class Softmax2d(Module):
 
 # %%
 nn.Sequential(nn.ReLU(inplace=True), nn.LeakyReLU(), nn.GELU(), nn.Softmax(dim=1))
+
+
+# %% [markdown]
+# Two of these classes behave differently in training and evaluation, and the flag `training` is all that tells them: `RReLU` draws slopes in the one and takes their mean in the other, and so does dropout in its way. `eval()` sets that flag and nothing else.
+
+
+# %%
+#| claim: in evaluation RReLU has the mean of its slopes; an in-place activation returns the object it was given
+#| upstream: torch/nn/modules/activation.py#RReLU
+def _(torch):
+    layer = torch.nn.RReLU(0.1, 0.3)
+    below = torch.tensor([-1.0, -1.0])
+    first, second = layer(below)
+    assert first != second and -0.3 <= first <= -0.1
+    assert torch.allclose(layer.eval()(below), torch.tensor([-0.2, -0.2]))
+    assert torch.nn.ReLU(inplace=True)(below) is below and below.tolist() == [0, 0]

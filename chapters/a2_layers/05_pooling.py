@@ -455,3 +455,16 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
 
 # %%
 nn.MaxPool2d(2), nn.AvgPool1d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d((1, None))
+
+
+# %% [markdown]
+# What stands in the padding? For a maximum minus infinity, which never wins; for a mean zeros, which *count*. So at the border of an image an average pool with padding is darker than the image, unless `count_include_pad=False`.
+
+
+# %%
+#| claim: max pooling pads with what never wins, average pooling with zeros that count
+def _(torch):
+    functional = torch.nn.functional
+    assert functional.max_pool1d(torch.tensor([[-1.0, -2.0]]), 3, 1, 1).tolist() == [[-1, -1]]
+    assert functional.avg_pool1d(torch.tensor([[3.0, 3.0]]), 3, 1, 1).tolist() == [[2, 2]]
+    assert functional.avg_pool1d(torch.tensor([[3.0, 3.0]]), 3, 1, 1, count_include_pad=False).tolist() == [[3, 3]]

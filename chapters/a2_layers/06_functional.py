@@ -698,6 +698,16 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return one_hot - soft.detach() + soft
 
 
+# %%
+#| claim: a hard Gumbel sample is one-hot and has a gradient
+def _(torch):
+    logits = torch.zeros(1, 3, requires_grad=True)
+    sample = torch.nn.functional.gumbel_softmax(logits, hard=True)
+    assert sorted(sample[0].tolist()) == [0, 0, 1]
+    (sample * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert logits.grad.abs().sum() > 0
+
+
 # %% [markdown]
 # ## Embedding
 

@@ -28,6 +28,67 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
+# ## What do the losses want?
+#
+# **Scores, or what was made of them?** `cross_entropy` and `binary_cross_entropy_with_logits` want scores, `nll_loss` their log-softmax, `binary_cross_entropy` probabilities. Whoever hands a softmax to `cross_entropy` meets no error: it is taken for scores between 0 and 1, and a perfect prediction among two classes still
+# costs 0.31. The model learns, slowly.
+#
+# **Why not the sigmoid first?** In float32 the sigmoid of 20 is 1. Then the wrong answer costs 100 (a cut, instead of infinity) and its gradient, which must pass through the sigmoid, is 0: the worst mistake teaches nothing. The form that takes scores has a gradient of 1 there.
+#
+# **Class numbers or probabilities?** The dtype and shape of the target tell. Floats of the shape of the scores are probabilities; floats of any other shape are an error.
+#
+# **A mean over what?** Over the targets that are not ignored (and over their weights). The mean of the means of two half batches is therefore not the mean of the batch as soon as one half has more padding: this is the error that gradient accumulation had in widely used trainers until late 2024. Use `reduction="sum"` and divide once.
+
+
+# %%
+#| claim: a perfect softmax costs log(1 + 1/e) in cross_entropy; a saturated sigmoid leaves no gradient; the mean of two means is not the mean where targets are ignored
+#| upstream: torch/nn/functional.py#cross_entropy
+def _(torch):
+    import math
+
+    functional = torch.nn.functional
+    perfect = torch.tensor([[1.0, 0.0]])
+    assert abs(functional.cross_entropy(perfect, torch.tensor([0])).item() - math.log(1 + 1 / math.e)) < 1e-6
+
+    score, wrong = torch.tensor([200.0], requires_grad=True), torch.zeros(1)
+    late = functional.binary_cross_entropy(score.sigmoid(), wrong)
+    assert late.item() == 100 and torch.autograd.grad(late, score)[0].item() == 0
+    early = functional.binary_cross_entropy_with_logits(score, wrong)
+    assert early.item() == 200 and torch.autograd.grad(early, score)[0].item() == 1
+
+    scores, targets = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.tensor([0, -100, 1, 1])
+    halves = [functional.cross_entropy(scores[part], targets[part]).item() for part in (slice(2), slice(2, 4))]
+    assert abs(functional.cross_entropy(scores, targets).item() - sum(halves) / 2) > 0.05
+    try:
+        functional.cross_entropy(perfect, torch.tensor([0.0]))
+    except RuntimeError as error:
+        assert "expected target dtype to be Long or Byte" in str(error)
+    else:
+        raise AssertionError("accepted")
+
+
+# %% [markdown]
+# ## Where is `nll_loss`?
+#
+# Asked in pytorch/pytorch#10778 about `torch._C._nn.nll_loss`; the answer was to use grep. The calls, step by step: a function of this file turns the word into a number; the operator with `_nd` in its name looks at the number of dimensions; `nll_loss_forward` computes, and has the derivative. The graph shows the last name alone.
+
+# %%
+logits, targets = torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 2])
+
+# %%
+#| trace: torch.nn.functional torch.aten.native.loss_nll torch.aten.native.soft_max layers=calls,ops values=summary title="cross_entropy: two operators, each with a node"
+loss = nn.functional.cross_entropy(logits, targets)
+
+# %%
+loss.grad_fn, loss.grad_fn.next_functions[0][0]
+
+# %%
+#| fact: torch/nn/functional.py#nll_loss
+#| fact: aten/src/ATen/native/LossNLL.cpp#at::native::nll_loss_nd_symint
+#| fact: aten/src/ATen/native/native_functions.yaml#nll_loss_nd
+#| fact: tools/autograd/derivatives.yaml#nll_loss_forward
+
+# %% [markdown]
 # ## Reductions, and the two flags that they replaced
 
 # %%
@@ -165,7 +226,7 @@ def binary_cross_entropy_with_logits(
 # %% [markdown]
 # ## Regression
 #
-# Shapes that differ are broadcast, with a warning: a prediction `(N, 1)` against a target `(N,)` gives `N²` losses, which nobody means.
+# Shapes that differ are broadcast, with a warning: a prediction `(N, 1)` against a target `(N,)` gives `N²` losses, which nobody means. (Python shows a warning once per line of code, so in a long log it stands at the first step.)
 
 
 # %%

@@ -25,6 +25,45 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
+# ## Where does `nn.Dropout` end?
+#
+# Following it in an editor, one gets to `F.dropout`, from there to `_VF.dropout`, and no further (pytorch/pytorch#25381). `_VF` is a module object that looks names up in `torch._C._VariableFunctions`, which is `torch.dropout`, a compiled function. Here the way goes on:
+
+# %%
+layer, x = nn.Dropout(0.5), torch.ones(4, requires_grad=True)
+
+# %%
+#| trace: torch.nn.modules.dropout torch.nn.functional torch.aten.native.dropout layers=calls,ops values=summary title="nn.Dropout, to the numbers that are drawn"
+y = layer(x)
+
+# %%
+y, y.grad_fn
+
+# %% [markdown]
+# The elements that stay are divided by 1 − p in training, so that nothing has to be done in evaluation: there the layer returns the tensor it was given, not a copy. The node says what dropout is on a CPU, a product with noise; on a GPU it is one operator, `native_dropout`. Of a batch `(N, L, C)`, which has its features last, `Dropout2d` drops the wrong thing: it takes three dimensions for
+# `(N, C, L)`, and warns.
+
+
+# %%
+#| claim: in evaluation dropout returns its argument itself; with p=1 values and gradients are 0, not NaN; dropout2d takes a batch of three dimensions for (N, C, L)
+#| source: pytorch/pytorch#25381
+#| upstream: torch/nn/functional.py#dropout2d
+def _(torch):
+    import warnings
+
+    functional = torch.nn.functional
+    x = torch.ones(3, requires_grad=True)
+    assert torch.nn.Dropout().eval()(x) is x
+    gone = functional.dropout(x, 1.0)
+    gone.sum().backward()
+    assert gone.tolist() == x.grad.tolist() == [0, 0, 0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        y = functional.dropout2d(torch.ones(2, 3, 4), 0.5)
+    assert "Received a 3D input" in str(caught[0].message) and torch.equal(y.amax(2), y.amin(2))
+
+
+# %% [markdown]
 # ## Dropout
 
 # %%

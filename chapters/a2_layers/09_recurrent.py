@@ -843,3 +843,40 @@ def _(torch):
     _, last = gru(packed)
     assert torch.allclose(last[:, 1], gru(short)[1], atol=1e-6)
     assert torch.allclose(last[:, 0], gru(long)[1], atol=1e-6)
+
+
+# %% [markdown]
+# ## What is where?
+#
+# **In `weight_ih_l0`:** the gates one above the other, of an LSTM in the order i, f, g, o, of a GRU r, z, n. Two biases, because cuDNN has two; those of an LSTM are only ever added. (A forget gate that is to start open gets its bias in the *second* quarter.)
+#
+# **In `output[-1]`:** the last state of the forward direction, and of a backward direction the *first* one, which has seen one element. What a classifier wants is `h`, or `output[0]` for that half.
+#
+# **`batch_first`** speaks of input and output. The states are `(layers · directions, N, H)` in any case.
+#
+# **`dropout`** lies between layers. With one layer it does nothing, and says so when the layer is made.
+
+
+# %%
+#| claim: an LSTM's gates are in the order i, f, g, o; the backward direction ends at output[0]; batch_first leaves the states as they are; dropout of a single layer does nothing
+#| upstream: torch/nn/modules/rnn.py#RNNBase
+def _(torch):
+    import warnings
+
+    torch.manual_seed(0)
+    cell, x = torch.nn.LSTMCell(1, 1), torch.ones(1, 1)
+    h, c = cell(x, (torch.zeros(1, 1), torch.ones(1, 1)))
+    i, f, g, o = cell.weight_ih @ x[0] + cell.bias_ih + cell.bias_hh
+    by_hand = f.sigmoid() * 1 + i.sigmoid() * g.tanh()
+    assert torch.allclose(c[0, 0], by_hand) and torch.allclose(h[0, 0], o.sigmoid() * by_hand.tanh())
+
+    output, h = torch.nn.GRU(2, 3, bidirectional=True)(torch.rand(4, 1, 2))
+    assert torch.equal(output[-1, 0, :3], h[0, 0]) and torch.equal(output[0, 0, 3:], h[1, 0])
+    assert not torch.equal(output[-1, 0, 3:], h[1, 0])
+
+    output, (h, c) = torch.nn.LSTM(2, 3, batch_first=True)(torch.rand(5, 4, 2))
+    assert output.shape == (5, 4, 3) and h.shape == (1, 5, 3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.nn.LSTM(2, 3, dropout=0.5)
+    assert "dropout option adds dropout after all but last recurrent layer" in str(caught[0].message)

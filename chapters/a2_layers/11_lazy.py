@@ -392,3 +392,18 @@ layer = nn.LazyConv2d(8, 3)
 before = repr(layer)
 layer(torch.zeros(1, 5, 4, 4))
 before, repr(layer)
+
+
+# %% [markdown]
+# The class changes, of the layer and of its parameters. The *objects* stay: an optimizer that was given the parameters before the first call holds the right ones after it. What cannot be done before the first call is to initialize, or to count, them.
+
+
+# %%
+#| claim: the parameters of a lazy layer are the same objects before and after their shape is known
+#| upstream: torch/nn/parameter.py#UninitializedTensorMixin.materialize
+def _(torch):
+    layer = torch.nn.LazyLinear(2)
+    held = layer.weight
+    assert type(held).__name__ == "UninitializedParameter"
+    layer(torch.ones(1, 3))
+    assert layer.weight is held and type(held) is torch.nn.Parameter and type(layer) is torch.nn.Linear

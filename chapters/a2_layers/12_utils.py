@@ -550,3 +550,20 @@ def _(torch):
     assert torch.allclose(a.grad, torch.tensor([0.6]), atol=1e-5) and torch.allclose(
         b.grad, torch.tensor([0.8]), atol=1e-5
     )
+
+
+# %% [markdown]
+# One infinite gradient makes the norm infinite and the factor 0: all finite gradients become 0, the infinite one NaN, and the step that follows writes it into the parameter. `error_if_nonfinite=True` raises instead, at the price of a look at the number (a wait, on a GPU). `GradScaler` looks before the step, and skips it.
+
+
+# %%
+#| claim: clipping an infinite gradient gives zeros and NaN; vector_to_parameters makes the parameters views of the vector
+#| upstream: torch/nn/utils/clip_grad.py#clip_grad_norm_
+def _(torch):
+    p = torch.nn.Parameter(torch.zeros(2))
+    p.grad = torch.tensor([1.0, float("inf")])
+    assert torch.nn.utils.clip_grad_norm_([p], 1.0).isinf() and p.grad[0] == 0 and p.grad[1].isnan()
+    vector = torch.ones(2)
+    torch.nn.utils.vector_to_parameters(vector, [p])
+    vector[0] = 7
+    assert p.tolist() == [7, 1]

@@ -565,3 +565,28 @@ def _(torch):
     layer.weight = torch.ones(2, 2)
     assert layer.parametrizations.weight.original.sum() == 2
     assert type(layer).__name__ == "ParametrizedLinear" and isinstance(layer, torch.nn.Linear)
+
+
+# %% [markdown]
+# Two things to know before one puts a parametrization on a model that is being trained. `layer.weight` is computed at *every* access, so that `layer.weight is layer.weight` is false and whoever writes into what it returns writes into nothing that stays. And what is stored is the parameter that was there before, the same object: an optimizer
+# made earlier goes on training it. (Unless `right_inverse` returns several tensors, as that of weight norm does: then these are new.)
+
+
+# %%
+#| claim: a parametrized tensor is computed at each access, once inside cached(); what is stored is the parameter object that was there before
+#| upstream: torch/nn/utils/parametrize.py#ParametrizationList
+def _(torch):
+    class Symmetric(torch.nn.Module):
+        def forward(self, x):
+            return x.triu() + x.triu(1).mT
+
+    parametrize = torch.nn.utils.parametrize
+    layer = torch.nn.Linear(2, 2)
+    held = layer.weight
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    assert layer.parametrizations.weight.original is held and layer.weight is not layer.weight
+    with parametrize.cached():
+        assert layer.weight is layer.weight
+    layer.weight.data.zero_()
+    assert layer.weight.abs().sum() > 0
+    assert [name for name, _ in layer.named_parameters()] == ["bias", "parametrizations.weight.original"]
