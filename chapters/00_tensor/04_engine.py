@@ -105,8 +105,10 @@ class AutogradState(threading.local):
     check_nan = True
     graph_task: Any = None
     backward_depth = 0
-    #: pairs (pack, unpack) of saved_tensors_hooks, innermost last; a str in place of a pair forbids saving and says why
+    #: pairs (pack, unpack) of saved_tensors_hooks, innermost last
     saved_tensor_hooks: tuple = ()
+    #: why there may be none, if so
+    saved_tensor_hooks_disabled: str | None = None
     #: dtype by device type where autocast is on
     autocast: dict | None = None
     autocast_cache: dict | None = None
@@ -140,6 +142,22 @@ def set_grad_enabled(enabled: bool) -> None:
     if state.grad_mode != enabled:
         state.grad_mode = enabled
         counts.change(grad_off=-1 if enabled else 1)
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Switch anomaly mode of this thread on or off."""
+    set_special("anomaly", mode)
+    set_special("check_nan", check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    """Do new nodes of this thread keep their traceback?"""
+    return state.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Does anomaly mode, when it is on, look for NaN?"""
+    return state.check_nan
 
 
 def is_grad_enabled() -> bool:

@@ -321,12 +321,16 @@ def _together(entry: OperatorEntry, call: Any) -> Any:
     """The function of an operator whose method takes dimensions one by one, `x.permute(1, 0)`: it wants them as one argument."""
     if entry.schema.var_positional is None or "method" not in entry.variants:
         return call
-    limit = entry.schema.positional + (entry.schema.var_positional != "args")
+    name = entry.schema.var_positional
+    limit = entry.schema.positional + (name != "args")
+    sequence = name in ("dims", "shape", "size")  # of one dimension too
 
     @functools.wraps(call)
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) > limit:
             raise TypeError(f"{entry.name}() takes {limit} positional arguments but {len(args)} were given")
+        if sequence and len(args) == limit and args[-1].__class__ is int:
+            raise TypeError(f"{entry.name}(): argument '{name}' (position {limit}) must be tuple of ints, not int")
         return call(*args, **kwargs)
 
     return function

@@ -739,6 +739,13 @@ def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) 
     return values
 
 
+def together(value: Any, name: str = "size") -> tuple[int, ...]:
+    """A shape that must be given as one sequence. TypeError for a number."""
+    if hasattr(value, "__index__") and not getattr(value, "ndim", 0):
+        raise TypeError(f"argument '{name}' must be tuple of ints, not {type(value).__name__}")
+    return sizes((value,), name)
+
+
 def _integer(value: Any, name: str, position: int) -> int:
     try:
         if value.__class__ is bool and not position:  # upstream looks at the first alone

@@ -87,6 +87,7 @@ from readtorch.c10.core.tensor_impl import (
     new,
     version_counter,
 )
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import split_edge
@@ -329,7 +330,7 @@ bind("data", get_data, set_data)
 def reversed_dims(self: Any) -> Any:
     """The dimensions in reverse order; deprecated for other than matrices."""
     if self._array.ndim != 2:
-        warnings.warn(
+        warn_once(
             "The use of `x.T` on tensors of dimension other than 2 is deprecated, and a later release refuses it. "
             "A batch of matrices is transposed by `x.mT`; all dimensions are reversed by `x.permute(*range(x.ndim - 1, -1, -1))`.",
             stacklevel=2,
@@ -537,11 +538,11 @@ def tolist(self: Any) -> Any:
 
 
 def number_of(self: Any, kind: type) -> Any:
+    if kind is not int and self._edge is not None:
+        variable.warn_of_gradient(self)
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(self)
-    if kind is not int and self._edge is not None:
-        variable.warn_of_gradient(self)
     if isinstance(value, complex) and kind is not complex:
         if value.imag:
             raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")
@@ -621,9 +622,9 @@ def infer_shape(data: Any) -> tuple[int, ...]:
     A tensor in the place of an element is one number, whatever its shape: `torch.tensor` does not stack.
     """
     shape = []
-    while isinstance(data, Sequence) and not isinstance(data, str | bytes):
+    while isinstance(data, Sequence):
         shape.append(len(data))
-        if len(shape) > 128:
+        if len(shape) > 128:  # a letter is a text that holds itself
             raise ValueError(f"too many dimensions '{type(data).__name__}'")
         if not data:
             break
@@ -639,7 +640,7 @@ def infer_dtype(data: Any) -> dtype | None:
         return number_type(data)
     if isinstance(data, np.generic | np.ndarray):
         return from_numpy_dtype(data.dtype)
-    if isinstance(data, str):
+    if isinstance(data, str | bytes):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, Sequence):
         return _common(data)
@@ -654,8 +655,6 @@ def _common(data: Sequence[Any]) -> dtype | None:
         return number_type(kind())
     found: dtype | None = None
     for element in data:
-        if isinstance(element, str):
-            raise ValueError("too many dimensions 'str'")
         inner = infer_dtype(element)
         if inner is not None:
             found = inner if found is None or found is inner else promote_types(found, inner)
@@ -716,6 +715,9 @@ def native(array: np.ndarray) -> np.ndarray:
 def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
     from readtorch.c10.core.default_dtype import get_default_dtype
 
+    if isinstance(data, str):
+        infer_dtype(data)
+    shape = infer_shape(data)
     try:
         inferred = infer_dtype(data)
     except RuntimeError as error:
@@ -723,10 +725,11 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
             raise
         raise TypeError(f"must be real number: {error}") from None
     kind = wanted or inferred or get_default_dtype()
-    shape = infer_shape(data)
-    if len(shape) > 1 or not shape:
-        check_ragged(data, shape)
     target = to_numpy_dtype(kind)
+    if 0 in shape:
+        return np.empty(shape, target)
+    if len(shape) != 1:
+        check_ragged(data, shape)
     values = _plain(data, len(shape), target) if _holds_tensors(data) else data
     token = ignore_floating_errors()
     try:

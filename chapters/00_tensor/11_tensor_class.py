@@ -611,7 +611,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.map_allocator import map_file
 from readtorch.aten.tensor_iterator import check_real, fitting, shapes
-from readtorch.aten.wrap_dim_utils import sizes
+from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
@@ -714,6 +714,9 @@ def _empty_in(memory_format: Any) -> Any:
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
         rank = len(shape)
+        needed, name = (4, "channels_last") if memory_format is formats.channels_last else (5, "channels_last_3d")
+        if rank != needed:
+            raise RuntimeError(f"required rank {needed} tensor to use {name} format")
         return numpy.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
 
     return make
@@ -742,7 +745,7 @@ def full(
         number = float(fill_value.real) if kind.kind == "V" else number.item()
     return _new(
         lambda numpy, shape, kind: numpy.full(shape, number, kind),
-        sizes((size,)),
+        together(size),
         kind,
         device,
         requires_grad,
@@ -762,7 +765,7 @@ def empty_strided(
 ) -> Any:
     """Uninitialised memory seen through the given strides."""
     kind = _kind(dtype)
-    shape, steps = sizes((size,)), sizes((stride,))
+    shape, steps = together(size), together(stride, "stride")
     if len(shape) != len(steps):
         raise RuntimeError(
             f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(steps)})"

@@ -203,11 +203,8 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
             outputs = cls.forward(node, *args)
     finally:
         autograd_state.set_grad_enabled(recording)
-    single = not isinstance(outputs, tuple | list)
-    values = (outputs,) if single else tuple(outputs)
-    if single and not isinstance(outputs, TensorImpl) and outputs is not None:
-        kind = type(outputs).__name__
-        raise TypeError(f"{cls.__name__}.forward: expected to return a Tensor or a tuple with Tensors, got {kind}")
+    single = not isinstance(outputs, tuple)  # what is no tensor and no tuple is handed on as it is
+    values = (outputs,) if single else outputs
     node._edges = edges
     node._sequence = next_sequence_nr()
     results = _connect(node, tensors, values, wants)
@@ -216,7 +213,7 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
         if state.anomaly:
             store_stack(node)
     node._to_save = ()
-    return results[0] if single else tuple(results) if isinstance(outputs, tuple) else results
+    return results[0] if single else tuple(results)
 
 
 def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: bool) -> list[Any]:
@@ -844,6 +841,8 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        if autograd_state.state.saved_tensor_hooks_disabled is not None:
+            raise RuntimeError(autograd_state.state.saved_tensor_hooks_disabled)
         self.outer = autograd_state.set_special(
             "saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks)
         )
@@ -861,12 +860,15 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Any:
-    """Forbid saved-tensor hooks inside, with this message."""
-    outer = autograd_state.set_special("saved_tensor_hooks", (error_message,))
+    """Inside, whoever sets saved-tensor hooks gets a RuntimeError of this message, and so does this if some are set."""
+    state = autograd_state.state
+    if state.saved_tensor_hooks:
+        raise RuntimeError(error_message)
+    outer, state.saved_tensor_hooks_disabled = state.saved_tensor_hooks_disabled, error_message
     try:
         yield
     finally:
-        autograd_state.set_special("saved_tensor_hooks", outer)
+        state.saved_tensor_hooks_disabled = outer
 
 
 # %% [markdown]

@@ -420,7 +420,7 @@ class _Frame:
 def _kept(values: list[Any]) -> list[Callable[[], Any]]:
     """For each argument, how to have it again. Inside another checkpoint its tensors are saved as that one saves: by their numbers."""
     hooks = autograd_state.state.saved_tensor_hooks
-    if not hooks or isinstance(hooks[-1], str):
+    if not hooks:
         return [partial(_itself, value) for value in values]
     pack, unpack = hooks[-1]
 

@@ -169,6 +169,61 @@ def numel(input: "_Tensor") -> int:
 
 
 # %%
+#| into: __init__.py
+#| upstream: torch/__init__.py#_check_with
+def _assert(condition: _Any, message: _Any) -> None:
+    """`assert` that a tracer can see. AssertionError with `message`."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _check_with(error_type: type[Exception], cond: bool, message: _Any = None) -> None:
+    """Raise `error_type` with what `message()` returns unless `cond`, which must be a bool: TypeError for a tensor."""
+    if not isinstance(cond, bool):
+        kind = "a Tensor; torch._check_tensor_all() takes one" if is_tensor(cond) else str(type(cond))
+        raise TypeError(f"cond must be a bool, but got {kind}")
+    if cond:
+        return
+    if message is not None and not callable(message):
+        raise TypeError("message must be a callable")
+    raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
+
+
+def _check(cond: bool, message: _Any = None) -> None:
+    """RuntimeError unless `cond`."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_index(cond: bool, message: _Any = None) -> None:
+    """IndexError unless `cond`."""
+    _check_with(IndexError, cond, message)
+
+
+def _check_value(cond: bool, message: _Any = None) -> None:
+    """ValueError unless `cond`."""
+    _check_with(ValueError, cond, message)
+
+
+def _check_type(cond: bool, message: _Any = None) -> None:
+    """TypeError unless `cond`."""
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: bool, message: _Any = None) -> None:
+    """NotImplementedError unless `cond`."""
+    _check_with(NotImplementedError, cond, message)
+
+
+def _check_tensor_all(cond: "_Tensor", message: _Any = None) -> None:
+    """RuntimeError unless all elements of a bool tensor are true."""
+    if not is_tensor(cond):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype != _names()["bool"]:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
+    _check_with(RuntimeError, bool(cond.all()), message)
+
+
+# %%
 [torch.typename(x) for x in (torch.zeros(1), torch.zeros(1, dtype=torch.int64), 3, torch.float32, torch.Size())]
 
 

@@ -39,6 +39,7 @@ live()
 #| into: aten/native/tensor_shape.py
 #| imports
 from readtorch.aten.parallel import parallel_for
+from readtorch.aten.wrap_dim_utils import together
 from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
 
 
@@ -284,7 +285,7 @@ def flatten(at: Any, self: Array, start_dim: int = 0, end_dim: int = -1) -> Any:
 def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
     """One dimension made several."""
     place = maybe_wrap_dim(dim, self.ndim)
-    wanted = tuple(sizes)
+    wanted = together(sizes, "sizes")
     if not wanted:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not self.ndim:
@@ -468,7 +469,7 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     """The memory seen through any shape and strides, from the start of the storage."""
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
-    shape, steps = sizes((size,)), sizes((stride,))
+    shape, steps = together(size), together(stride, "stride")
     if len(shape) != len(steps):
         raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:

@@ -40,6 +40,7 @@ live()
 #| imports
 import builtins
 import math
+import warnings
 
 from readtorch.aten.core.dispatch.dispatcher import composite, overloads
 from readtorch.aten.native.binary_ops import logaddexp
@@ -164,6 +165,14 @@ def _var_backward(at: Any, grad: Any, self: Any, dims: tuple[int, ...], correcti
 derivative("_var", self=_var_backward)
 
 
+def _warn_of_freedom(name: str, self: Any, dims: tuple[int, ...], correction: float) -> None:
+    kept = math.prod(size for axis, size in enumerate(self.shape) if axis not in dims)
+    if (count_of(self.shape, dims) if kept else 0) <= correction:
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0: no more elements than the correction of {correction}", stacklevel=3
+        )
+
+
 @composite("var", variants="function method", out=True)
 def var(
     at: Any,
@@ -176,7 +185,9 @@ def var(
 ) -> Any:
     """The variance over `dim`: the sum of squared deviations divided by n − correction (1 by default)."""
     dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    return at._var(self, reduced_dims(dim, self.ndim), left_out, keepdim)
+    dims = reduced_dims(dim, self.ndim)
+    _warn_of_freedom("var", self, dims, left_out)
+    return at._var(self, dims, left_out, keepdim)
 
 
 @register("_std", key="CPU CUDA", variants="", node="Std")
@@ -204,7 +215,9 @@ def std(
 ) -> Any:
     """The square root of the variance."""
     dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    return at._std(self, reduced_dims(dim, self.ndim), left_out, keepdim)
+    dims = reduced_dims(dim, self.ndim)
+    _warn_of_freedom("std", self, dims, left_out)
+    return at._std(self, dims, left_out, keepdim)
 
 
 @composite("var_mean", variants="function")
@@ -220,6 +233,7 @@ def var_mean(
     """Variance and mean."""
     dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
     dims = reduced_dims(dim, self.ndim)
+    _warn_of_freedom("var_mean", self, dims, left_out)
     return at._var(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
 
 
@@ -236,6 +250,7 @@ def std_mean(
     """Standard deviation and mean."""
     dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
     dims = reduced_dims(dim, self.ndim)
+    _warn_of_freedom("std_mean", self, dims, left_out)
     return at._std(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
 
 

@@ -98,12 +98,12 @@ class CPUGeneratorImpl:
 
     def set_state(self, state: np.ndarray) -> None:
         """Go back to a state that `get_state` returned, here or upstream. RuntimeError on any other size."""
-        if state.dtype != np.uint8 or state.size not in (5056, 5048):
-            raise RuntimeError(
-                f"RNG state is wrong size: expected 5056 bytes of uint8, got {state.size} of {state.dtype}"
-            )
+        if state.size not in (5056, 5048):
+            raise RuntimeError(f"RNG state is wrong size: expected 5056 bytes, got {state.size}")
         raw = state.tobytes().ljust(5056, b"\0")
         seed, left, _, position, *rest = _STATE.unpack(raw)
+        if not 0 < left <= 624 or position > 624:
+            raise RuntimeError("Invalid mt19937 state")
         key, (_, normal_y, _, valid, cached_float, float_valid) = rest[:624], rest[624:]
         self.initial_seed = seed
         position = 624 if left == 1 else position
@@ -608,6 +608,8 @@ class Generator:
         """Go back to a state from `get_state`."""
         if not hasattr(new_state, "_array"):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        if new_state._array.dtype.name != "uint8":
+            raise TypeError("RNG state must be a torch.ByteTensor")
         self._engine.set_state(new_state._array)
         return self
 
@@ -630,10 +632,12 @@ ENGINES: dict[str, Any] = {"cpu": lambda device: CPUGeneratorImpl()}
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as an unsigned number. RuntimeError out of the range of 64 bits."""
+    """A seed as an unsigned number. RuntimeError for what is no whole number, ValueError out of the range of 64 bits."""
+    if not hasattr(seed, "__index__"):
+        raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
     seed = int(seed)
     if not -(1 << 63) <= seed < 1 << 64:
-        raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+        raise ValueError(f"Overflow when unpacking long long: seed {seed} does not fit 64 bits")
     return seed + (1 << 64) if seed < 0 else seed
 
 
@@ -753,7 +757,7 @@ def normal(
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
-        return randn(sizes((size,)), generator=generator, dtype=dtype, device=device) * std + mean
+        return randn(together(size), generator=generator, dtype=dtype, device=device) * std + mean
     shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
     if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
         raise RuntimeError("normal expects standard deviation to be non-complex")
@@ -890,7 +894,7 @@ from readtorch.csrc.generator import default_generator as default_generator
 #| upstream: torch/random.py#manual_seed
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; returns the CPU's."""
-    default_generator.manual_seed(seed)
+    default_generator.manual_seed(int(seed))
     last_seed[:] = [default_generator.initial_seed()]
     for told in SEEDED:
         told(last_seed[0])

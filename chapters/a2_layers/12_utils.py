@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from types import GeneratorType
 from typing import Any
 
 import readtorch as torch
@@ -99,7 +100,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients in place so that their common norm is at most `max_norm`; returns the norm before."""
     chosen = _as_list(parameters)
-    if not isinstance(parameters, Tensor) and not chosen:
+    if isinstance(parameters, GeneratorType) and not chosen:
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     grads = [parameter.grad for parameter in chosen if parameter.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)

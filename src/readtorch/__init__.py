@@ -27,7 +27,10 @@ _NAMES = {
     "UntypedStorage": "storage",
     "enable_grad": "autograd.grad_mode",
     "inference_mode": "autograd.grad_mode",
+    "is_anomaly_check_nan_enabled": "c10.core.autograd_state",
+    "is_anomaly_enabled": "c10.core.autograd_state",
     "is_inference_mode_enabled": "autograd.grad_mode",
+    "set_anomaly_enabled": "c10.core.autograd_state",
     "no_grad": "autograd.grad_mode",
     "set_grad_enabled": "autograd.grad_mode",
     "set_printoptions": "_tensor_str",
@@ -98,6 +101,8 @@ _NAMES.update(
 )
 
 _MODULES.append("linalg")
+
+_NAMES.update(dict.fromkeys(("pca_lowrank", "svd_lowrank"), "_lowrank"))
 
 _MODULES += ["functional", "return_types"]
 _NAMES.update(
@@ -191,6 +196,58 @@ def is_complex(input: "_Tensor") -> bool:
 def numel(input: "_Tensor") -> int:
     """The number of elements."""
     return _asked("numel", input).numel()
+
+
+def _assert(condition: _Any, message: _Any) -> None:
+    """`assert` that a tracer can see. AssertionError with `message`."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _check_with(error_type: type[Exception], cond: bool, message: _Any = None) -> None:
+    """Raise `error_type` with what `message()` returns unless `cond`, which must be a bool: TypeError for a tensor."""
+    if not isinstance(cond, bool):
+        kind = "a Tensor; torch._check_tensor_all() takes one" if is_tensor(cond) else str(type(cond))
+        raise TypeError(f"cond must be a bool, but got {kind}")
+    if cond:
+        return
+    if message is not None and not callable(message):
+        raise TypeError("message must be a callable")
+    raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
+
+
+def _check(cond: bool, message: _Any = None) -> None:
+    """RuntimeError unless `cond`."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_index(cond: bool, message: _Any = None) -> None:
+    """IndexError unless `cond`."""
+    _check_with(IndexError, cond, message)
+
+
+def _check_value(cond: bool, message: _Any = None) -> None:
+    """ValueError unless `cond`."""
+    _check_with(ValueError, cond, message)
+
+
+def _check_type(cond: bool, message: _Any = None) -> None:
+    """TypeError unless `cond`."""
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: bool, message: _Any = None) -> None:
+    """NotImplementedError unless `cond`."""
+    _check_with(NotImplementedError, cond, message)
+
+
+def _check_tensor_all(cond: "_Tensor", message: _Any = None) -> None:
+    """RuntimeError unless all elements of a bool tensor are true."""
+    if not is_tensor(cond):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype != _names()["bool"]:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
+    _check_with(RuntimeError, bool(cond.all()), message)
 
 
 def _deprecated(name: str) -> _Any:

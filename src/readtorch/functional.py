@@ -300,13 +300,13 @@ def stft(
     """The transforms of windowed pieces of a signal: (B, frequencies, pieces)."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
-    if return_complex is None and not (input.is_complex() or (window is not None and window.is_complex())):
-        raise RuntimeError("stft requires the return_complex parameter be given for real inputs")
     if window is None:
         warnings.warn(
             "A window was not provided. A rectangular window will be applied, whose edges leak into all frequencies.",
             stacklevel=3,
         )
+    if return_complex is None and not (input.is_complex() or (window is not None and window.is_complex())):
+        raise RuntimeError("stft requires the return_complex parameter be given for real inputs")
     if return_complex is False:
         warnings.warn("stft with return_complex=False is deprecated: view_as_real() gives the same.", stacklevel=3)
     if not (input.is_floating_point() or input.is_complex()):

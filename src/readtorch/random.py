@@ -13,7 +13,7 @@ from readtorch.csrc.generator import default_generator as default_generator
 
 def manual_seed(seed: int) -> Generator:
     """Seed the generators of all devices; returns the CPU's."""
-    default_generator.manual_seed(seed)
+    default_generator.manual_seed(int(seed))
     last_seed[:] = [default_generator.initial_seed()]
     for told in SEEDED:
         told(last_seed[0])

@@ -63,12 +63,12 @@ class CPUGeneratorImpl:
 
     def set_state(self, state: np.ndarray) -> None:
         """Go back to a state that `get_state` returned, here or upstream. RuntimeError on any other size."""
-        if state.dtype != np.uint8 or state.size not in (5056, 5048):
-            raise RuntimeError(
-                f"RNG state is wrong size: expected 5056 bytes of uint8, got {state.size} of {state.dtype}"
-            )
+        if state.size not in (5056, 5048):
+            raise RuntimeError(f"RNG state is wrong size: expected 5056 bytes, got {state.size}")
         raw = state.tobytes().ljust(5056, b"\0")
         seed, left, _, position, *rest = _STATE.unpack(raw)
+        if not 0 < left <= 624 or position > 624:
+            raise RuntimeError("Invalid mt19937 state")
         key, (_, normal_y, _, valid, cached_float, float_valid) = rest[:624], rest[624:]
         self.initial_seed = seed
         position = 624 if left == 1 else position

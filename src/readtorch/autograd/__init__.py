@@ -28,9 +28,11 @@ def _as_tuple(value: Any) -> tuple:
 
 
 def _make_grads(outputs: tuple, grads: tuple) -> tuple:
-    """Gradients to start from: those given, checked, or ones for outputs of one element."""
+    """Gradients to start from: those given, checked, or ones for outputs of one element. More of them are ignored."""
+    if len(outputs) > len(grads):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     result = []
-    for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
+    for number, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
         if isinstance(output, graph.GradientEdge):
             if grad is None:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
@@ -80,8 +82,7 @@ def backward(
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     tensors = _as_tuple(tensors)
-    grads = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
-    grads = _make_grads(tensors, grads)
+    grads = _make_grads(tensors, (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors))
     keep = create_graph if retain_graph is None else retain_graph
     _C._run_backward(tensors, grads, keep, create_graph, inputs or (), True, True)
 
@@ -108,6 +109,8 @@ def grad(
     if allow_unused is None:
         allow_unused = materialize_grads
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     for number, value in enumerate(inputs):
         if not isinstance(value, _C.TensorBase | graph.GradientEdge):
             kind = type(value).__name__

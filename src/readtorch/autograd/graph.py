@@ -63,6 +63,8 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        if autograd_state.state.saved_tensor_hooks_disabled is not None:
+            raise RuntimeError(autograd_state.state.saved_tensor_hooks_disabled)
         self.outer = autograd_state.set_special(
             "saved_tensor_hooks", (*autograd_state.state.saved_tensor_hooks, self.hooks)
         )
@@ -80,12 +82,15 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Any:
-    """Forbid saved-tensor hooks inside, with this message."""
-    outer = autograd_state.set_special("saved_tensor_hooks", (error_message,))
+    """Inside, whoever sets saved-tensor hooks gets a RuntimeError of this message, and so does this if some are set."""
+    state = autograd_state.state
+    if state.saved_tensor_hooks:
+        raise RuntimeError(error_message)
+    outer, state.saved_tensor_hooks_disabled = state.saved_tensor_hooks_disabled, error_message
     try:
         yield
     finally:
-        autograd_state.set_special("saved_tensor_hooks", outer)
+        state.saved_tensor_hooks_disabled = outer
 
 
 @contextmanager

@@ -43,6 +43,8 @@ class Generator:
         """Go back to a state from `get_state`."""
         if not hasattr(new_state, "_array"):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        if new_state._array.dtype.name != "uint8":
+            raise TypeError("RNG state must be a torch.ByteTensor")
         self._engine.set_state(new_state._array)
         return self
 
@@ -65,10 +67,12 @@ ENGINES: dict[str, Any] = {"cpu": lambda device: CPUGeneratorImpl()}
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as an unsigned number. RuntimeError out of the range of 64 bits."""
+    """A seed as an unsigned number. RuntimeError for what is no whole number, ValueError out of the range of 64 bits."""
+    if not hasattr(seed, "__index__"):
+        raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
     seed = int(seed)
     if not -(1 << 63) <= seed < 1 << 64:
-        raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+        raise ValueError(f"Overflow when unpacking long long: seed {seed} does not fit 64 bits")
     return seed + (1 << 64) if seed < 0 else seed
 
 

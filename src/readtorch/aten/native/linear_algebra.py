@@ -479,7 +479,7 @@ def corrcoef(at: Any, self: Array) -> Any:
 
 @composite("trapezoid", variants="function")
 def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim: int = -1) -> Any:
-    """The integral along `dim` by the trapezoidal rule."""
+    """The integral along `dim` by the trapezoidal rule. `x`: a place for each sample, in one dimension or in those of `y`."""
     if isinstance(dx, bool | complex):
         raise RuntimeError("trapezoid: dx must be a real number")
     place = maybe_wrap_dim(dim, y.ndim)
@@ -487,7 +487,16 @@ def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim:
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
         return at.sum(total, place) * (dx / 2)
-    return at.sum(total * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
+    return at.sum(total * _steps(at, "trapezoid", x, y, place), place) / 2
+
+
+def _steps(at: Any, name: str, x: Any, y: Any, place: int) -> Any:
+    """The distances between sample points along `place`, to be multiplied with pairs of `y`."""
+    if x.ndim == 1:
+        if x.shape[0] != y.shape[place]:
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
+        return at.reshape(at.diff(x), (-1,) + (1,) * (y.ndim - place - 1))
+    return at.diff(at.reshape(x, (1,) * (y.ndim - x.ndim) + tuple(x.shape)), 1, place)
 
 
 @composite("cumulative_trapezoid", variants="function")
@@ -500,7 +509,7 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
     parts = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
         return at.cumsum(parts, place) * (dx / 2)
-    return at.cumsum(parts * at.diff(x, 1, -1 if x.ndim == 1 and place == y.ndim - 1 else place), place) / 2
+    return at.cumsum(parts * _steps(at, "cumulative_trapezoid", x, y, place), place) / 2
 
 
 composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))

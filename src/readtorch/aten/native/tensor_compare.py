@@ -9,6 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, check_real
 from readtorch.c10.core.device_guard import number_beside
@@ -40,6 +41,9 @@ derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_insi
 
 @register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
 def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
+    shape = self.shape
+    for bound in (min, max):
+        shape = shape if bound is None else infer_size(shape, bound.shape)
     values = self if min is None else np.maximum(self, min)
     return values if max is None else np.minimum(values, max)
 

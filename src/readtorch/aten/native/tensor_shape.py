@@ -14,7 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overl
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
-from readtorch.aten.wrap_dim_utils import sizes
+from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
 from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype, to_string
@@ -452,7 +452,7 @@ def flatten(at: Any, self: Array, start_dim: int = 0, end_dim: int = -1) -> Any:
 def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
     """One dimension made several."""
     place = maybe_wrap_dim(dim, self.ndim)
-    wanted = tuple(sizes)
+    wanted = together(sizes, "sizes")
     if not wanted:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not self.ndim:
@@ -627,7 +627,7 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
     """The memory seen through any shape and strides, from the start of the storage."""
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
-    shape, steps = sizes((size,)), sizes((stride,))
+    shape, steps = together(size), together(stride, "stride")
     if len(shape) != len(steps):
         raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:

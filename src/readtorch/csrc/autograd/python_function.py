@@ -140,11 +140,8 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
             outputs = cls.forward(node, *args)
     finally:
         autograd_state.set_grad_enabled(recording)
-    single = not isinstance(outputs, tuple | list)
-    values = (outputs,) if single else tuple(outputs)
-    if single and not isinstance(outputs, TensorImpl) and outputs is not None:
-        kind = type(outputs).__name__
-        raise TypeError(f"{cls.__name__}.forward: expected to return a Tensor or a tuple with Tensors, got {kind}")
+    single = not isinstance(outputs, tuple)  # what is no tensor and no tuple is handed on as it is
+    values = (outputs,) if single else outputs
     node._edges = edges
     node._sequence = next_sequence_nr()
     results = _connect(node, tensors, values, wants)
@@ -153,7 +150,7 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
         if state.anomaly:
             store_stack(node)
     node._to_save = ()
-    return results[0] if single else tuple(results) if isinstance(outputs, tuple) else results
+    return results[0] if single else tuple(results)
 
 
 def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: bool) -> list[Any]:

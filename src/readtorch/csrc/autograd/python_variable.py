@@ -25,6 +25,7 @@ from readtorch.c10.core.tensor_impl import (
     new,
     version_counter,
 )
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import split_edge
@@ -216,7 +217,7 @@ bind("data", get_data, set_data)
 def reversed_dims(self: Any) -> Any:
     """The dimensions in reverse order; deprecated for other than matrices."""
     if self._array.ndim != 2:
-        warnings.warn(
+        warn_once(
             "The use of `x.T` on tensors of dimension other than 2 is deprecated, and a later release refuses it. "
             "A batch of matrices is transposed by `x.mT`; all dimensions are reversed by `x.permute(*range(x.ndim - 1, -1, -1))`.",
             stacklevel=2,
@@ -354,11 +355,11 @@ def tolist(self: Any) -> Any:
 
 
 def number_of(self: Any, kind: type) -> Any:
+    if kind is not int and self._edge is not None:
+        variable.warn_of_gradient(self)
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(self)
-    if kind is not int and self._edge is not None:
-        variable.warn_of_gradient(self)
     if isinstance(value, complex) and kind is not complex:
         if value.imag:
             raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")

@@ -554,8 +554,6 @@ def special_node(node: GeneratedNode) -> None:
     if not hooks:
         return
     innermost = hooks[-1]
-    if isinstance(innermost, str):
-        raise RuntimeError(innermost)
     node._saved = tuple(Packed(value, innermost) if isinstance(value, TensorImpl) else value for value in node._saved)
     if isinstance(node._result, list):
         node._result = [Packed(tensor_impl.wrap(array), innermost) for array in node._result]

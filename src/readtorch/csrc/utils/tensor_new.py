@@ -28,9 +28,9 @@ def infer_shape(data: Any) -> tuple[int, ...]:
     A tensor in the place of an element is one number, whatever its shape: `torch.tensor` does not stack.
     """
     shape = []
-    while isinstance(data, Sequence) and not isinstance(data, str | bytes):
+    while isinstance(data, Sequence):
         shape.append(len(data))
-        if len(shape) > 128:
+        if len(shape) > 128:  # a letter is a text that holds itself
             raise ValueError(f"too many dimensions '{type(data).__name__}'")
         if not data:
             break
@@ -46,7 +46,7 @@ def infer_dtype(data: Any) -> dtype | None:
         return number_type(data)
     if isinstance(data, np.generic | np.ndarray):
         return from_numpy_dtype(data.dtype)
-    if isinstance(data, str):
+    if isinstance(data, str | bytes):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, Sequence):
         return _common(data)
@@ -61,8 +61,6 @@ def _common(data: Sequence[Any]) -> dtype | None:
         return number_type(kind())
     found: dtype | None = None
     for element in data:
-        if isinstance(element, str):
-            raise ValueError("too many dimensions 'str'")
         inner = infer_dtype(element)
         if inner is not None:
             found = inner if found is None or found is inner else promote_types(found, inner)
@@ -120,6 +118,9 @@ def native(array: np.ndarray) -> np.ndarray:
 def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
     from readtorch.c10.core.default_dtype import get_default_dtype
 
+    if isinstance(data, str):
+        infer_dtype(data)
+    shape = infer_shape(data)
     try:
         inferred = infer_dtype(data)
     except RuntimeError as error:
@@ -127,10 +128,11 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
             raise
         raise TypeError(f"must be real number: {error}") from None
     kind = wanted or inferred or get_default_dtype()
-    shape = infer_shape(data)
-    if len(shape) > 1 or not shape:
-        check_ragged(data, shape)
     target = to_numpy_dtype(kind)
+    if 0 in shape:
+        return np.empty(shape, target)
+    if len(shape) != 1:
+        check_ragged(data, shape)
     values = _plain(data, len(shape), target) if _holds_tensors(data) else data
     token = ignore_floating_errors()
     try:
