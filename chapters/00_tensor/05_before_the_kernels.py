@@ -395,7 +395,20 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
     _changed(entry)
 
 
+# %%
+#| needs: a1_operators
+import numpy as np
+
+from readtorch.aten.core.dispatch import dispatcher
+from readtorch.c10.core.dispatch_key import DispatchKey
+
+add = dispatcher.operators["add"].kernels[DispatchKey.CPU]
+counts, halves = np.ones(2, np.int32), np.ones(2, np.float16)
+add(counts, halves).dtype, np.add(counts, halves).dtype, add(counts, 2.5).dtype, np.add(counts, 2.5).dtype
+
 # %% [markdown]
+# The same loop, under two rules of promotion: NumPy's `add` would have made doubles of both.
+#
 # ## A tensor's place in the graph
 #
 # Before the forms, the things they share. First, views. Writing to one tensor can change what *another* one has computed, in the middle of a recorded
@@ -427,6 +440,23 @@ view.item(), torch.autograd.grad(view, leaf)
 #     B2["base"] --> N2
 #   end
 # ```
+#
+# Upstream takes a short cut. Where strides describe the view, it repeats nothing and hangs a single node on the base, which knows shape, strides and offset: `AsStridedBackward0`. That is how this name comes into the graphs of people who have never called
+# `as_strided`. The steps are repeated only where strides would not do, between a real and a complex tensor for instance.
+
+
+# %%
+#| needs: a1_operators
+#| claim: after a write to the base a view's node is AsStridedBackward0, whatever operator had made the view
+#| differs: readtorch repeats the steps that made it
+#| upstream: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
+def _(torch):
+    base = torch.ones(2, requires_grad=True) * 1
+    view = base[0]
+    assert view.grad_fn.name() == "SelectBackward0"
+    base.mul_(10)
+    assert view.grad_fn.name() == "AsStridedBackward0"
+
 
 # %%
 #| into: csrc/autograd/variable.py
@@ -625,15 +655,23 @@ def _refresh_views(base: Any) -> None:
 
 
 # %% [markdown]
-# In the graph: a write through a view, and what `CopySlices` did with the gradient.
+# In the graph: a write through a view, and what `CopySlices` does with the gradient. It calls the node of the multiplication itself, which therefore has no place in the walk.
 
 # %%
 #| needs: a1_operators
 leaf = torch.ones(3, requires_grad=True)
 base = leaf * 1
 base[0].mul_(10)
-print(base.grad_fn.name(), "from", [node.name() for node, _ in base.grad_fn.next_functions if node])
-torch.autograd.grad(base.sum(), leaf)
+base.grad_fn.name(), [node.name() for node, _ in base.grad_fn.next_functions if node]
+
+# %%
+#| needs: a1_operators
+#| trace: torch.csrc.autograd.functions.tensor torch.csrc.autograd.generated_node layers=calls,ops,autograd values=summary title="CopySlices: cut out, differentiate, put back"
+(gradient,) = torch.autograd.grad(base.sum(), leaf)
+
+# %%
+#| needs: a1_operators
+gradient
 
 
 # %%

@@ -68,7 +68,13 @@ x.grad, weight.grad
 
 # %%
 weight.grad = x.grad = None
-torch.autograd.grad(score, x), weight.grad
+
+# %%
+#| trace: torch.autograd torch.csrc.autograd.python_engine layers=calls,autograd values=summary title="autograd.grad(score, x): captured, not stored"
+(gradient,) = torch.autograd.grad(score, x)
+
+# %%
+gradient, x.grad, weight.grad
 
 # %% [markdown]
 # Both go to the same engine; they differ in what is done where the walk ends. `grad` names places in the graph at which gradients are

@@ -158,7 +158,7 @@ def jvp(
 # %% [markdown]
 # ## Matrices
 #
-# A Jacobian is one backward per element of the output, each with a one at that element. Its shape is the output's, then the input's.
+# A Jacobian is one backward per element of the output, each with a one at that element. Its shape is the output's, then the input's. So the cost grows with the number of outputs: a thousand of them are a thousand walks, and whoever wants only a product with the matrix should not make it.
 
 
 # %%
@@ -277,6 +277,19 @@ def hvp(
 ) -> tuple[Any, Any]:
     """What `func` gives, one number, and H v; by `vhp`, as a Hessian is its own transpose."""
     return vhp(func, inputs, v, create_graph, strict)
+
+
+# %%
+rows = []
+
+
+def squares(x):
+    y = x * x
+    y.register_hook(lambda grad: rows.append(grad.tolist()))
+    return y
+
+
+torch.autograd.functional.jacobian(squares, torch.tensor([1.0, 2.0, 3.0])), rows
 
 
 # %%
