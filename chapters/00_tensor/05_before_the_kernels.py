@@ -750,6 +750,7 @@ def is_leaf(tensor: Any) -> bool:
 #| imports
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 from readtorch.aten.core.dispatch import dispatcher
@@ -908,13 +909,13 @@ class GeneratedNode(Node):
         return values[name]
 
 
-def _unpack(value: Any, version: int, graph: bool) -> Any:
+def _unpack(value: Any, version: Any, graph: bool) -> Any:
     if value.__class__ is Packed:
         value = value.restore()
     elif isinstance(value, tensor_impl.TensorImpl):
         check_version(value, version)
     elif value.__class__ is list:
-        return [_unpack(item, 0, graph) for item in value]
+        return [_unpack(*pair, graph) for pair in zip(value, version or repeat(0), strict=False)]
     else:
         return value
     return value if graph else value._array

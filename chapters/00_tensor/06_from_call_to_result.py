@@ -583,15 +583,16 @@ class Recorder:
         rule = self.rule
         assert rule is not None
         saved: list[Any] = []
-        versions: list[int] = []
+        versions: list[Any] = []
         for position, wanted_by in self.saved:
             value = values[position]
-            version = 0
+            version: Any = 0
             if value is None:
                 pass
             elif value.__class__ in (list, tuple):
                 value = list(value)
                 refuse_saving(*value)
+                version = [0 if item is None else current_version(item) for item in value]
             else:
                 for other in wanted_by:
                     if _wants_grad(values[other]):

@@ -156,3 +156,16 @@ def test_new_takes_data_as_the_old_constructor_did() -> None:
     assert like.new((2, 3)).tolist() == like.new([2, 3]).tolist() == [2.0, 3.0]
     assert like.new(torch.Size((2, 3))).shape == like.new(2, 3).shape == (2, 3)
     assert like.new().shape == (0,)
+
+
+def test_indices_may_have_been_written_to_before_they_index() -> None:
+    """Of a detector's loss: cells of targets are clamped to the image, then index the predictions."""
+    x = torch.rand(5, 6, requires_grad=True)
+    across, down = torch.tensor([[1, 2], [3, 9]]).T
+    cells = (down.clamp_(0, 4), across.clamp_(0, 4))
+    x[cells].sum().backward()
+    assert x.grad.nonzero().tolist() == [[2, 1], [4, 3]]
+    picked = x[cells]
+    down.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        picked.sum().backward()
