@@ -408,7 +408,41 @@ add(counts, halves).dtype, np.add(counts, halves).dtype, add(counts, 2.5).dtype,
 
 # %% [markdown]
 # The same loop, under two rules of promotion: NumPy's `add` would have made doubles of both.
+
+# %% [markdown]
+# ## In which order does a result lie?
 #
+# NumPy's functions give a result that lies in memory as their input does: the sums of a transposed array are transposed. Upstream's pointwise operators do the same, but a reduction, a softmax, a sum that runs along a dimension, what was joined, picked or
+# rolled come with their last dimension innermost, whatever they were made of. It can be told: `.view(n, -1)` of such a result is possible, and would not be.
+
+
+# %%
+#| into: aten/tensor_iterator.py
+#| upstream: aten/src/ATen/native/ReduceOpsUtils.h#at::meta::resize_reduction
+def in_order(array: Any) -> Any:
+    """The same elements, the last dimension innermost: a copy if they lie otherwise."""
+    return array if array.ndim < 2 or array.flags.c_contiguous else array.copy()
+
+
+# %%
+#| claim: pointwise results lie as their operand does; sums, softmaxes, joined and filled elements lie in order
+#| needs: a1_operators
+def _(torch):
+    x = torch.arange(24.0).reshape(4, 3, 2).permute(2, 1, 0)
+    assert (x * 2).stride() == x.exp().stride() == x.stride() == (1, 2, 6)
+    for result in (
+        x.softmax(0),
+        x.cumsum(1),
+        x.sum(1, keepdim=True),
+        torch.cat([x, x]),
+        x.contiguous()[:, [1, 0]],
+        x.masked_fill(x > 3, 0),
+    ):
+        assert result.is_contiguous()
+    assert x.sum(0).view(12).shape == (12,)
+
+
+# %% [markdown]
 # ## A tensor's place in the graph
 #
 # Before the forms, the things they share. First, views. Writing to one tensor can change what *another* one has computed, in the middle of a recorded

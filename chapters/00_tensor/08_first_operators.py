@@ -483,7 +483,7 @@ def _to_copy(self: Array, dtype: Any) -> Array:
         return self.real.astype(wanted)
     if self.dtype.kind == "f" and wanted.kind in "iu":
         return _saturating(self, wanted)
-    return self.astype(wanted)
+    return _cast(self, wanted)
 
 
 @register("_to_copy", key="Meta")
@@ -494,7 +494,12 @@ def _to_copy_of_nothing(self: Array, dtype: Any) -> Array:
 
 def _saturating(array: Array, wanted: np.dtype) -> Array:
     """Float to narrow integer by way of int64, as a C cast does on the machines we know: 300.0 becomes 44 in uint8."""
-    return array.astype(np.int64).astype(wanted) if wanted.itemsize < 8 else array.astype(wanted)
+    return _cast(array, np.dtype(np.int64)).astype(wanted) if wanted.itemsize < 8 else _cast(array, wanted)
+
+
+def _cast(array: Array, wanted: np.dtype) -> Array:
+    """Elements that lie as they did, except that an expanded dimension tells no order."""
+    return array.astype(wanted, order="C" if 0 in array.strides else "K")
 
 
 derivative("_to_copy", self=lambda at, grad, self_dtype: at._to_copy(grad, self_dtype))
@@ -810,6 +815,8 @@ from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
+from readtorch.aten.tensor_iterator import in_order
+
 
 # %%
 #| into: aten/native/reduce_ops.py
@@ -830,8 +837,8 @@ def _add_up(array: Array, axes: tuple[int, ...], keepdim: bool, dtype: np.dtype 
     if not axes:
         return array.astype(result_dtype)
     if result_dtype.itemsize == 2 and result_dtype.kind in "fV":
-        return np.asarray(array.astype(np.float32).sum(axis=axes, keepdims=keepdim)).astype(result_dtype)
-    return array.sum(axis=axes, keepdims=keepdim, dtype=dtype)
+        return in_order(np.asarray(array.astype(np.float32).sum(axis=axes, keepdims=keepdim)).astype(result_dtype))
+    return in_order(array.sum(axis=axes, keepdims=keepdim, dtype=dtype))
 
 
 def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:

@@ -54,6 +54,8 @@ from readtorch.c10.core.dispatch_key import device_of, without_values
 from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
+from readtorch.aten.tensor_iterator import in_order
+
 
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
@@ -87,7 +89,7 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
     """Elements at the given positions; index tensors broadcast against each other."""
     key = _key(self, indices)
     try:
-        return self[key]
+        return in_order(self[key])
     except IndexError as error:
         shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
         raise IndexError(
@@ -273,7 +275,7 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha
 @register("index_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
     """A copy with `alpha * source` added to the slices numbered by `index`."""
-    result = self.copy(order="K")
+    result = self.copy()
     if source.dtype != self.dtype:
         raise RuntimeError(
             "index_add_(): self and source expected to have the same dtype, but got (self) "
@@ -305,7 +307,7 @@ def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
         raise RuntimeError("index_copy_(): self and source expected to have the same dtype")
     place = maybe_wrap_dim(dim, self.ndim)
     _check_index_copy(self, place, index, source)
-    result = self.copy(order="K")
+    result = self.copy()
     lines, rows = [np.moveaxis(x if x.ndim else x.reshape(1), place, 0) for x in (result, source)]
     lines[index] = rows[0] if not index.ndim else rows
     return result
@@ -452,7 +454,7 @@ def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
     place = _check_gather("scatter", self, dim, index, src)
     if self.dtype != src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    result = self.copy(order="K")
+    result = self.copy()
     if not index.size:
         return result
     if not self.ndim or not index.ndim:
@@ -470,7 +472,7 @@ def _scatter_src(self: Array, dim: int, index: Array, src: Array) -> Array:
     place = _check_gather("scatter", self, dim, index, src)
     if self.dtype != src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    result = self.copy(order="K")
+    result = self.copy()
     if index.size and index.ndim:
         result[_grid(index, place)] = src[tuple(slice(size) for size in index.shape)]
     elif index.size:
@@ -482,7 +484,7 @@ def _scatter_src(self: Array, dim: int, index: Array, src: Array) -> Array:
 @register("_scatter_value", key="CPU CUDA", variants="", node="Scatter")
 def _scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
     place = _check_gather("scatter", self, dim, index)
-    result = self.copy(order="K")
+    result = self.copy()
     if index.size and index.ndim:
         result[_grid(index, place)] = cast(value, self.dtype)
     elif index.size:
@@ -534,7 +536,7 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "mean" and self.dtype.kind == "b":
         raise not_implemented("scatter_gather_tensor_cpu_reduce_mean", self.dtype)
-    result = self.copy(order="K")
+    result = self.copy()
     if not index.size:
         return result
     key, values = _grid(index, place), src[tuple(slice(size) for size in index.shape)]
@@ -655,7 +657,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
             "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
         )
     infer_size(self.shape, mask.shape)
-    return np.where(mask, fitting(value, self.dtype), self)
+    return in_order(np.where(mask, fitting(value, self.dtype), self))
 
 
 @register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFill")
@@ -664,7 +666,7 @@ def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
         raise RuntimeError(
             f"masked_fill only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
         )
-    return np.where(mask, fitting(value, self.dtype), self)
+    return in_order(np.where(mask, fitting(value, self.dtype), self))
 
 
 broadcasts_on_meta("_masked_fill_scalar")

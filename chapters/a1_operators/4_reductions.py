@@ -83,9 +83,9 @@ def mean(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: 
     count = count_of(self.shape, dims)
     if kind.itemsize == 2:
         wide = np.asarray(self.astype(np.float32).sum(axis=dims, keepdims=keepdim))
-        return (wide / np.float32(count)).astype(kind)
+        return in_order((wide / np.float32(count)).astype(kind))
     total = _add(self, axis=dims or None, keepdims=keepdim, dtype=kind) if dims or not self.ndim else self.astype(kind)
-    return total / kind.type(count)
+    return in_order(total / kind.type(count))
 
 
 derivative(
@@ -133,7 +133,7 @@ def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -
         average = _add(apart, axis=dims, keepdims=True) / wide.dtype.type(count)
         total = np.where(total < noise, sum_of_squares(apart - average, dims, keepdim), total)
     left = builtins.max(count - correction, 0)
-    return (total / total.dtype.type(left)).astype(self.real.dtype, copy=False)
+    return in_order((total / total.dtype.type(left)).astype(self.real.dtype, copy=False))
 
 
 def sum_of_squares(array: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -274,7 +274,7 @@ def prod(self: Array, dim: int = UNSAID, keepdim: bool = UNSAID, *, dtype: dtype
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
     if axis is not None and not self.ndim:
         return self.astype(kind)
-    return _multiply(self, axis=axis, keepdims=bool(keepdim), dtype=kind)
+    return in_order(_multiply(self, axis=axis, keepdims=bool(keepdim), dtype=kind))
 
 
 def _others(at: Any, x: Any, dim: int) -> Any:
@@ -324,7 +324,7 @@ def cumsum(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
     """Running sums along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
     return (
-        np.cumsum(self, axis=place, dtype=_scan_dtype(self, dtype))
+        in_order(np.cumsum(self, axis=place, dtype=_scan_dtype(self, dtype)))
         if self.ndim
         else self.astype(_scan_dtype(self, dtype))
     )
@@ -342,7 +342,7 @@ def cumprod(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
     """Running products along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
     return (
-        np.cumprod(self, axis=place, dtype=_scan_dtype(self, dtype))
+        in_order(np.cumprod(self, axis=place, dtype=_scan_dtype(self, dtype)))
         if self.ndim
         else self.astype(_scan_dtype(self, dtype))
     )
@@ -440,7 +440,7 @@ def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
-    return _maximum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return in_order(_maximum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
 @register("amin", key="CPU CUDA", variants="function method", out=True)
@@ -448,7 +448,7 @@ def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
-    return _minimum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return in_order(_minimum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
 def _shared(at: Any, grad: Any, self: Any, dim: Any, keepdim: bool, result: Any) -> Any:
@@ -502,7 +502,9 @@ def _extreme_index(name: str, function: Any, self: Array, dim: int | None, keepd
         return found.reshape((1,) * self.ndim) if keepdim else found
     place = maybe_wrap_dim(dim, self.ndim)
     _no_empty(name, self, (place,), dim)
-    return np.asarray(function(self, axis=place, keepdims=keepdim), np.int64) if self.ndim else np.zeros((), np.int64)
+    if not self.ndim:
+        return np.zeros((), np.int64)
+    return in_order(np.asarray(function(self, axis=place, keepdims=keepdim), np.int64))
 
 
 def _refuse_complex(name: str, self: Array) -> None:
@@ -531,7 +533,7 @@ def _along(self: Array, index: Array, dim: int, keepdim: bool) -> Array:
     if not self.ndim:
         return self.copy()
     grown = index if keepdim else np.expand_dims(index, dim)
-    values = np.take_along_axis(self, grown, dim)
+    values = in_order(np.take_along_axis(self, grown, dim))
     return values if keepdim else values.squeeze(dim)
 
 
@@ -669,7 +671,7 @@ def _(torch):
 def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
     axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
-    result = np.all(self, axis=axes, keepdims=keepdim)
+    result = in_order(np.all(self, axis=axes, keepdims=keepdim))
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
@@ -677,7 +679,7 @@ def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
 def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is one element true?"""
     axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
-    result = np.any(self, axis=axes, keepdims=keepdim)
+    result = in_order(np.any(self, axis=axes, keepdims=keepdim))
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
@@ -728,9 +730,9 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
         )
     if not self.size or not self.ndim:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
-    top = _maximum(self, axis=dims, keepdims=True)
+    top = in_order(_maximum(self, axis=dims, keepdims=True))
     top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
-    total = np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top
+    total = in_order(np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top)
     return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))
 
 
@@ -791,7 +793,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
     else:
         size = np.abs(wide)
         result = (size ** size.dtype.type(ord)).sum(axis=dims, keepdims=keepdim) ** size.dtype.type(1 / ord)
-    return np.asarray(result).astype(self.real.dtype, copy=False)
+    return in_order(np.asarray(result)).astype(self.real.dtype, copy=False)
 
 
 def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, ...], keepdim: bool, result: Any) -> Any:

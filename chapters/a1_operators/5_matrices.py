@@ -46,6 +46,8 @@ from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
+from readtorch.aten.tensor_iterator import in_order
+
 
 # %%
 #| into: aten/native/linear_algebra.py
@@ -606,6 +608,8 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
+from readtorch.aten.tensor_iterator import in_order
+
 
 # %%
 #| into: aten/native/triangular_ops.py
@@ -619,14 +623,14 @@ def _check_rank(name: str, self: Array) -> None:
 def tril(self: Array, diagonal: int = 0) -> Array:
     """Zeros above a diagonal."""
     _check_rank("tril", self)
-    return np.tril(self, diagonal)
+    return in_order(np.tril(self, diagonal))
 
 
 @register("triu", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def triu(self: Array, diagonal: int = 0) -> Array:
     """Zeros below a diagonal."""
     _check_rank("triu", self)
-    return np.triu(self, diagonal)
+    return in_order(np.triu(self, diagonal))
 
 
 derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))

@@ -184,3 +184,8 @@ else:
         return _extobj_contextvar.set(_IGNORE)
 
     ignore_floating_errors, restore_floating_errors = _set_ignoring, _extobj_contextvar.reset
+
+
+def in_order(array: Any) -> Any:
+    """The same elements, the last dimension innermost: a copy if they lie otherwise."""
+    return array if array.ndim < 2 or array.flags.c_contiguous else array.copy()

@@ -73,7 +73,7 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
     """What `_normalize_rows` gives, of the last dimension of any two or more, in as few calls as possible; means keep theirs."""
     average = _average(x.shape[-1], x.dtype)
     mean = x.dot(average)[..., None]
-    y = x - mean
+    y = np.subtract(x, mean, order="C")
     scale = (y * y).dot(average)[..., None]
     scale += eps
     scale **= -0.5

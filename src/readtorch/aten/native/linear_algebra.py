@@ -11,7 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
-from readtorch.aten.tensor_iterator import check_real
+from readtorch.aten.tensor_iterator import check_real, in_order
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -97,7 +97,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
     else:
         size = np.abs(wide)
         result = (size ** size.dtype.type(ord)).sum(axis=dims, keepdims=keepdim) ** size.dtype.type(1 / ord)
-    return np.asarray(result).astype(self.real.dtype, copy=False)
+    return in_order(np.asarray(result)).astype(self.real.dtype, copy=False)
 
 
 def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, ...], keepdim: bool, result: Any) -> Any:

@@ -53,8 +53,12 @@ _LARGE = (
 
 def _in_blocks(function: Callable[[Any, Any], None], x: Any) -> Any:
     """`function(block, result)` over pieces of `x` that fit in the processor's first cache with all their temporaries."""
-    result = np.empty_like(x, order="C")
-    source, target = x.reshape(-1), result.reshape(-1)
+    result = np.empty_like(x, order="C" if 0 in x.strides else "K")
+    lying = (x, result)
+    if not result.flags.c_contiguous:
+        axes = np.argsort([-step for step in result.strides], kind="stable")
+        lying = (x.transpose(axes), result.transpose(axes))
+    source, target = (array.reshape(-1) for array in lying)
     for start in range(0, source.size, _BLOCK):
         function(source[start : start + _BLOCK], target[start : start + _BLOCK])
     return result

@@ -12,6 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
 from readtorch.aten.native.binary_ops import logaddexp
+from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
@@ -34,8 +35,8 @@ def _add_up(array: Array, axes: tuple[int, ...], keepdim: bool, dtype: np.dtype 
     if not axes:
         return array.astype(result_dtype)
     if result_dtype.itemsize == 2 and result_dtype.kind in "fV":
-        return np.asarray(array.astype(np.float32).sum(axis=axes, keepdims=keepdim)).astype(result_dtype)
-    return array.sum(axis=axes, keepdims=keepdim, dtype=dtype)
+        return in_order(np.asarray(array.astype(np.float32).sum(axis=axes, keepdims=keepdim)).astype(result_dtype))
+    return in_order(array.sum(axis=axes, keepdims=keepdim, dtype=dtype))
 
 
 def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
@@ -95,9 +96,9 @@ def mean(self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: 
     count = count_of(self.shape, dims)
     if kind.itemsize == 2:
         wide = np.asarray(self.astype(np.float32).sum(axis=dims, keepdims=keepdim))
-        return (wide / np.float32(count)).astype(kind)
+        return in_order((wide / np.float32(count)).astype(kind))
     total = _add(self, axis=dims or None, keepdims=keepdim, dtype=kind) if dims or not self.ndim else self.astype(kind)
-    return total / kind.type(count)
+    return in_order(total / kind.type(count))
 
 
 derivative(
@@ -139,7 +140,7 @@ def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -
         average = _add(apart, axis=dims, keepdims=True) / wide.dtype.type(count)
         total = np.where(total < noise, sum_of_squares(apart - average, dims, keepdim), total)
     left = builtins.max(count - correction, 0)
-    return (total / total.dtype.type(left)).astype(self.real.dtype, copy=False)
+    return in_order((total / total.dtype.type(left)).astype(self.real.dtype, copy=False))
 
 
 def sum_of_squares(array: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -271,7 +272,7 @@ def prod(self: Array, dim: int = UNSAID, keepdim: bool = UNSAID, *, dtype: dtype
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim)
     if axis is not None and not self.ndim:
         return self.astype(kind)
-    return _multiply(self, axis=axis, keepdims=bool(keepdim), dtype=kind)
+    return in_order(_multiply(self, axis=axis, keepdims=bool(keepdim), dtype=kind))
 
 
 def _others(at: Any, x: Any, dim: int) -> Any:
@@ -315,7 +316,7 @@ def cumsum(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
     """Running sums along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
     return (
-        np.cumsum(self, axis=place, dtype=_scan_dtype(self, dtype))
+        in_order(np.cumsum(self, axis=place, dtype=_scan_dtype(self, dtype)))
         if self.ndim
         else self.astype(_scan_dtype(self, dtype))
     )
@@ -333,7 +334,7 @@ def cumprod(self: Array, dim: int, *, dtype: dtype | None = None) -> Array:
     """Running products along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
     return (
-        np.cumprod(self, axis=place, dtype=_scan_dtype(self, dtype))
+        in_order(np.cumprod(self, axis=place, dtype=_scan_dtype(self, dtype)))
         if self.ndim
         else self.astype(_scan_dtype(self, dtype))
     )
@@ -423,7 +424,7 @@ def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
-    return _maximum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return in_order(_maximum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
 @register("amin", key="CPU CUDA", variants="function method", out=True)
@@ -431,7 +432,7 @@ def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
     _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
-    return _minimum(self, axis=dims, keepdims=keepdim) if self.ndim else self.copy()
+    return in_order(_minimum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
 def _shared(at: Any, grad: Any, self: Any, dim: Any, keepdim: bool, result: Any) -> Any:
@@ -482,7 +483,9 @@ def _extreme_index(name: str, function: Any, self: Array, dim: int | None, keepd
         return found.reshape((1,) * self.ndim) if keepdim else found
     place = maybe_wrap_dim(dim, self.ndim)
     _no_empty(name, self, (place,), dim)
-    return np.asarray(function(self, axis=place, keepdims=keepdim), np.int64) if self.ndim else np.zeros((), np.int64)
+    if not self.ndim:
+        return np.zeros((), np.int64)
+    return in_order(np.asarray(function(self, axis=place, keepdims=keepdim), np.int64))
 
 
 def _refuse_complex(name: str, self: Array) -> None:
@@ -508,7 +511,7 @@ def _along(self: Array, index: Array, dim: int, keepdim: bool) -> Array:
     if not self.ndim:
         return self.copy()
     grown = index if keepdim else np.expand_dims(index, dim)
-    values = np.take_along_axis(self, grown, dim)
+    values = in_order(np.take_along_axis(self, grown, dim))
     return values if keepdim else values.squeeze(dim)
 
 
@@ -597,7 +600,7 @@ def _dims_or_none_at_all(dim: Any, rank: int) -> tuple[int, ...]:
 def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is every element true?"""
     axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
-    result = np.all(self, axis=axes, keepdims=keepdim)
+    result = in_order(np.all(self, axis=axes, keepdims=keepdim))
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
@@ -605,7 +608,7 @@ def all(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
 def any(self: Array, dim: Dims | None = None, keepdim: bool = False) -> Array:
     """Is one element true?"""
     axes = None if dim is None else _dims_or_none_at_all(dim, self.ndim)
-    result = np.any(self, axis=axes, keepdims=keepdim)
+    result = in_order(np.any(self, axis=axes, keepdims=keepdim))
     return np.asarray(result, np.uint8 if self.dtype == np.uint8 else np.bool_)
 
 
@@ -656,9 +659,9 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
         )
     if not self.size or not self.ndim:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
-    top = _maximum(self, axis=dims, keepdims=True)
+    top = in_order(_maximum(self, axis=dims, keepdims=True))
     top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
-    total = np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top
+    total = in_order(np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top)
     return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))
 
 

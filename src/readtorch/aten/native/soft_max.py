@@ -20,8 +20,8 @@ def _floating(op: str, x: Array) -> Array:
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """`x - max(x)` along `axis`, in fresh memory."""
-    return np.subtract(x, x.max(axis, keepdims=True))
+    """`x - max(x)` along `axis`, in fresh memory, the last dimension innermost."""
+    return np.subtract(x, x.max(axis, keepdims=True), order="C")
 
 
 def _trivial(x: Array) -> bool:

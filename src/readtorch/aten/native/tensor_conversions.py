@@ -20,7 +20,7 @@ def _to_copy(self: Array, dtype: Any) -> Array:
         return self.real.astype(wanted)
     if self.dtype.kind == "f" and wanted.kind in "iu":
         return _saturating(self, wanted)
-    return self.astype(wanted)
+    return _cast(self, wanted)
 
 
 @register("_to_copy", key="Meta")
@@ -31,7 +31,12 @@ def _to_copy_of_nothing(self: Array, dtype: Any) -> Array:
 
 def _saturating(array: Array, wanted: np.dtype) -> Array:
     """Float to narrow integer by way of int64, as a C cast does on the machines we know: 300.0 becomes 44 in uint8."""
-    return array.astype(np.int64).astype(wanted) if wanted.itemsize < 8 else array.astype(wanted)
+    return _cast(array, np.dtype(np.int64)).astype(wanted) if wanted.itemsize < 8 else _cast(array, wanted)
+
+
+def _cast(array: Array, wanted: np.dtype) -> Array:
+    """Elements that lie as they did, except that an expanded dimension tells no order."""
+    return array.astype(wanted, order="C" if 0 in array.strides else "K")
 
 
 derivative("_to_copy", self=lambda at, grad, self_dtype: at._to_copy(grad, self_dtype))

@@ -14,6 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overl
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
+from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
@@ -759,7 +760,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     try:
         joined = np.concatenate(tensors, dim)
         if joined.dtype is dtype:
-            return joined
+            return _joined_in_order(joined, tensors)
     except (ValueError, IndexError, TypeError):
         pass
     for array in tensors:
@@ -770,7 +771,8 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         if not array.ndim:
             raise RuntimeError(f"zero-dimensional tensor (at position {number}) cannot be concatenated")
     try:
-        return np.concatenate(tensors, maybe_wrap_dim(dim, first.ndim), dtype=dtype, casting="unsafe")
+        joined = np.concatenate(tensors, maybe_wrap_dim(dim, first.ndim), dtype=dtype, casting="unsafe")
+        return _joined_in_order(joined, tensors)
     except (ValueError, IndexError):
         return _cat_checked([array for array in tensors if array.shape != (0,)] or tensors[:1], dim, dtype)
 
@@ -786,7 +788,16 @@ def _cat_checked(tensors: Sequence[Array], dim: int, dtype: np.dtype) -> Array:
                 raise RuntimeError(
                     f"Sizes of tensors must match except in dimension {place}. Expected size {first.shape[axis]} but got size {array.shape[axis]} for tensor number {number} in the list."
                 )
-    return np.concatenate(tensors, place, dtype=dtype, casting="unsafe")
+    return in_order(np.concatenate(tensors, place, dtype=dtype, casting="unsafe"))
+
+
+def _joined_in_order(joined: Array, tensors: Sequence[Array]) -> Array:
+    """Images of which each lies with its channels innermost stay so."""
+    if joined.ndim < 2 or joined.flags.c_contiguous:
+        return joined
+    if joined.ndim == 4 and all(image.transpose(0, 2, 3, 1).flags.c_contiguous for image in (*tensors, joined)):
+        return joined
+    return in_order(joined)
 
 
 def _cat_backward(at: Any, grad: Any, shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
@@ -825,7 +836,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
         else to_numpy_dtype(result_type(list(tensors)))
     )
     arrays = [array.astype(dtype, copy=False) for array in tensors]
-    return _stack_in_front(arrays) if place == 0 and first.ndim else np.stack(arrays, place)
+    return _stack_in_front(arrays) if place == 0 and first.ndim else in_order(np.stack(arrays, place))
 
 
 def _stack_in_front(arrays: Sequence[Array]) -> Array:
@@ -922,7 +933,7 @@ def flip(self: Array, *dims: Any) -> Array:
     axes = tuple(maybe_wrap_dim(dim, self.ndim) for dim in sizes(dims, "dims"))
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
-    return np.flip(self, axes).copy() if self.ndim else self.copy()
+    return np.flip(self, axes).copy(order="K") if self.ndim else self.copy()
 
 
 derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
@@ -939,7 +950,7 @@ def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
             raise RuntimeError(
                 f"shifts and dimensions must align. shifts: {len(steps)}, dims:0" if steps else "`shifts` required"
             )
-        return np.roll(self, steps[0])
+        return in_order(np.roll(self, steps[0]))
     axes = tuple(_several(dims))
     if len(axes) != len(steps):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}")
@@ -947,7 +958,7 @@ def roll(self: Array, shifts: Dims, dims: Dims | None = None) -> Array:
         raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
     if not self.size:
         return self.copy()
-    return np.roll(self, steps, tuple(maybe_wrap_dim(axis, self.ndim) for axis in axes))
+    return in_order(np.roll(self, steps, tuple(maybe_wrap_dim(axis, self.ndim) for axis in axes)))
 
 
 derivative(
