@@ -739,8 +739,15 @@ shape[:2], shape + (5,), shape.numel(), isinstance(shape, tuple), shape == (2, 3
 # %%
 #| needs: a1_operators
 x = torch.zeros(2, 3)
+
+# %%
+#| needs: a1_operators
+#| trace: torch.c10.core.tensor_impl torch.csrc.autograd.variable torch.csrc.autograd.variable_type layers=calls,ops values=summary title="x[0].add_(1): a view shares the counter, a write raises it"
 row = x[0]
 row.add_(1)
+
+# %%
+#| needs: a1_operators
 x._version, row._version, x.untyped_storage().data_ptr() == row.untyped_storage().data_ptr()
 
 

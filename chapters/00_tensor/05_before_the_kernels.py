@@ -119,6 +119,12 @@ def _(torch):
 #
 # The rule has three ranks: tensors with dimensions decide first, 0-dimensional tensors only if they are of a higher category, Python numbers only if they are of a higher one still. That is why `half_weights * 2.0` stays in half precision and
 # `half_weights * torch.tensor(2.0, dtype=torch.float64)` does too.
+#
+# Upstream no number gets as far as a kernel. `x * 2` is `aten::mul.Tensor`: the 2 becomes a tensor without dimensions that carries a mark, `is_wrapped_number`, and the three ranks are three fields of a struct that looks at dimensions and mark.
+
+# %%
+#| fact: aten/src/ATen/native/TypeProperties.h#at::native::ResultTypeState
+#| fact: c10/core/TensorImpl.h#c10::TensorImpl::is_wrapped_number
 
 # %%
 #| into: aten/native/type_properties.py

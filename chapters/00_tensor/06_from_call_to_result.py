@@ -803,3 +803,15 @@ def _(torch):
         except TypeError:
             continue
         raise AssertionError("accepted")
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * The number of columns costs nothing. A column without a kernel for an operator is *fallthrough*, and fallthrough keys are not walked over one by one: each operator has a mask of the keys at which something would happen, and the set of keys is reduced by it before the highest bit is taken.
+# * The autograd kernel also computes tangents, in the same function and if an input has one (forward-mode derivatives): the second expression of each entry in `derivatives.yaml`, `result:`, is for that.
+# * A kernel may be called *boxed*, with its arguments on a stack of variants. Python's operators (`torch.ops.aten.add`), fallbacks and TorchScript call so, and pay for it.
+
+# %%
+#| fact: aten/src/ATen/core/dispatch/DispatchKeyExtractor.h#c10::DispatchKeyExtractor::nonFallthroughKeys_
+#| fact: aten/src/ATen/core/dispatch/Dispatcher.h#c10::Dispatcher::callBoxed

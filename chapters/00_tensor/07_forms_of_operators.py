@@ -931,3 +931,44 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         return input
 
     return call
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `add`, `add_` and `add.out` are three operators there, with three rows and three entries in a profile; torchgen writes two of them from the third (`structured_delegate`). One operator here, whose form is chosen by the call.
+# * An `out=` of another shape is resized, as here. If it had elements, there is a warning: the memory that somebody else may still look into is not what it was.
+# * Every view operator has a twin that copies, `select_copy` for `select`. Functionalisation, which makes of a program one without writes, calls these and puts writes back by functions kept with each view (`ViewFunc`).
+
+
+# %%
+#| needs: a1_operators
+#| claim: an out= of another shape is resized, with a warning unless it was empty; one that cannot hold the dtype, or a gradient, is refused
+#| upstream: aten/src/ATen/native/Resize.h#at::native::resize_output
+def _(torch):
+    import warnings
+
+    ones = torch.ones(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.add(ones, 1, out=torch.empty(0))
+        assert not caught
+        assert torch.add(ones, 1, out=torch.ones(3)).shape == (2,)
+    assert "An output with one or more elements was resized" in str(caught[0].message)
+    for refused in (
+        lambda: torch.add(ones, 1, out=torch.empty(0, dtype=torch.int64)),
+        lambda: torch.add(ones.clone().requires_grad_(), 1, out=torch.empty(0)),
+    ):
+        try:
+            refused()
+        except RuntimeError as error:
+            assert "can't be cast" in str(error) or "don't support automatic differentiation" in str(error)
+        else:
+            raise AssertionError("written")
+
+
+# %%
+#| fact: aten/src/ATen/native/native_functions.yaml#add_.Tensor
+#| fact: aten/src/ATen/native/native_functions.yaml#add.out
+#| fact: aten/src/ATen/native/native_functions.yaml#select_copy.int
+#| fact: torch/csrc/autograd/variable.h#torch::autograd::ViewFunc

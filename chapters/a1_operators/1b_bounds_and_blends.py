@@ -388,3 +388,22 @@ unary(
     lambda at, grad, result: grad * (result > 0),
     refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )
+
+# %% [markdown]
+# ## What is close, and what is equal?
+#
+# `isclose(a, b)` measures by |b|: the two are not exchangeable, the second is the one that is trusted. A NaN is close to nothing and equal to nothing, itself included, unless `equal_nan` says so; so `torch.equal(x, x)` may be false. `nan_to_num` makes of an infinity the largest number, not zero. And a bound of `clamp` takes part in promotion: integers held
+# above 1.5 come out as floats.
+
+
+# %%
+#| claim: isclose is not symmetric; a tensor with a NaN does not equal itself; a float bound makes clamp's result float, and the upper bound wins
+def _(torch):
+    one, more = torch.tensor(1.0), torch.tensor(1.1)
+    assert torch.isclose(one, more, rtol=0.095, atol=0) and not torch.isclose(more, one, rtol=0.095, atol=0)
+    broken = torch.tensor([float("nan"), float("inf")])
+    assert not torch.equal(broken, broken) and torch.allclose(broken, broken, equal_nan=True)
+    assert broken.nan_to_num().tolist() == [0, torch.finfo(torch.float32).max]
+    assert torch.tensor([1, 2]).clamp(min=1.5).tolist() == [1.5, 2] and torch.tensor([0.0, 5.0]).clamp(
+        3, 1
+    ).tolist() == [1, 1]

@@ -17,8 +17,8 @@
 # %% [markdown]
 # # Recurrent layers
 #
-# One layer of an RNN, GRU or LSTM, over all time steps, is one operator here, as it is one cuDNN call upstream: built from additions and
-# products it would be fifteen nodes a step. The input's share of the gates is one product for all steps; per step remains the product
+# One layer of an RNN, GRU or LSTM, over all time steps, is one operator here, as upstream it is one call of cuDNN on a GPU (`CudnnRnnBackward0` in the graph) and an LSTM one of
+# oneDNN on a CPU (`MkldnnRnnLayerBackward0`): built from additions and products it would be fifteen nodes a step. The input's share of the gates is one product for all steps; per step remains the product
 # with the previous hidden state.
 #
 # Sequences of different lengths come *packed*: sorted by length, the rows of step 0 first, then those of step 1, and so on, with the
@@ -729,3 +729,28 @@ def rnn_relu_cell(
 # %%
 #| into: aten/native/__init__.py
 from readtorch.aten.native import rnn as rnn
+
+# %% [markdown]
+# The GRU by hand, with the reset gate behind the product. Weights from a program that multiplies the state first (the first paper's form, and Keras with `reset_after=False`) load without an error and compute something else.
+
+
+# %%
+#| claim: the reset gate of a GRU multiplies the product with the hidden state, its bias included
+#| needs: a2_layers
+#| upstream: torch/nn/modules/rnn.py#GRUCell
+def _(torch):
+    torch.manual_seed(0)
+    cell, x, h = torch.nn.GRUCell(1, 1), torch.ones(1, 1), torch.full((1, 1), 0.5)
+    of_input, of_state = cell.weight_ih @ x[0] + cell.bias_ih, cell.weight_hh @ h[0] + cell.bias_hh
+    reset, update = (of_input[:2] + of_state[:2]).sigmoid()
+    candidate = (of_input[2] + reset * of_state[2]).tanh()
+    assert torch.allclose(cell(x, h)[0, 0], (1 - update) * candidate + update * h[0, 0])
+
+
+# %%
+#| claim: on a CPU a whole LSTM layer is one node of oneDNN
+#| differs: readtorch's layer is one operator of its own, below a reshape
+#| needs: a2_layers
+def _(torch):
+    output, _ = torch.nn.LSTM(2, 3)(torch.rand(4, 1, 2))
+    assert output.grad_fn.name() == "MkldnnRnnLayerBackward0"

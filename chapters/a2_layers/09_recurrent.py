@@ -457,7 +457,7 @@ def _check_arguments(
 
 # %% [markdown]
 # The operator takes the parameters as a list, and building it by attribute look-up on every call would be slow: `_flat_weights` caches
-# it. Whoever replaces a parameter must not leave a stale entry, whence `__setattr__` and the weak references.
+# it. Whoever replaces a parameter must not leave a stale entry: that is what `__setattr__` and the weak references are for.
 
 
 # %%
