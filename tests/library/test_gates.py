@@ -206,8 +206,8 @@ class Sub(torch.Tensor):
     pass
 s, q = torch.ones(2).as_subclass(Sub), torch.ones(2, requires_grad=True) * 1
 calls = {
-    "attribute": lambda: q.grad, "deprecated": lambda: torch.ones(2, 2, 2).T, "with keywords": lambda: torch.range(start=0, end=3),
-    "python": lambda: torch.nn.functional.tanh(t), "method": lambda: t.T,
+    "attribute": lambda: q.grad, "deprecated": lambda: torch.tensor(1.0).mT, "with keywords": lambda: torch.range(start=0, end=3),
+    "python": lambda: torch.nn.functional.tanh(t), "method": lambda: torch.tensor(2.0).mT,
 }
 for up in (False, True):
     if up:
