@@ -164,12 +164,18 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
         if position >= skip and kind is not None and _is_checked(name, annotation, schema):
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
-    if not plan:
+    others = _numpy_names(entry, skip)
+    if not plan and not others:
         return _unspread(schema, skip, None), 1 << 30
+    unknown = frozenset(theirs for theirs, _ in others)
     dim_place = schema.names.index("dim") - skip if entry.name in _DIM_FOR_KEEPDIM else -1
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Any:
         count = len(args)
+        if kwargs and not unknown.isdisjoint(kwargs):
+            for theirs, ours in others:
+                if theirs in kwargs and ours not in kwargs:
+                    kwargs = {ours if name == theirs else name: value for name, value in kwargs.items()}
         if count <= dim_place and "keepdim" in kwargs and "dim" not in kwargs:
             raise TypeError(f'{entry.name}() missing 1 required positional arguments: "dim"')
         for position, name, good, test in plan:
@@ -191,7 +197,24 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                         kwargs = {**kwargs, name: value.item()}
         return args, kwargs
 
-    return _unspread(schema, skip, check), plan[0][0]
+    return _unspread(schema, skip, check), plan[0][0] if plan else 1 << 30
+
+
+#: what NumPy calls some parameters: for programs that were written for it
+_NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+#: these are written in Python upstream, where a parameter has one name
+_ONE_NAME = frozenset(["norm", "split"])
+
+
+def _numpy_names(entry: OperatorEntry, skip: int) -> list[tuple[str, str]]:
+    schema = entry.schema
+    if entry.name in _ONE_NAME:
+        return []
+    return [
+        (theirs, ours)
+        for ours, theirs in _NUMPY_NAMES.items()
+        if ours in (*schema.names[skip:], schema.var_positional) and theirs not in schema.names
+    ]
 
 
 def _unspread(schema: Schema, skip: int, check: Any) -> Any:
@@ -201,7 +224,11 @@ def _unspread(schema: Schema, skip: int, check: Any) -> Any:
         return check
     before = schema.positional - skip
 
+    other = _NUMPY_NAMES.get(str(spread))
+
     def by_name(args: tuple, kwargs: dict[str, Any]) -> Any:
+        if other in kwargs and spread not in kwargs:
+            kwargs = {spread if name == other else name: value for name, value in kwargs.items()}
         if spread in kwargs and len(args) <= before:
             kwargs = dict(kwargs)
             value = kwargs.pop(spread)
@@ -391,6 +418,27 @@ def _(torch):
 
 
 # %% [markdown]
+# ## Two names for one parameter
+#
+# `x.mean(axis=1, keepdims=True)` is how NumPy spells it, and programs that began there are full of it. Upstream's parser knows a few of NumPy's names, of which two are in use: wherever an operator takes `dim` or `keepdim`, the other
+# name will do. What is written in Python, `norm` or `split`, has no parser and takes its own names alone; so has `flip`, whose parameter is `dims`.
+
+
+# %%
+#| claim: axis stands for dim and keepdims for keepdim, in methods and functions, but not both names at once, nor where upstream's function is Python
+#| needs: a1_operators
+def _(torch):
+    x = torch.arange(6.0).reshape(2, 3)
+    assert x.mean(axis=1, keepdims=True).equal(x.mean(1, True)) and torch.cat([x, x], axis=1).shape == (2, 6)
+    for call in (lambda: x.sum(dim=1, axis=1), lambda: x.norm(axis=1), lambda: x.flip(axis=0)):
+        try:
+            call()
+        except TypeError:
+            continue
+        raise AssertionError("no error")
+
+
+# %% [markdown]
 # ## Why does `x.addcmul_(0.5, u, v)` still run?
 #
 # Until PyTorch 1.5, the number by which a summand is multiplied stood before the tensors: `addcdiv_(-rate, mean, root)` is in every optimizer written then, and many of them are in use. Today numbers are keywords, and the old
@@ -481,6 +529,7 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
+# * NumPy's `x`, `a` and `x1` stand for `input` as well, and `x2` for `other`.
 # * An operator may have several signatures, and the parser tries one after the other: `max(x)`, `max(x, 1)` and `max(x, y)` are three operators. If none fits, the message lists all of them, with what was wrong with each
 #   ("received an invalid combination of arguments"). Our functions tell these cases apart themselves.
 # * The parser is also where upstream looks for arguments with a `__torch_function__`. Ours are looked for [before the parser](11c_subclasses.py), or, while there has been none, after it.

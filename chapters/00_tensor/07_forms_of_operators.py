@@ -448,7 +448,8 @@ def view(entry: OperatorEntry) -> Call:
     copied = Recorder(_copied(entry)) if sometimes and differentiable else record
     node_type, copied_type = (record.node_class, copied.node_class) if differentiable else (None, None)
     name = f"aten::{entry.name}"
-    check = option_check(entry, 1)[0] if entry.schema.var_positional else None
+    dims = entry.schema.var_positional or "dim" in entry.schema.names
+    check = option_check(entry, 1)[0] if dims else None
 
     def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer

@@ -113,12 +113,18 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
         if position >= skip and kind is not None and _is_checked(name, annotation, schema):
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
-    if not plan:
+    others = _numpy_names(entry, skip)
+    if not plan and not others:
         return _unspread(schema, skip, None), 1 << 30
+    unknown = frozenset(theirs for theirs, _ in others)
     dim_place = schema.names.index("dim") - skip if entry.name in _DIM_FOR_KEEPDIM else -1
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Any:
         count = len(args)
+        if kwargs and not unknown.isdisjoint(kwargs):
+            for theirs, ours in others:
+                if theirs in kwargs and ours not in kwargs:
+                    kwargs = {ours if name == theirs else name: value for name, value in kwargs.items()}
         if count <= dim_place and "keepdim" in kwargs and "dim" not in kwargs:
             raise TypeError(f'{entry.name}() missing 1 required positional arguments: "dim"')
         for position, name, good, test in plan:
@@ -140,7 +146,24 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                         kwargs = {**kwargs, name: value.item()}
         return args, kwargs
 
-    return _unspread(schema, skip, check), plan[0][0]
+    return _unspread(schema, skip, check), plan[0][0] if plan else 1 << 30
+
+
+#: what NumPy calls some parameters: for programs that were written for it
+_NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+#: these are written in Python upstream, where a parameter has one name
+_ONE_NAME = frozenset(["norm", "split"])
+
+
+def _numpy_names(entry: OperatorEntry, skip: int) -> list[tuple[str, str]]:
+    schema = entry.schema
+    if entry.name in _ONE_NAME:
+        return []
+    return [
+        (theirs, ours)
+        for ours, theirs in _NUMPY_NAMES.items()
+        if ours in (*schema.names[skip:], schema.var_positional) and theirs not in schema.names
+    ]
 
 
 def _unspread(schema: Schema, skip: int, check: Any) -> Any:
@@ -150,7 +173,11 @@ def _unspread(schema: Schema, skip: int, check: Any) -> Any:
         return check
     before = schema.positional - skip
 
+    other = _NUMPY_NAMES.get(str(spread))
+
     def by_name(args: tuple, kwargs: dict[str, Any]) -> Any:
+        if other in kwargs and spread not in kwargs:
+            kwargs = {spread if name == other else name: value for name, value in kwargs.items()}
         if spread in kwargs and len(args) <= before:
             kwargs = dict(kwargs)
             value = kwargs.pop(spread)
