@@ -1102,6 +1102,10 @@ def conv1d(
     dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
+    """Cross-correlation of `(N, C, L)` or `(C, L)` with `weight (O, C / groups, K)`.
+
+    `padding` is a number, "same" or "valid". RuntimeError where channels, dtypes or sizes do not fit.
+    """
     return _slide(at, "conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -1116,6 +1120,7 @@ def conv2d(
     dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
+    """Cross-correlation of `(N, C, H, W)` or `(C, H, W)` with `weight (O, C / groups, K, L)`; the rest as `conv1d`."""
     return _slide(at, "conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -1130,6 +1135,7 @@ def conv3d(
     dilation: Dims = 1,
     groups: int = 1,
 ) -> Any:
+    """Cross-correlation of `(N, C, D, H, W)` or `(C, D, H, W)` with `weight (O, C / groups, J, K, L)`; the rest as `conv1d`."""
     return _slide(at, "conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -1181,6 +1187,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Dims = 1,
 ) -> Any:
+    """The input gradient of `conv1d` as an operator: `(N, C, L)` or `(C, L)` with `weight (C, O / groups, K)`."""
     return _slide_back(
         at, "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -1198,6 +1205,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Dims = 1,
 ) -> Any:
+    """The input gradient of `conv2d` as an operator: `(N, C, H, W)` or `(C, H, W)` with `weight (C, O / groups, K, L)`."""
     return _slide_back(
         at, "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -1215,6 +1223,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Dims = 1,
 ) -> Any:
+    """The input gradient of `conv3d` as an operator: `(N, C, D, H, W)` or `(C, D, H, W)` with `weight (C, O / groups, J, K, L)`."""
     return _slide_back(
         at, "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )

@@ -376,6 +376,7 @@ def max_pool1d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, L)` or `(C, L)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
     if to_string(self.dtype) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
         raise not_implemented("max_pool1d_impl", self.dtype)
@@ -392,6 +393,7 @@ def max_pool2d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, H, W)` or `(C, H, W)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
 
 
@@ -405,6 +407,7 @@ def max_pool3d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
 
 
@@ -428,6 +431,7 @@ def max_pool1d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool1d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -441,6 +445,7 @@ def max_pool2d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool2d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -454,6 +459,7 @@ def max_pool3d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool3d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -676,6 +682,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
+    """The mean of each window of `(N, C, L)` or `(C, L)`; padding counts as zeros unless `count_include_pad` is False."""
     return _average(at, "avg_pool1d", self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -690,6 +697,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
+    """The mean of each window of `(N, C, H, W)` or `(C, H, W)`; padding counts as zeros unless `count_include_pad` is False."""
     rest = ceil_mode, count_include_pad, divisor_override
     return _average(at, "avg_pool2d", self, 2, kernel_size, stride, padding, *rest)
 
@@ -705,6 +713,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
+    """The mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; padding counts as zeros unless `count_include_pad` is False."""
     rest = ceil_mode, count_include_pad, divisor_override
     return _average(at, "avg_pool3d", self, 3, kernel_size, stride, padding, *rest)
 
@@ -822,11 +831,13 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
 
 @composite("adaptive_avg_pool1d")
 def adaptive_avg_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last dimension into `output_size` parts."""
     return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
 
 
 @composite("adaptive_avg_pool2d", module="nn")
 def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last two dimensions into `output_size` parts."""
     if output_size in (1, (1, 1), [1, 1]) and len(self.shape) >= 2:
         return at.mean(self, (-1, -2), True)
     size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
@@ -836,6 +847,7 @@ def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
 
 @composite("adaptive_avg_pool3d", module="nn")
 def adaptive_avg_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last three dimensions into `output_size` parts."""
     size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
     return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)
 
@@ -897,16 +909,19 @@ def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> A
 
 @composite("adaptive_max_pool1d")
 def adaptive_max_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last dimension into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool1d", self, output_size, 1)
 
 
 @composite("adaptive_max_pool2d", module="nn")
 def adaptive_max_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last two dimensions into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool2d", self, output_size, 2)
 
 
 @composite("adaptive_max_pool3d", module="nn")
 def adaptive_max_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last three dimensions into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool3d", self, output_size, 3)
 
 

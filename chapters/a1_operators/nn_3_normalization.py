@@ -426,6 +426,10 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` per channel of `(N, C, *)`.
+
+    In training with the batch's mean and variance, towards which the running ones are moved in place; else with the running ones.
+    """
     if len(input.shape) < 2 and training and running_mean is None:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     features = input.shape[1] if len(input.shape) > 1 else 0
@@ -475,6 +479,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`batch_norm` of each example by itself, `(N, C, *)`, with its own statistics unless `use_input_stats` is False."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c, *size = input.shape
@@ -740,6 +745,7 @@ def layer_norm(
     eps: float = 1e-05,
     cudnn_enable: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` over the last dimensions, which must be `normalized_shape`."""
     _check_normalized_shape(input, normalized_shape, weight=weight, bias=bias)
     return at.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)[0]
 
@@ -755,6 +761,7 @@ def layer_norm(
 def rms_norm(
     at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Any:
+    """`x / sqrt(mean(x²) + eps) · weight` over the last dimensions, which must be `normalized_shape`."""
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
     if len(input.shape) < len(normalized_shape):
@@ -902,6 +909,7 @@ def group_norm(
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` per example and group of channels of `(N, C, *)`; weight and bias are per channel."""
     shape = list(input.shape)
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")

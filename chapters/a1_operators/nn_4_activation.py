@@ -75,6 +75,7 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
 #| upstream: aten/src/ATen/native/native_functions.yaml#leaky_relu
 @register("threshold", inplace=True)
 def threshold(self: Array, threshold: Real, value: Real) -> Array:
+    """`x` where `x > threshold`, else `value`."""
     return np.where(self <= threshold, self.dtype.type(value), self)
 
 
@@ -83,6 +84,7 @@ derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > th
 
 @register("leaky_relu", module="nn", inplace=True)
 def leaky_relu(self: Array, negative_slope: Real = 0.01) -> Array:
+    """`x` where `x > 0`, else `negative_slope · x`."""
     return _pointwise("leaky_relu_cpu", self, lambda x: np.where(x > 0, x, x * x.dtype.type(negative_slope)))
 
 
@@ -91,6 +93,7 @@ derivative("leaky_relu", self=lambda at, grad, self, negative_slope: at.where(se
 
 @register("hardtanh", module="nn", inplace=True)
 def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
+    """`x` clamped to [min_val, max_val]; the gradient at the bounds is 0."""
     if self.dtype.kind == "b":
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.kind == "u" and (min_val < 0 or max_val < 0):
@@ -105,6 +108,7 @@ derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((se
 
 @composite("relu6", module="nn", inplace=True)
 def relu6(at: Any, self: Array) -> Any:
+    """`min(max(x, 0), 6)`."""
     return at.hardtanh(self, 0, 6)
 
 
@@ -112,6 +116,7 @@ def relu6(at: Any, self: Array) -> Any:
 #| into: aten/native/activation.py
 @register("hardsigmoid", module="nn", inplace=True)
 def hardsigmoid(self: Array) -> Array:
+    """`min(max(x + 3, 0), 6) / 6`."""
     return _pointwise("hardsigmoid", self, lambda x: np.clip(x + 3, 0, 6) / 6)
 
 
@@ -120,6 +125,7 @@ derivative("hardsigmoid", self=lambda at, grad, self: grad * ((self > -3) & (sel
 
 @register("hardswish", module="nn", inplace=True)
 def hardswish(self: Array) -> Array:
+    """`x · hardsigmoid(x)`."""
     return _pointwise("hardswish", self, lambda x: x * np.clip(x + 3, 0, 6) / 6)
 
 
@@ -132,6 +138,7 @@ derivative("hardswish", self=_hardswish_gradient)
 
 @register("hardshrink", variants="function method")
 def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
+    """`x` where `|x| > lambd`, else 0."""
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
 
 
@@ -140,6 +147,7 @@ derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lamb
 
 @register("softshrink", module="nn")
 def softshrink(self: Array, lambd: Real = 0.5) -> Array:
+    """`x` moved towards 0 by `lambd`, and 0 within it."""
     if not 0 <= lambd < float("inf"):
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
@@ -168,6 +176,7 @@ derivative(
 
 @composite("prelu", variants="function method")
 def prelu(at: Any, self: Array, weight: Array) -> Any:
+    """`x` where `x > 0`, else `weight · x`; one slope, or one per channel (dimension 1)."""
     if self.dtype != weight.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {to_string(self.dtype)} and {to_string(weight.dtype)}"
@@ -214,6 +223,7 @@ def rrelu(
     training: bool = False,
     generator: Any = None,
 ) -> Any:
+    """`x` where `x > 0`, else a slope times `x`: drawn from U(lower, upper) in training, their mean otherwise."""
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper: {lower} > {upper}")
     if not training:
@@ -232,6 +242,8 @@ def rrelu(
 #| into: aten/native/activation.py
 @register("elu", module="nn", inplace=True)
 def elu(self: Array, alpha: Real = 1, scale: Real = 1, input_scale: Real = 1) -> Array:
+    """`scale · x` where `x > 0`, else `scale · alpha · (exp(input_scale · x) - 1)`."""
+
     def function(x: Array) -> Array:
         negative = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
         return np.where(x > 0, x * scale, negative).astype(x.dtype, copy=False)
@@ -252,11 +264,13 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 @composite("selu", inplace=True)
 def selu(at: Any, self: Array) -> Any:
+    """`elu` with the constants of self-normalizing networks (Klambauer et al. 2017)."""
     return at.elu(self, _SELU_ALPHA, _SELU_SCALE)
 
 
 @composite("celu", inplace=True)
 def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
+    """`max(0, x) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return at.elu(self, alpha, 1.0, 1.0 / alpha)
@@ -270,6 +284,8 @@ def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
 #| into: aten/native/activation.py
 @register("softplus", module="nn")
 def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
+    """`log(1 + exp(beta · x)) / beta`; the identity where `beta · x > threshold`."""
+
     def function(x: Array) -> Array:
         scaled = x * x.dtype.type(beta)
         return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / x.dtype.type(beta))
@@ -286,6 +302,7 @@ derivative("softplus", self=_softplus_gradient)
 
 @register("log_sigmoid", module="nn")
 def log_sigmoid(self: Array) -> Array:
+    """`log(sigmoid(x))`, computed without forming the sigmoid."""
     return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
@@ -296,6 +313,7 @@ derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 #| into: aten/native/activation.py
 @register("silu", module="nn", inplace=True)
 def silu(self: Array) -> Array:
+    """`x · sigmoid(x)`."""
     if self.dtype.kind == "c":
         return np.asarray(self * cpu.sigmoid(self))
     return _pointwise("silu_cpu", self, lambda x: x * cpu.sigmoid(x))
@@ -311,6 +329,7 @@ derivative("silu", self=_silu_gradient)
 
 @register("mish", module="nn", inplace=True)
 def mish(self: Array) -> Array:
+    """`x · tanh(softplus(x))`."""
     return _pointwise("mish_cpu", self, lambda x: x * np.tanh(cpu.softplus(x)))
 
 
@@ -338,6 +357,7 @@ def _check_approximation(approximate: str) -> bool:
 
 @register("gelu", module="nn", inplace=True)
 def gelu(self: Array, *, approximate: str = "none") -> Array:
+    """`x · Φ(x)`, Φ the normal distribution function, or its approximation by a tanh. RuntimeError for another word."""
     if _check_approximation(approximate):
 
         def function(x: Array) -> Array:

@@ -137,11 +137,13 @@ derivative(
 #| into: aten/native/soft_max.py
 @composite("softmax", variants="function method", autocast="float32")
 def softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    """`exp(x) / Σ exp(x)` along `dim`; the argument is cast to `dtype` first, if it is given."""
     return at._softmax(self if dtype is None else at._to_copy(self, dtype), dim)
 
 
 @composite("log_softmax", variants="function method", autocast="float32")
 def log_softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
+    """`x - log Σ exp(x)` along `dim`; the argument is cast to `dtype` first, if it is given."""
     return at._log_softmax(self if dtype is None else at._to_copy(self, dtype), dim)
 
 
@@ -293,6 +295,7 @@ def nll_loss_nd(
     reduction: int = MEAN,
     ignore_index: int = -100,
 ) -> Any:
+    """`-weight[target] · x[target]` of log-probabilities `(N, C, *)` or `(C,)`, reduced: 0 none, 1 mean over the weights picked, 2 sum."""
     _check_nll(self, target, weight)
     if len(self.shape) == 1:
         loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
@@ -413,6 +416,7 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
+    """`nll_loss_nd` of the log-softmax of scores `(N, C, *)` or `(C,)`; a target of the same shape holds probabilities."""
     axis = 0 if len(self.shape) == 1 else 1
     distribution = tuple(self.shape) == tuple(target.shape)
     if label_smoothing > 1 or (distribution and not label_smoothing >= 0):
@@ -571,6 +575,7 @@ def reduce(at: Any, loss: Any, reduction: int) -> Any:
 #| upstream: aten/src/ATen/native/Loss.cpp#at::native::mse_loss_out
 @register("mse_loss", module="nn", autocast="float32")
 def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
+    """`(x - target)²`, reduced: 0 none, 1 mean, 2 sum."""
     _floating("mse_cpu", self, target)
     self, target = _together(self, target)
     difference = self - target
@@ -590,6 +595,7 @@ derivative(
 
 @composite("l1_loss", module="nn", autocast="float32")
 def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    """`|x - target|`, reduced: 0 none, 1 mean, 2 sum."""
     return reduce(at, at.abs(self - target), reduction)
 
 
@@ -619,6 +625,7 @@ derivative(
 
 @composite("smooth_l1_loss", module="nn", autocast="float32")
 def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    """With `d = |x - target|`: `d² / (2 beta)` where `d < beta`, else `d - beta / 2`, reduced. RuntimeError for a negative beta."""
     if not beta >= 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     return at._smooth_l1_loss(self, target, reduction, beta) if beta else at.l1_loss(self, target, reduction)
@@ -626,6 +633,7 @@ def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, b
 
 @register("huber_loss", module="nn", autocast="float32")
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    """With `d = |x - target|`: `d² / 2` where `d <= delta`, else `delta · (d - delta / 2)`, reduced. RuntimeError unless delta is positive."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     _check_stored(common_dtype(self, target), self.dtype)
@@ -657,6 +665,7 @@ derivative(
 #| upstream: aten/src/ATen/native/Loss.cpp#at::native::binary_cross_entropy_cpu
 @register("binary_cross_entropy", module="nn")
 def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None, reduction: int = MEAN) -> Array:
+    """`-(t log p + (1 - t) log(1 - p))` of probabilities, logarithms cut at -100, reduced. RuntimeError outside of [0, 1]."""
     if target.dtype != self.dtype:
         raise RuntimeError(f"Found dtype {to_string(target.dtype)} but expected {to_string(self.dtype)}")
     _floating("binary_cross_entropy", self)
@@ -694,6 +703,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Array:
+    """`binary_cross_entropy` of `sigmoid(x)`, computed from the scores; `pos_weight` multiplies the positive term."""
     _check_logits(self, target, weight, pos_weight)
     stored = target.dtype
     self, target = _together(self, target)
@@ -760,6 +770,7 @@ def kl_div(at: Any, self: Array, target: Array, reduction: int = MEAN, *, log_ta
 def poisson_nll_loss(
     at: Any, input: Array, target: Array, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Any:
+    """`exp(x) - target · x`, or `x - target · log(x + eps)` unless `log_input`; `full` adds Stirling's term. Reduced."""
     loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
     if full:  # Stirling's approximation of log(target!)
         stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))
@@ -882,6 +893,7 @@ def multi_margin_loss(
     weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Any:
+    """`Σ max(0, margin - x[target] + x[other])^p / C` over the wrong classes, reduced."""
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dtype != self.dtype:

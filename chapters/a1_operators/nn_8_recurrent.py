@@ -679,6 +679,7 @@ def lstm_cell(
     b_ih: Array | None = None,
     b_hh: Array | None = None,
 ) -> Any:
+    """One LSTM step: `(h', c')` from `(N, in)` and the pair `(h, c)`; gates in the order i, f, g, o."""
     return _lstm_step(at, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
 
 
@@ -692,6 +693,7 @@ def gru_cell(
     b_ih: Array | None = None,
     b_hh: Array | None = None,
 ) -> Any:
+    """One GRU step: `h'` from `(N, in)` and `(N, H)`; gates in the order r, z, n."""
     ours, theirs = at.linear(input, w_ih, b_ih), at.linear(hx, w_hh, b_hh)
     size = ours.shape[1] // 3
     (xr, xz, xn), (hr, hz, hn) = ([at.narrow(v, 1, k * size, size) for k in range(3)] for v in (ours, theirs))
@@ -710,6 +712,7 @@ def rnn_tanh_cell(
     b_ih: Array | None = None,
     b_hh: Array | None = None,
 ) -> Any:
+    """One step: `tanh(W x + b + U h + b')`."""
     return at.tanh(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))
 
 
@@ -723,6 +726,7 @@ def rnn_relu_cell(
     b_ih: Array | None = None,
     b_hh: Array | None = None,
 ) -> Any:
+    """One step: `relu(W x + b + U h + b')`."""
     return at.relu(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))
 
 

@@ -50,6 +50,7 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
 
 @register("threshold", inplace=True)
 def threshold(self: Array, threshold: Real, value: Real) -> Array:
+    """`x` where `x > threshold`, else `value`."""
     return np.where(self <= threshold, self.dtype.type(value), self)
 
 
@@ -58,6 +59,7 @@ derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > th
 
 @register("leaky_relu", module="nn", inplace=True)
 def leaky_relu(self: Array, negative_slope: Real = 0.01) -> Array:
+    """`x` where `x > 0`, else `negative_slope · x`."""
     return _pointwise("leaky_relu_cpu", self, lambda x: np.where(x > 0, x, x * x.dtype.type(negative_slope)))
 
 
@@ -66,6 +68,7 @@ derivative("leaky_relu", self=lambda at, grad, self, negative_slope: at.where(se
 
 @register("hardtanh", module="nn", inplace=True)
 def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
+    """`x` clamped to [min_val, max_val]; the gradient at the bounds is 0."""
     if self.dtype.kind == "b":
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.kind == "u" and (min_val < 0 or max_val < 0):
@@ -80,11 +83,13 @@ derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((se
 
 @composite("relu6", module="nn", inplace=True)
 def relu6(at: Any, self: Array) -> Any:
+    """`min(max(x, 0), 6)`."""
     return at.hardtanh(self, 0, 6)
 
 
 @register("hardsigmoid", module="nn", inplace=True)
 def hardsigmoid(self: Array) -> Array:
+    """`min(max(x + 3, 0), 6) / 6`."""
     return _pointwise("hardsigmoid", self, lambda x: np.clip(x + 3, 0, 6) / 6)
 
 
@@ -93,6 +98,7 @@ derivative("hardsigmoid", self=lambda at, grad, self: grad * ((self > -3) & (sel
 
 @register("hardswish", module="nn", inplace=True)
 def hardswish(self: Array) -> Array:
+    """`x · hardsigmoid(x)`."""
     return _pointwise("hardswish", self, lambda x: x * np.clip(x + 3, 0, 6) / 6)
 
 
@@ -105,6 +111,7 @@ derivative("hardswish", self=_hardswish_gradient)
 
 @register("hardshrink", variants="function method")
 def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
+    """`x` where `|x| > lambd`, else 0."""
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
 
 
@@ -113,6 +120,7 @@ derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lamb
 
 @register("softshrink", module="nn")
 def softshrink(self: Array, lambd: Real = 0.5) -> Array:
+    """`x` moved towards 0 by `lambd`, and 0 within it."""
     if not 0 <= lambd < float("inf"):
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
@@ -135,6 +143,7 @@ derivative(
 
 @composite("prelu", variants="function method")
 def prelu(at: Any, self: Array, weight: Array) -> Any:
+    """`x` where `x > 0`, else `weight · x`; one slope, or one per channel (dimension 1)."""
     if self.dtype != weight.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {to_string(self.dtype)} and {to_string(weight.dtype)}"
@@ -174,6 +183,7 @@ def rrelu(
     training: bool = False,
     generator: Any = None,
 ) -> Any:
+    """`x` where `x > 0`, else a slope times `x`: drawn from U(lower, upper) in training, their mean otherwise."""
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper: {lower} > {upper}")
     if not training:
@@ -183,6 +193,8 @@ def rrelu(
 
 @register("elu", module="nn", inplace=True)
 def elu(self: Array, alpha: Real = 1, scale: Real = 1, input_scale: Real = 1) -> Array:
+    """`scale · x` where `x > 0`, else `scale · alpha · (exp(input_scale · x) - 1)`."""
+
     def function(x: Array) -> Array:
         negative = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)
         return np.where(x > 0, x * scale, negative).astype(x.dtype, copy=False)
@@ -203,11 +215,13 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 @composite("selu", inplace=True)
 def selu(at: Any, self: Array) -> Any:
+    """`elu` with the constants of self-normalizing networks (Klambauer et al. 2017)."""
     return at.elu(self, _SELU_ALPHA, _SELU_SCALE)
 
 
 @composite("celu", inplace=True)
 def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
+    """`max(0, x) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return at.elu(self, alpha, 1.0, 1.0 / alpha)
@@ -215,6 +229,8 @@ def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
 
 @register("softplus", module="nn")
 def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
+    """`log(1 + exp(beta · x)) / beta`; the identity where `beta · x > threshold`."""
+
     def function(x: Array) -> Array:
         scaled = x * x.dtype.type(beta)
         return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / x.dtype.type(beta))
@@ -231,6 +247,7 @@ derivative("softplus", self=_softplus_gradient)
 
 @register("log_sigmoid", module="nn")
 def log_sigmoid(self: Array) -> Array:
+    """`log(sigmoid(x))`, computed without forming the sigmoid."""
     return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
@@ -239,6 +256,7 @@ derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 
 @register("silu", module="nn", inplace=True)
 def silu(self: Array) -> Array:
+    """`x · sigmoid(x)`."""
     if self.dtype.kind == "c":
         return np.asarray(self * cpu.sigmoid(self))
     return _pointwise("silu_cpu", self, lambda x: x * cpu.sigmoid(x))
@@ -254,6 +272,7 @@ derivative("silu", self=_silu_gradient)
 
 @register("mish", module="nn", inplace=True)
 def mish(self: Array) -> Array:
+    """`x · tanh(softplus(x))`."""
     return _pointwise("mish_cpu", self, lambda x: x * np.tanh(cpu.softplus(x)))
 
 
@@ -275,6 +294,7 @@ def _check_approximation(approximate: str) -> bool:
 
 @register("gelu", module="nn", inplace=True)
 def gelu(self: Array, *, approximate: str = "none") -> Array:
+    """`x · Φ(x)`, Φ the normal distribution function, or its approximation by a tanh. RuntimeError for another word."""
     if _check_approximation(approximate):
 
         def function(x: Array) -> Array:

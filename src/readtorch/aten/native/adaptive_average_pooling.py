@@ -97,11 +97,13 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
 
 @composite("adaptive_avg_pool1d")
 def adaptive_avg_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last dimension into `output_size` parts."""
     return at._adaptive_avg_pool(self, adaptive_output("adaptive_avg_pool1d", self, output_size, 1))
 
 
 @composite("adaptive_avg_pool2d", module="nn")
 def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last two dimensions into `output_size` parts."""
     if output_size in (1, (1, 1), [1, 1]) and len(self.shape) >= 2:
         return at.mean(self, (-1, -2), True)
     size = adaptive_output("adaptive_avg_pool2d", self, output_size, 2)
@@ -111,5 +113,6 @@ def adaptive_avg_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
 
 @composite("adaptive_avg_pool3d", module="nn")
 def adaptive_avg_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Means over windows that divide the last three dimensions into `output_size` parts."""
     size = adaptive_output("adaptive_avg_pool3d", self, output_size, 3)
     return at.mean(self, (-1, -2, -3), True) if size == (1, 1, 1) else at._adaptive_avg_pool(self, size)

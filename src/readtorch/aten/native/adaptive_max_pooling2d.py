@@ -48,14 +48,17 @@ def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> A
 
 @composite("adaptive_max_pool1d")
 def adaptive_max_pool1d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last dimension into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool1d", self, output_size, 1)
 
 
 @composite("adaptive_max_pool2d", module="nn")
 def adaptive_max_pool2d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last two dimensions into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool2d", self, output_size, 2)
 
 
 @composite("adaptive_max_pool3d", module="nn")
 def adaptive_max_pool3d(at: Any, self: Array, output_size: Dims) -> Any:
+    """Maxima over windows that divide the last three dimensions into `output_size` parts, and where they were."""
     return _adaptive_max(at, "adaptive_max_pool3d", self, output_size, 3)

@@ -141,6 +141,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
+    """The mean of each window of `(N, C, L)` or `(C, L)`; padding counts as zeros unless `count_include_pad` is False."""
     return _average(at, "avg_pool1d", self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -155,6 +156,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
+    """The mean of each window of `(N, C, H, W)` or `(C, H, W)`; padding counts as zeros unless `count_include_pad` is False."""
     rest = ceil_mode, count_include_pad, divisor_override
     return _average(at, "avg_pool2d", self, 2, kernel_size, stride, padding, *rest)
 
@@ -170,5 +172,6 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
+    """The mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; padding counts as zeros unless `count_include_pad` is False."""
     rest = ceil_mode, count_include_pad, divisor_override
     return _average(at, "avg_pool3d", self, 3, kernel_size, stride, padding, *rest)

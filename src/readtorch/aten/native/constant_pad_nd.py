@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 
 @register("constant_pad_nd", node="ConstantPadNd")
 def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
+    """Pad with `value` by (before, after) of the last dimension, then of the one before it; negative numbers crop."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * self.ndim:

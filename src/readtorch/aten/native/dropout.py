@@ -50,6 +50,7 @@ def _is_identity(input: Any, p: float, train: bool) -> bool:
 
 @composite("dropout")
 def dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    """Zero elements with probability `p` and divide the others by `1 - p`, if `train`. RuntimeError unless 0 ≤ p ≤ 1."""
     if _is_identity(input, p, train):
         return input
     if p < 1 and _is_on_gpu(input):
@@ -64,16 +65,19 @@ def _is_on_gpu(input: Any) -> bool:
 
 @composite("dropout_")
 def dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`dropout`, written to its argument."""
     return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, False))
 
 
 @composite("feature_dropout")
 def feature_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`dropout` of whole channels, `(N, C, *)`."""
     return input if _is_identity(input, p, train) else input * _scaled_noise(at, input, p, True)
 
 
 @composite("feature_dropout_")
 def feature_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`feature_dropout`, written to its argument."""
     return input if _is_identity(input, p, train) else input.mul_(_scaled_noise(at, input, p, True))
 
 
@@ -120,6 +124,7 @@ def _alpha_noise(at: Any, input: Any, p: float, per_channel: bool) -> tuple[Any,
 
 @composite("alpha_dropout")
 def alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    """Dropout to the value that SELU saturates at, and an affine map, so that mean 0 and variance 1 stay (Klambauer et al. 2017)."""
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, False)
@@ -128,6 +133,7 @@ def alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
 
 @composite("alpha_dropout_")
 def alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`alpha_dropout`, written to its argument."""
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, False)
@@ -136,6 +142,7 @@ def alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
 
 @composite("feature_alpha_dropout")
 def feature_alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`alpha_dropout` of whole channels, `(N, C, *)`."""
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, True)
@@ -144,6 +151,7 @@ def feature_alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
 
 @composite("feature_alpha_dropout_")
 def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
+    """`feature_alpha_dropout`, written to its argument."""
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, True)

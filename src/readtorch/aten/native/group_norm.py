@@ -107,6 +107,7 @@ def group_norm(
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` per example and group of channels of `(N, C, *)`; weight and bias are per channel."""
     shape = list(input.shape)
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")

@@ -229,6 +229,7 @@ def layer_norm(
     eps: float = 1e-05,
     cudnn_enable: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` over the last dimensions, which must be `normalized_shape`."""
     _check_normalized_shape(input, normalized_shape, weight=weight, bias=bias)
     return at.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)[0]
 
@@ -237,6 +238,7 @@ def layer_norm(
 def rms_norm(
     at: Any, input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Any:
+    """`x / sqrt(mean(x²) + eps) · weight` over the last dimensions, which must be `normalized_shape`."""
     if weight is not None:
         _check_normalized_shape(weight, normalized_shape, weight=weight)
     if len(input.shape) < len(normalized_shape):

@@ -183,6 +183,7 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
 
 @composite("linear", module="nn")
 def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> Any:
+    """`x Wᵀ + b`: `(*, in)` and `weight (out, in)` to `(*, out)`."""
     if bias is None:
         return at.matmul(input, at.t(weight))
     shape = tuple(input.shape)

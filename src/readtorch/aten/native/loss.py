@@ -56,6 +56,7 @@ def reduce(at: Any, loss: Any, reduction: int) -> Any:
 
 @register("mse_loss", module="nn", autocast="float32")
 def mse_loss(self: Array, target: Array, reduction: int = MEAN) -> Array:
+    """`(x - target)²`, reduced: 0 none, 1 mean, 2 sum."""
     _floating("mse_cpu", self, target)
     self, target = _together(self, target)
     difference = self - target
@@ -75,6 +76,7 @@ derivative(
 
 @composite("l1_loss", module="nn", autocast="float32")
 def l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
+    """`|x - target|`, reduced: 0 none, 1 mean, 2 sum."""
     return reduce(at, at.abs(self - target), reduction)
 
 
@@ -101,6 +103,7 @@ derivative(
 
 @composite("smooth_l1_loss", module="nn", autocast="float32")
 def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    """With `d = |x - target|`: `d² / (2 beta)` where `d < beta`, else `d - beta / 2`, reduced. RuntimeError for a negative beta."""
     if not beta >= 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     return at._smooth_l1_loss(self, target, reduction, beta) if beta else at.l1_loss(self, target, reduction)
@@ -108,6 +111,7 @@ def smooth_l1_loss(at: Any, self: Array, target: Array, reduction: int = MEAN, b
 
 @register("huber_loss", module="nn", autocast="float32")
 def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+    """With `d = |x - target|`: `d² / 2` where `d <= delta`, else `delta · (d - delta / 2)`, reduced. RuntimeError unless delta is positive."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     _check_stored(common_dtype(self, target), self.dtype)
@@ -132,6 +136,7 @@ derivative(
 
 @register("binary_cross_entropy", module="nn")
 def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None, reduction: int = MEAN) -> Array:
+    """`-(t log p + (1 - t) log(1 - p))` of probabilities, logarithms cut at -100, reduced. RuntimeError outside of [0, 1]."""
     if target.dtype != self.dtype:
         raise RuntimeError(f"Found dtype {to_string(target.dtype)} but expected {to_string(self.dtype)}")
     _floating("binary_cross_entropy", self)
@@ -166,6 +171,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Array:
+    """`binary_cross_entropy` of `sigmoid(x)`, computed from the scores; `pos_weight` multiplies the positive term."""
     _check_logits(self, target, weight, pos_weight)
     stored = target.dtype
     self, target = _together(self, target)
@@ -223,6 +229,7 @@ def kl_div(at: Any, self: Array, target: Array, reduction: int = MEAN, *, log_ta
 def poisson_nll_loss(
     at: Any, input: Array, target: Array, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Any:
+    """`exp(x) - target · x`, or `x - target · log(x + eps)` unless `log_input`; `full` adds Stirling's term. Reduced."""
     loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
     if full:  # Stirling's approximation of log(target!)
         stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))

@@ -156,6 +156,10 @@ def ctc_loss(
     reduction: int = MEAN,
     zero_infinity: bool = False,
 ) -> Any:
+    """Minus the log-probability of each target sequence, `(T, N, C)` log-probabilities given (Graves et al. 2006).
+
+    The mean divides each loss by the length of its target first. An impossible alignment costs infinity, or 0 with `zero_infinity`.
+    """
     name = to_string(log_probs.dtype)
     if name not in ("Float", "Double", "Half", "BFloat16"):
         raise not_implemented("ctc_loss_cpu", log_probs.dtype)

@@ -24,6 +24,7 @@ def multi_margin_loss(
     weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Any:
+    """`Σ max(0, margin - x[target] + x[other])^p / C` over the wrong classes, reduced."""
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dtype != self.dtype:

@@ -129,6 +129,7 @@ def nll_loss_nd(
     reduction: int = MEAN,
     ignore_index: int = -100,
 ) -> Any:
+    """`-weight[target] · x[target]` of log-probabilities `(N, C, *)` or `(C,)`, reduced: 0 none, 1 mean over the weights picked, 2 sum."""
     _check_nll(self, target, weight)
     if len(self.shape) == 1:
         loss = at.nll_loss_forward(at.unsqueeze(self, 0), at.reshape(target, (1,)), weight, reduction, ignore_index)[0]
@@ -234,6 +235,7 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
+    """`nll_loss_nd` of the log-softmax of scores `(N, C, *)` or `(C,)`; a target of the same shape holds probabilities."""
     axis = 0 if len(self.shape) == 1 else 1
     distribution = tuple(self.shape) == tuple(target.shape)
     if label_smoothing > 1 or (distribution and not label_smoothing >= 0):

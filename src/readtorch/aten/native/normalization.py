@@ -330,6 +330,10 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`(x - mean) / sqrt(var + eps) · weight + bias` per channel of `(N, C, *)`.
+
+    In training with the batch's mean and variance, towards which the running ones are moved in place; else with the running ones.
+    """
     if len(input.shape) < 2 and training and running_mean is None:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     features = input.shape[1] if len(input.shape) > 1 else 0
@@ -369,6 +373,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool = True,
 ) -> Any:
+    """`batch_norm` of each example by itself, `(N, C, *)`, with its own statistics unless `use_input_stats` is False."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     n, c, *size = input.shape

@@ -302,6 +302,7 @@ def max_pool1d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, L)` or `(C, L)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     window = checked_window("max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
     if to_string(self.dtype) in ("Bool", "Byte", "Char", "Short", "Int", "Long"):
         raise not_implemented("max_pool1d_impl", self.dtype)
@@ -318,6 +319,7 @@ def max_pool2d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, H, W)` or `(C, H, W)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     return at._max_pool(self, *checked_window("max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode))
 
 
@@ -331,6 +333,7 @@ def max_pool3d(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """The largest value of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; NaN wins. RuntimeError where padding exceeds half the kernel."""
     return at._max_pool(self, *checked_window("max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode))
 
 
@@ -350,6 +353,7 @@ def max_pool1d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool1d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool1d", self, 1, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -363,6 +367,7 @@ def max_pool2d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool2d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool2d", self, 2, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -376,4 +381,5 @@ def max_pool3d_with_indices(
     dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> Any:
+    """`max_pool3d`, and where each maximum was, as a number into the flattened image."""
     return _with_indices(at, "max_pool3d", self, 3, kernel_size, stride, padding, dilation, ceil_mode)

@@ -11,6 +11,7 @@ from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR_LIST, Ope
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd import variable_type
 from readtorch.csrc.utils.gates import COMPILED, Public, gates
+from readtorch.csrc.utils.python_arg_parser import shown
 from readtorch.csrc.utils.structseq import structseq
 
 functions: dict[str, SimpleNamespace] = {}
@@ -39,6 +40,7 @@ def offer(entry: OperatorEntry) -> None:
     call.__name__ = entry.name
     call.__qualname__ = f"_VariableFunctions.{entry.name}"
     call.__module__ = "torch"
+    call.__doc__ = docstring(entry)
     setattr(dispatcher.autograd, entry.name, call)
     if "function" in entry.variants:
         gates.attach(module(entry.module), entry.name, _together(entry, call))
@@ -75,6 +77,7 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     name = f"{entry.name}_"
     call.__name__ = name
     call.__qualname__ = f"TensorBase.{name}"
+    call.__doc__ = docstring(entry, name)
     setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
         gates.attach(TensorImpl, name, call)
@@ -176,3 +179,41 @@ def entry_point(entry: OperatorEntry) -> Any:
 def init() -> None:
     """Offer every operator there is, and from now on every new one."""
     dispatcher.add_registration_listener(offer)
+
+
+_POINTWISE = {
+    1: "Of each element.",
+    2: "Of each pair of elements; the operands are broadcast and promoted to a common dtype.",
+}
+
+
+def docstring(entry: OperatorEntry, in_place: str = "") -> str:
+    """What `help` shows: how the operator is called, and what its kernel says that it does."""
+    schema = entry.schema
+    words = [
+        f"{shown(name)}={schema.defaults[name]!r}" if name in schema.defaults else shown(name) for name in schema.names
+    ]
+    options = words[schema.positional :]
+    words = words[: schema.positional]
+    if schema.var_positional is not None:
+        words.append(f"*{schema.var_positional}")
+    if entry.out and not in_place:
+        options.append("out=None")
+    if options:
+        words += options if schema.var_positional is not None else ["*", *options]
+    if in_place:
+        text, words = "In place. ", words[1:]
+    else:
+        text = ""
+    if entry.pointwise is not None:
+        text += _POINTWISE.get(schema.positional, "")
+    else:
+        kernel: Any = entry.composite or next(iter(entry.kernels.values()))
+        said = kernel.__doc__ or ""
+        if (
+            not said and len(kernel.__code__.co_names) == 1
+        ):  # `lambda at, self: at.abs(self)`: another name, or nearly so
+            said = f"By `{kernel.__code__.co_names[0]}`."
+        text += said if in_place else said.replace("`self`", "`input`")
+    result = "Tensor" if len(entry.outputs) == 1 else f"({', '.join(entry.outputs)})"
+    return f"{in_place or entry.name}({', '.join(words)}) -> {result}\n\n{text}".rstrip()
