@@ -287,9 +287,8 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from readtorch.c10.core.dispatch_key import MetaArray
-from readtorch.c10.core.storage_impl import data_address
+from readtorch.c10.core.storage_impl import data_address, owner_of
 
 
 # %%
@@ -318,10 +317,17 @@ def assert_no_partial_overlap(written: Any, read: Any) -> None:
     """RuntimeError if the two share some of their memory without being the same elements in the same order."""
     if written is read or written.__class__ is not read.__class__ or written.__class__ is MetaArray:
         return
-    if (written if written.base is None else written.base) is not (read if read.base is None else read.base):
+    if not have_one_owner(written, read):
         return
     if shares_memory(written, read) and not _same_elements(written, read):
         raise overlapping()
+
+
+def have_one_owner(first: Any, second: Any) -> bool:
+    """Do two arrays look into memory of the same array?"""
+    if first.base is None and second.base is None:
+        return first is second
+    return owner_of(first) is owner_of(second)
 
 
 def assert_no_overlap(written: Any, read: Any) -> None:
@@ -473,16 +479,21 @@ from readtorch.c10.core.autograd_state import counts, state
 #| into: c10/core/tensor_impl.py
 #| upstream: c10/core/TensorImpl.h#c10::VariableVersion
 class VariableVersion:
-    """Counts in-place writes to one memory. `views` remembers the tensors whose history must follow when it is rewritten."""
+    """Counts in-place writes to one memory.
 
-    __slots__ = ("value", "views")
+    `views` are the tensors that look into it and were made, or brought up to date, after the last write; `behind` are those that
+    were not. Both hold them weakly.
+    """
+
+    __slots__ = ("behind", "value", "views")
 
     def __init__(self) -> None:
         self.value = 0
         self.views: list[weakref.ref] | None = None
+        self.behind: dict[int, weakref.ref] | None = None
 
     def register_view(self, view: TensorImpl) -> None:
-        """Remember a differentiable view, weakly. Dead entries are swept when the list has doubled."""
+        """Remember a view whose edge is right as of now. Dead entries are swept now and then."""
         views = self.views
         if views is None:
             self.views = [weakref.ref(view)]
@@ -490,6 +501,27 @@ class VariableVersion:
         if len(views) & 63 == 63:
             views[:] = [entry for entry in views if entry() is not None]
         views.append(weakref.ref(view))
+
+    def bump(self) -> None:
+        """The memory was written to: what its views say of their history may be wrong from now on."""
+        self.value += 1
+        views = self.views
+        if views is not None:
+            self.views = None
+            behind = self.behind = {} if self.behind is None else self.behind
+            if len(behind) & 63 == 63:
+                for key in [key for key, entry in behind.items() if entry() is None]:
+                    del behind[key]
+            for entry in views:
+                view = entry()
+                if view is not None:
+                    behind[id(view)] = entry
+                    view.fall_behind()
+
+    def living_views(self) -> list[TensorImpl]:
+        """All views of this memory that still exist."""
+        entries = [*(self.views or ()), *(self.behind or {}).values()]
+        return [view for entry in entries if (view := entry()) is not None]
 
 
 # %% [markdown]
@@ -553,9 +585,23 @@ class TensorImpl:
     _array: Any
     _edge: Any
     _vc: VariableVersion | None
+    #: of a view: (base, steps, creation), and as a fourth, once the memory was written to, the edge that the view had before
     _view: tuple | None
     _grad: Any
     _meta: dict[str, Any] | None
+
+    def fall_behind(self) -> None:
+        """This view's memory was written to. Its edge, unless there is none to find, is to be asked for (`gradient_edge`)."""
+        assert self._view is not None
+        own = getattr(self, "_edge", None)
+        self._view = (*self._view, own)
+        if own is not None or self._view[0]._edge is not None:
+            self.forget_edge()
+
+    def forget_edge(self) -> None:
+        """Empty the slot of the edge."""
+        if hasattr(self, "_edge"):
+            del self._edge
 
     if TYPE_CHECKING:
         #: bound at import, for the type checker's eyes: attributes, methods and Python's operators

@@ -399,16 +399,25 @@ from typing import Any
 from readtorch.c10.core.scalar_type import from_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl, is_inference
 from readtorch.csrc.autograd.node import Node, split_edge
+from readtorch.csrc.autograd.variable import gradient_edge
 
 
 # %%
 #| into: csrc/autograd/saved_variable.py
 #| upstream: torch/csrc/autograd/saved_variable.cpp#torch::autograd::SavedVariable::unpack
-def check_version(tensor: Any, expected: int) -> None:
-    """RuntimeError if the memory behind a kept tensor was written to since."""
+def check_version(tensor: Any, expected: int, keeper: Node) -> None:
+    """RuntimeError if the memory behind a tensor that `keeper` keeps was written to since, or if it was cut from its history."""
     counter = tensor._vc
-    if counter is not None and counter.value != expected:
-        origin = None if tensor._edge is None else split_edge(tensor._edge)
+    if counter is None:
+        return
+    if tensor._meta is not None and tensor._meta.get("detached", -1) > keeper._sequence:
+        raise RuntimeError(
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported: the gradient that "
+            "should flow on through it has nowhere to go. Use detach() instead."
+        )
+    if counter.value != expected:
+        edge = getattr(tensor, "_edge", None)
+        origin = None if edge is None else split_edge(edge)
         raise modified(tensor._array, origin, counter.value, expected)
 
 
@@ -477,8 +486,8 @@ class Packed:
 
     def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
         pack, self.unpack = hooks
-        self.edge = tensor._edge
-        self.payload = pack(tensor.detach() if tensor._edge is not None and not tensor.is_leaf else tensor)
+        self.edge = gradient_edge(tensor)
+        self.payload = pack(tensor if tensor.is_leaf else tensor.detach())
 
     def restore(self) -> Any:
         """The tensor again, with its place in the graph."""
@@ -488,7 +497,7 @@ class Packed:
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 + type(tensor).__name__
             )
-        if self.edge is not None and tensor._edge is None:
+        if self.edge is not None and not tensor.requires_grad:
             tensor = tensor.detach()
             tensor._edge = self.edge
         return tensor
@@ -543,6 +552,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import numpy as np
+
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node
@@ -557,6 +568,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("_array", "_variable", "owned")
     _post_accumulate_hooks: Any = None
+    #: has the leaf another shape than gradients that come from graphs that were there before?
+    reshaped = False
 
     def __init__(self, leaf: Any) -> None:
         self._edges = ()
@@ -591,6 +604,12 @@ class AccumulateGrad(Node):
         leaf = self._variable()
         if leaf is None:
             leaf = self.variable
+        try:
+            ours = leaf._edge is self
+        except AttributeError:
+            ours = False
+        if not ours and not _is_still_wanted(leaf):
+            return ()
         if graph:
             leaf._grad = grad.clone() if leaf._grad is None else leaf._grad + grad
         else:
@@ -605,24 +624,36 @@ class AccumulateGrad(Node):
     def _accumulate(self, leaf: Any, grad: Any) -> None:
         old = leaf._grad
         if old is None:
-            keep = self.owned and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            keep = self.owned and not self.reshaped and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
-        elif old._edge is not None:
+        elif getattr(old, "_edge", self) is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
         else:
             if old._array.shape != grad.shape:
                 infer_size(tuple(old._array.shape), tuple(grad.shape))
             old._array += grad
-            tensor_impl.version_counter(old).value += 1
+            tensor_impl.version_counter(old).bump()
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
     """A copy in the leaf's own memory order."""
+    if grad.shape != leaf.shape:
+        grad = np.broadcast_to(grad, leaf.shape)
     if leaf.flags.c_contiguous or grad.ndim < 2:
         return grad.copy()
     order = sorted(range(leaf.ndim), key=lambda axis: -leaf.strides[axis])
     inverse = sorted(range(leaf.ndim), key=order.__getitem__)
     return grad.transpose(order).copy().transpose(inverse)
+
+
+def _is_still_wanted(leaf: Any) -> bool:
+    """Does the leaf collect a gradient? The program may have changed its mind after it made the graph.
+
+    RuntimeError if the leaf is none any more.
+    """
+    if not leaf.is_leaf:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
+    return leaf.requires_grad
 
 
 # %%

@@ -68,6 +68,7 @@ from readtorch.aten.memory_overlap import (
     assert_no_overlap,
     assert_no_partial_overlap,
     has_internal_overlap,
+    have_one_owner,
 )
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
@@ -82,8 +83,19 @@ from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, wrong_kind
-from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.autograd.variable import (
+    DEFAULT,
+    INFERENCE_MODE,
+    MULTI_OUTPUT_NODE,
+    NO_GRAD_MODE,
+    check_inplace,
+    gradient_edge,
+    make_view,
+    rebase_history,
+    requires_grad,
+)
 
 # %%
 #| into: csrc/autograd/variable_type.py
@@ -96,6 +108,13 @@ NUMBERS = frozenset((float, int, bool, complex))
 
 #: stands for a tensor that the call names by keyword, or forgot
 MISSING = object()
+#: stands for the edge of a tensor that requires gradients and has nowhere to send them
+NOWHERE: Any = object()
+
+
+def _asks_nobody(*tensors: Any) -> bool:
+    """Are these tensors, of which one does not know its edge, in a call that needs none because nothing is recorded?"""
+    return not state.grad_mode and all(isinstance(tensor, TensorImpl) for tensor in tensors)
 
 
 def given(*values: Any) -> tuple:
@@ -152,7 +171,7 @@ def leading(entry: OperatorEntry) -> Call:
         node = None
         if differentiable and (not counts.grad_off or state.grad_mode):
             for tensor in tensors:
-                if tensor._edge is not None:
+                if requires_grad(tensor):
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]  # called only where there is one
                     break
         if out is not None:
@@ -202,8 +221,11 @@ def leading_one(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            return slow(*given(input), *args, **kwargs)
+            if not _asks_nobody(input):
+                return slow(*given(input), *args, **kwargs)
+            array, edge = input._array, None
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -217,7 +239,6 @@ def leading_one(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        edge = input._edge
         if raw.__class__ is not ndarray:
             if raw.__class__ is list or raw.__class__ is tuple:
                 if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
@@ -292,8 +313,11 @@ def leading_two(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             first, second = input._array, other._array
+            a, b = input._edge, other._edge
         except AttributeError:
-            return slow(*given(input, other), *args, **kwargs)
+            if not _asks_nobody(input, other):
+                return slow(*given(input, other), *args, **kwargs)
+            first, second, a, b = input._array, other._array, None, None
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -307,7 +331,6 @@ def leading_two(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        a, b = input._edge, other._edge
         if (a is not None or b is not None) and differentiable and (not counts.grad_off or state.grad_mode):
             if crosswise:
                 node = new(node_type)
@@ -545,7 +568,7 @@ class Recorder:
             return node
         node = new(self.node_class)
         tensor = tensors[0]
-        node._edges = (tensor._edge,)
+        node._edges = (gradient_edge(tensor),)
         node._sequence = next_sequence_nr()
         node._options = (options, kwargs) if options or kwargs else None
         node._versions = None
@@ -567,9 +590,9 @@ class Recorder:
         for position in self.positions:
             value = values[position]
             if isinstance(value, TensorImpl):
-                edges.append(value._edge)
+                edges.append(gradient_edge(value))
             elif value.__class__ in (list, tuple):
-                edges.extend(item._edge for item in value)
+                edges.extend(gradient_edge(item) for item in value)
             else:
                 edges.append(None)
         node._edges = tuple(edges)
@@ -584,6 +607,7 @@ class Recorder:
         assert rule is not None
         saved: list[Any] = []
         versions: list[Any] = []
+        alone = len(self.positions) == 1
         for position, wanted_by in self.saved:
             value = values[position]
             version: Any = 0
@@ -595,7 +619,7 @@ class Recorder:
                 version = [0 if item is None else current_version(item) for item in value]
             else:
                 for other in wanted_by:
-                    if _wants_grad(values[other]):
+                    if alone or _leads_on(values[other]):
                         if isinstance(value, TensorImpl):
                             if value._meta is not None:
                                 refuse_saving(value)
@@ -635,7 +659,7 @@ class Recorder:
 
     def _wants_result(self, node: GeneratedNode) -> bool:
         """Does a formula that will be asked use the result? A power's does for the exponent, which is mostly a number."""
-        if self.result_for is None:
+        if self.result_for is None or len(self.positions) == 1:
             return True
         return any(node._edges[place] is not None for place in self.result_for)
 
@@ -647,8 +671,15 @@ def array_again(value: Any) -> Any:
 
 def _wants_grad(value: Any) -> bool:
     if isinstance(value, TensorImpl):
-        return value._edge is not None
+        return requires_grad(value)
     return value.__class__ in (list, tuple) and any(_wants_grad(item) for item in value)
+
+
+def _leads_on(value: Any) -> bool:
+    """Will anybody ask for the gradient of this argument?"""
+    if isinstance(value, TensorImpl):
+        return gradient_edge(value) is not None
+    return value.__class__ in (list, tuple) and any(_leads_on(item) for item in value)
 
 
 def _meta(value: Any, what: str) -> Any:
@@ -738,7 +769,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
     if not isinstance(out, TensorImpl):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if out._edge is not None and state.grad_mode:
+    if state.grad_mode and requires_grad(out):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
         )
@@ -753,7 +784,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
     assign(target, raw)
-    version_counter(out).value += 1
+    version_counter(out).bump()
     return out
 
 

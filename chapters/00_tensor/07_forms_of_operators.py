@@ -54,8 +54,11 @@ def unary(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            return slow(*given(input))
+            if not _asks_nobody(input):
+                return slow(*given(input))
+            array, edge = input._array, None
         if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
@@ -69,7 +72,6 @@ def unary(entry: OperatorEntry) -> Call:
             raw = np.asarray(raw)
         tensor = new(tensor_impl.Tensor)
         tensor._array = raw
-        edge = input._edge
         if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
             node = new(node_type)
             node._edges = (edge,)
@@ -117,6 +119,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     first_for = rule.wanted_by.get(left, ()) if rule is not None else ()
     second_for = rule.wanted_by.get(right, ()) if rule is not None else ()
     crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
+    first_for_first, second_for_second = left in first_for, right in second_for
     numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     result_for_first = rule is not None and any(
@@ -133,6 +136,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
         begin = now() if observer is not None else 0
         try:
             a = input._array
+            first = input._edge
             if other.__class__ in NUMBERS:
                 if not numbers or (refused and other.__class__ is bool):
                     return slow(input, other)
@@ -144,7 +148,13 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                 if b.dtype is not a.dtype or b.__class__ is not ndarray:
                     return slow(input, other)
         except AttributeError:
-            return slow(input, other)
+            number = other.__class__ in NUMBERS
+            if not (_asks_nobody(input) if number else _asks_nobody(input, other)):
+                return slow(input, other)
+            a, b = input._array, other if number else other._array
+            first = second = None
+            if not number and (b.dtype is not a.dtype or b.__class__ is not ndarray):
+                return slow(input, other)
         if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
             return slow(input, other)
         token = ignore_floating_errors()
@@ -160,7 +170,6 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
             raw = np.asarray(raw)
         tensor = new(tensor_impl.Tensor)
         tensor._array = raw
-        first = input._edge
         if (first is not None or second is not None) and differentiable and (not counts.grad_off or state.grad_mode):
             node = new(node_type)
             node._edges = (first, second)
@@ -174,7 +183,12 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                 else:
                     node._saved = ()
             else:
-                node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+                kept = []
+                if keep_first:
+                    kept.append(input if (first is not None and first_for_first) or second is not None else None)
+                if keep_second:
+                    kept.append(other if (second is not None and second_for_second) or first is not None else None)
+                node._saved = kept
             if input._meta is not None or (second is None and b is not other and other._meta is not None):
                 refuse_saving(*node._saved)
             if input._vc is None and (b is other or other._vc is None):
@@ -406,7 +420,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         if isinstance(value, TensorImpl):
             raw[position] = value._array
             arrays.append(value._array)
-            wants = wants or value._edge is not None
+            wants = wants or requires_grad(value)
         elif entry.schema.kinds[position] is TENSOR_LIST and value.__class__ in (list, tuple):
             raw[position] = []
             for number, item in enumerate(value):
@@ -417,7 +431,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
                 raw[position].append(None if item is None else item._array)
                 if item is not None:
                     arrays.append(item._array)
-                    wants = wants or item._edge is not None
+                    wants = wants or requires_grad(item)
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
@@ -458,11 +472,16 @@ def view(entry: OperatorEntry) -> Call:
             input = kwargs.pop("input", kwargs.pop("self", MISSING))
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            if (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
+            if isinstance(input, TensorImpl):
+                array = input._array
+                edge = gradient_edge(input) or NOWHERE if state.grad_mode and requires_grad(input) else None
+            elif (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
                 return answer
-            complain(entry, (*given(input), *args), kwargs)
-            raise
+            else:
+                complain(entry, (*given(input), *args), kwargs)
+                raise
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
@@ -483,9 +502,8 @@ def view(entry: OperatorEntry) -> Call:
             aliases = base is not None and (base is array or base is array.base)
         recording = not counts.grad_off or state.grad_mode
         node = None
-        edge = input._edge
         if edge is not None and recording and differentiable:
-            if simple and not counts.special:
+            if simple and edge is not NOWHERE and not counts.special:
                 node = new(node_type if aliases else copied_type)
                 node._edges = (edge,)
                 node._sequence = next_sequence_nr()
@@ -505,10 +523,14 @@ def view(entry: OperatorEntry) -> Call:
         result._grad = None
         result._meta = None if input._meta is None or not is_inference(input) else INFERENCE
         if aliases:
-            if recording and input._view is None:
+            if not differentiable:
+                result._vc = version_counter(input)
+            elif input._view is None and result._meta is None:
                 counter = input._vc or version_counter(input)
                 result._vc = counter
-                result._view = (input, ((call, args, kwargs),), DEFAULT)
+                result._view = (input, ((call, args, kwargs),), DEFAULT if recording else _unrecorded())
+                if node is None and edge is not None:
+                    del result._edge
                 counter.register_view(result)
             else:
                 make_view(result, input, (call, args, kwargs))
@@ -518,7 +540,7 @@ def view(entry: OperatorEntry) -> Call:
 
     def view_list(input: Any, raws: list[Any], args: tuple, kwargs: dict[str, Any], begin: int, observer: Any) -> Any:
         node = None
-        if input._edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+        if differentiable and (not counts.grad_off or state.grad_mode) and requires_grad(input):
             node = record.leading((input,), args, kwargs, raws)
         results = []
         for number, raw in enumerate(raws):
@@ -531,6 +553,10 @@ def view(entry: OperatorEntry) -> Call:
         return tuple(results)
 
     return call
+
+
+def _unrecorded() -> int:
+    return INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE
 
 
 def _copied(entry: OperatorEntry) -> OperatorEntry:
@@ -610,7 +636,7 @@ def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any
     for operand in operands:
         if isinstance(operand, TensorImpl):
             read = operand._array
-            if (read if read.base is None else read.base) is (array if array.base is None else array.base):
+            if have_one_owner(array, read):
                 check(array, read)
         elif operand.__class__ in (list, tuple):
             _check_operands(check, array, operand)
@@ -648,21 +674,21 @@ def inplace(entry: OperatorEntry) -> Call:
             values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
         wants = False
-        if record.differentiable and (not counts.grad_off or state.grad_mode):
+        if not counts.grad_off or state.grad_mode:
             wants = any(_wants_grad(values[i]) for i in positions)
             if wants:
                 check_inplace(input)
-        if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
-            check_inplace(input)
+                wants = record.differentiable
         try:
-            check_memory(entry, array, values[1:])
+            if not copies or values[1] is not input:
+                check_memory(entry, array, values[1:])
         except RuntimeError:
             complain(entry, args, kwargs)
             if not mutating:
                 _wrong_arguments_first(lambda: _write(entry, method, copy_of(array), values, positions, False))
             raise
         if wants and keeps_self and not mutating:
-            original = tensor_impl.wrap(copy_of(array), input._edge)
+            original = tensor_impl.wrap(copy_of(array), gradient_edge(input))
             values = [original, *values[1:]]
         try:
             raw = _write(entry, method, array, values, positions, mutating)
@@ -671,10 +697,10 @@ def inplace(entry: OperatorEntry) -> Call:
                 return answer
             complain(entry, args, kwargs)
             raise
+        node = record.bound(values, raw) if wants else None
         counter = version_counter(input)
-        counter.value += 1
-        if wants:
-            node = record.bound(values, raw)
+        counter.bump()
+        if node is not None:
             node._options = _without_tensors(positions, values)
             if keeps_result:
                 node._counters = {0: counter}
@@ -715,12 +741,6 @@ def refuse_inference(tensor: Any) -> None:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
         )
-
-
-def _view_of_recorded(tensor: Any) -> bool:
-    """Was this made, with recording off, as a view of something that wants gradients?"""
-    view = tensor._view
-    return view is not None and view[2] != DEFAULT and view[0]._edge is not None
 
 
 def _scale_second(entry: OperatorEntry, kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
@@ -871,7 +891,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         if named is not None and isinstance(result, tuple) and result.__class__ is not named:
             result = named(result)
         if out is not None:
-            result = give_out(entry, result._array, out, result._edge)
+            result = give_out(entry, result._array, out, gradient_edge(result))
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -904,11 +924,9 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             complain(entry, (input, *args), kwargs)
             _wrong_arguments_first(lambda: function(at, tensor_impl.wrap(copy_of(input._array)), *args, **kwargs))
             raise
-        if state.grad_mode and (
-            input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
-        ):
+        if state.grad_mode and any(_wants_grad(value) for value in (input, *args)):
             check_inplace(input)
-            source = tensor_impl.wrap(copy_of(input._array), input._edge)
+            source = tensor_impl.wrap(copy_of(input._array), gradient_edge(input))
         try:
             result = function(at, source, *args, **kwargs)
         except Exception:
@@ -926,7 +944,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
         assign(input._array, result._array)
-        version_counter(input).value += 1
+        version_counter(input).bump()
         if result._edge is not None:
             rebase_history(input, result._edge)
         return input

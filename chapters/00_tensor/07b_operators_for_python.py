@@ -104,7 +104,7 @@ def _cast(value: Any, wanted: Any) -> Any:
 def _cached_cast(value: Any, wanted: Any) -> Any:
     """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
     cache = state.autocast_cache
-    if cache is None or state.inference_mode or not (value._edge is not None and not value._edge._edges):
+    if cache is None or state.inference_mode or gradient_edge(value).__class__ is not AccumulateGrad:
         return value.to(wanted)
     key = (id(value), wanted)
     found = cache.get(key)

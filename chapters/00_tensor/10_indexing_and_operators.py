@@ -60,6 +60,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.device_guard import on_host
@@ -276,8 +277,12 @@ def setitem(self: Any, index: Any, value: Any) -> None:
                 raise fills_by_mask_only()
         at.index_put_(view, indices, value)
         return
-    while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
-        value = at.select(value, 0, 0)
+    shape = view._array.shape
+    if value._array.ndim and value._array.shape != shape:
+        while value._array.ndim and value._array.shape[0] == 1:
+            value = at.select(value, 0, 0)
+        if is_expandable_to(value._array.shape, shape):
+            value = at.expand(value, shape)
     if past_masks and any(isinstance(item, TensorImpl) for item in items):
         value = at.sum(value)  # of any shape: it depends on elements which is right
     if value._view is not None and value._array.ndim == 0:
@@ -469,6 +474,8 @@ def _(torch):
 #| imports
 from __future__ import annotations
 
+
+import sys
 from typing import Any
 
 import numpy as np
@@ -486,6 +493,8 @@ from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import require
@@ -655,7 +664,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, TypeError off the CPU, unless `force`."""
     if force:
         return self.detach().cpu()._array
-    if self._edge is not None and state.grad_mode:
+    if state.grad_mode and variable.requires_grad(self):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     array = self._array
     if array.__class__ is not np.ndarray:
@@ -744,7 +753,7 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
 
-    if self._edge is not None:
+    if variable.requires_grad(self):
         raise RuntimeError("cannot resize variables that require grad")
     shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
@@ -772,9 +781,11 @@ def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 def as_subclass(self: Any, cls: type) -> Any:
     """A view of the whole of this tensor, under another class."""
     alias = dispatcher.autograd.alias(self)
-    tensor = init(new(cls), alias._array, alias._edge)
+    tensor = init(new(cls), alias._array, variable.own_edge(alias))
     tensor._vc, tensor._view, tensor._meta = alias._vc, alias._view, alias._meta
     if tensor._view is not None and tensor._vc is not None:
+        if not hasattr(alias, "_edge"):
+            tensor.forget_edge()
         tensor._vc.register_view(tensor)
     return tensor
 
@@ -868,6 +879,20 @@ def init_methods() -> None:
         gates.attach(TensorImpl, name, function)
     tensor_class: Any = TensorImpl
     tensor_class._make_subclass = staticmethod(make_subclass)
+
+
+def _tell_leaf(tensor: Any) -> None:
+    """Its shape is another now. A graph that leads to the leaf already goes on expecting gradients of the old one, as upstream's does."""
+    edge = variable.own_edge(tensor)
+    if edge.__class__ is AccumulateGrad:
+        if sys.getrefcount(edge) == _HELD_BY_LEAF_ALONE:
+            edge.describe(tensor._array)
+        else:
+            edge._array, edge.reshaped = tensor._array, True
+
+
+#: the leaf, the variable above, and the argument of `getrefcount`
+_HELD_BY_LEAF_ALONE = 3
 
 
 # %%

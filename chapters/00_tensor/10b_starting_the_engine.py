@@ -64,7 +64,7 @@ from typing import Any
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
-from readtorch.csrc.autograd import engine
+from readtorch.csrc.autograd import engine, variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.node import Node, split_edge
 
@@ -128,7 +128,7 @@ def run_backward(
     edges: list[Any] = []
     grads: list[Any] = []
     for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors, strict=True)):
-        edge = tensor._edge if isinstance(tensor, TensorImpl) else gradient_edge(tensor)
+        edge = variable.gradient_edge(tensor) if isinstance(tensor, TensorImpl) else gradient_edge(tensor)
         if edge is None:
             raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)
@@ -164,11 +164,12 @@ def _detached(grad: Any, given: list[Any]) -> Any:
 def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
     if not isinstance(tensor, TensorImpl):
         return split_edge(gradient_edge(tensor))
-    if tensor._edge is None:
+    if not variable.requires_grad(tensor):
         raise RuntimeError("One of the differentiated Tensors does not require grad")
-    if accumulate and tensor._edge.__class__ is not AccumulateGrad:
+    edge = variable.gradient_edge(tensor)
+    if accumulate and edge is not None and edge.__class__ is not AccumulateGrad:
         tensor.retain_grad()
-    return split_edge(tensor._edge)
+    return (Node(), 0) if edge is None else split_edge(edge)
 
 
 def gradient_edge(edge: Any) -> Any:

@@ -102,7 +102,7 @@ def _make_grads(outputs: tuple, grads: tuple) -> tuple:
             if grad is None:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         elif grad is None:
-            if output._edge is not None:
+            if output.requires_grad:
                 if output._array.size != 1:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
                 if not (output.dtype.is_floating_point or output.dtype.is_complex):

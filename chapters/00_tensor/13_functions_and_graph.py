@@ -136,7 +136,7 @@ class FunctionNode(Node):
             tensor._vc = counter
             return tensor
         if isinstance(value, TensorImpl):
-            check_version(value, self._saved_versions[number])
+            check_version(value, self._saved_versions[number], self)
         return value
 
     def release_variables(self) -> None:
@@ -190,10 +190,10 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
     """Run a custom function's forward and connect its outputs to `node`."""
     recording = state.grad_mode
     tensors = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorImpl)}
-    node.needs_input_grad = tuple(i in tensors and tensors[i]._edge is not None for i in range(len(args)))
+    node.needs_input_grad = tuple(i in tensors and variable.requires_grad(tensors[i]) for i in range(len(args)))
     node._tensor_inputs = frozenset(tensors)
     wants = recording and any(node.needs_input_grad)
-    edges = tuple(arg._edge if wants else None for arg in tensors.values())
+    edges = tuple(variable.gradient_edge(arg) if wants else None for arg in tensors.values())
     autograd_state.set_grad_enabled(False)
     try:
         if two_step:
@@ -233,7 +233,7 @@ def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: b
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function."
             )
-        version_counter(tensor).value += 1
+        version_counter(tensor).bump()
     results: list[Any] = []
     for number, value in enumerate(values):
         if not isinstance(value, TensorImpl):
@@ -257,10 +257,10 @@ def _connect_one(node: FunctionNode, inputs: dict[int, Any], value: Any, edge: A
         value = _alias(value, wants and not plain, edge)
         return value
     if plain or not wants:
-        if plain and value._edge is not None and variable.is_leaf(value) is False:
+        if plain and variable.requires_grad(value) and variable.is_leaf(value) is False:
             value = value.detach()
         return value
-    if value._edge is not None:
+    if variable.requires_grad(value) and value._view is None:
         value = value.detach()
     if value._view is not None:
         value._view = (value._view[0], value._view[1], variable.IN_CUSTOM_FUNCTION)
@@ -294,8 +294,8 @@ def _save(node: FunctionNode, results: list[Any], values: tuple[Any, ...]) -> No
         if (
             place is not None
             and value is not None
-            and results[place]._edge is not None
-            and value._edge is not None
+            and variable.requires_grad(results[place])
+            and variable.requires_grad(value)
             and variable.grad_fn(results[place]) is node
         ):
             counter = version_counter(results[place])
@@ -828,7 +828,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Where the gradient of `tensor` flows. RuntimeError if it requires none."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge of a Tensor without requires_grad")
-    return GradientEdge(*_C._split_edge(tensor._edge))
+    return GradientEdge(*_C._split_edge(_C._gradient_edge(tensor)))
 
 
 # %%
@@ -891,7 +891,7 @@ def increment_version(tensor: Any) -> None:
     for one in (tensor,) if isinstance(tensor, _C.TensorBase) else tensor:
         if one.is_inference() and not autograd_state.state.inference_mode:
             raise RuntimeError("Inference tensors do not track version counter.")
-        version_counter(one).value += 1
+        version_counter(one).bump()
 
 
 # %% [markdown]
@@ -912,7 +912,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = tuple(tensors)
-    nodes = [_C._split_edge(tensor._edge)[0] for tensor in tensors if tensor.requires_grad]
+    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors if tensor.requires_grad]
     passes: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     def arrived(place: int) -> Callable[[Any], None]:

@@ -663,6 +663,7 @@ from readtorch.aten import record_function
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
+from readtorch.csrc.autograd.variable import requires_grad
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.tensor_new import tensor
 
@@ -684,10 +685,10 @@ def init() -> None:
                 and self._meta is None
                 and ours.flags.c_contiguous
                 and (ours if ours.base is None else ours.base) is not (theirs if theirs.base is None else theirs.base)
-                and ((self._edge is None and src._edge is None) or not state.grad_mode)
+                and not (state.grad_mode and (requires_grad(self) or requires_grad(src)))
             ):
                 copyto(ours, theirs)
-                version_counter(self).value += 1
+                version_counter(self).bump()
                 return self
             if ours.__class__ is MetaArray:
                 src = src if theirs.__class__ is MetaArray else src.to("meta")

@@ -106,7 +106,7 @@ def plain_arrays(grad: Any, *written: Any) -> list[np.ndarray] | None:
 def bump(*tensors: Any) -> None:
     """Say that these tensors were written to."""
     for tensor in tensors:
-        version_counter(tensor).value += 1
+        version_counter(tensor).bump()
 
 
 # %% [markdown]

@@ -514,12 +514,54 @@ def _places(geometry: Geometry) -> Array:
     return places
 
 
+def _may_overlap(geometry: Geometry) -> bool:
+    """Could two indices lead to one place? Sizes and strides are compared, from the smallest stride up; unusual ones may be suspected."""
+    shape, strides, _ = geometry
+    reach = 0
+    for step, size in sorted((step, size) for step, size in zip(strides, shape, strict=True) if size > 1):
+        if step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
+def _in_one_piece(geometry: Geometry) -> bool:
+    step = 1
+    for size, stride in zip(reversed(geometry[0]), reversed(geometry[1]), strict=True):
+        if stride != step and size != 1:
+            return False
+        step *= size
+    return True
+
+
+def _seen(flat: Array, geometry: Geometry, origin: int) -> Array:
+    shape, strides, offset = geometry
+    if _in_one_piece(geometry):
+        return flat[offset - origin : offset - origin + math.prod(shape)].reshape(shape)
+    return np.lib.stride_tricks.as_strided(
+        flat[offset - origin :], shape, tuple(step * flat.itemsize for step in strides)
+    )
+
+
+def _end(geometry: Geometry) -> int:
+    shape, strides, offset = geometry
+    return offset + 1 + builtins.sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+
+
 @register("as_strided_backward", key="CPU CUDA", variants="")
 def as_strided_backward(grad_output: Array, written: Geometry, read: Geometry, shared: Geometry) -> Array:
     """The gradient laid into a storage through one geometry and taken out through another.
 
     Elements of `shared`, the tensor that was viewed, may lie on each other (it was expanded): they then share what arrives.
     """
+    if grad_output.size and not (_may_overlap(written) or _may_overlap(shared)):
+        same_place = written[2] == read[2] and grad_output.size == math.prod(read[0])
+        if same_place and _in_one_piece(written) and _in_one_piece(read):
+            return grad_output.reshape(read[0])
+        origin = builtins.min(written[2], read[2])
+        flat = np.zeros(builtins.max(_end(written), _end(read)) - origin, grad_output.dtype)
+        _seen(flat, written, origin)[...] = grad_output
+        return _seen(flat, read, origin)
     into, out, owners = (_places(geometry) for geometry in (written, read, shared))
     storage = np.zeros(
         1 + max((int(places.max()) for places in (into, out, owners) if places.size), default=0), grad_output.dtype

@@ -296,7 +296,9 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: floa
 derivative(
     "index_add",
     self=lambda at, grad: grad,
-    source=lambda at, grad, dim, index, alpha: at.index_select(grad, dim, index) * alpha,
+    source=lambda at, grad, source, dim, index, alpha: (
+        at.reshape(at.index_select(grad, dim, index), source.shape) * alpha
+    ),
 )
 
 

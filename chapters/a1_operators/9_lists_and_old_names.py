@@ -368,14 +368,23 @@ def polar(at: Any, abs: Array, angle: Array) -> Any:
 # %%
 #| into: csrc/autograd/python_variable_methods.py
 def _view_in_place(name: str) -> Any:
+    """`NAME_`: this tensor becomes the view. The base of a tensor that was one already knows nothing of it."""
+
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._edge is not None and state.grad_mode:
+        wants = state.grad_mode and variable.requires_grad(self)
+        if wants:
             variable.check_inplace(self)
         result = getattr(dispatcher.autograd, name)(self, *args, **kwargs)
-        version_counter(self).value += 1
+        edge = variable.gradient_edge(result) if wants else None
+        version_counter(self).bump()
         self._array = result._array
-        if not variable.is_leaf(result):
-            self._edge = result._edge
+        if edge is not None:
+            node: Any = split_edge(edge)[0]
+            node.become_inplace()
+            variable.set_history(self, edge)
+            variable.wake_views(self)
+        else:
+            _tell_leaf(self)
         return self
 
     method.__name__ = f"{name}_"
@@ -404,7 +413,7 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
         raise RuntimeError("all dimensions of input must be of equal length")
     with device_guard(self._array):
         np.fill_diagonal(self._array, fill_value, wrap)
-    version_counter(self).value += 1
+    version_counter(self).bump()
     return self
 
 
@@ -416,7 +425,7 @@ def apply_(self: Any, callable: Any) -> Any:
     self._array[...] = np.array([callable(value) for value in flat.tolist()], dtype=self._array.dtype).reshape(
         self._array.shape
     )
-    version_counter(self).value += 1
+    version_counter(self).bump()
     return self
 
 

@@ -55,9 +55,11 @@ class Tensor(_C.TensorBase):
 
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
-        if self._edge is None:
+        if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
-        node, number = _C._split_edge(self._edge)
+        node, number = _C._split_edge(_C._gradient_edge(self))
+        if node is None:
+            return _handle(OrderedDict(), hook)
         if node._tensor_pre_hooks is None:
             node._tensor_pre_hooks = {}
         return _handle(node._tensor_pre_hooks.setdefault(number, OrderedDict()), hook)
@@ -65,30 +67,31 @@ class Tensor(_C.TensorBase):
     @property
     def _backward_hooks(self) -> OrderedDict[int, Any] | None:
         """What `register_hook` has registered, by number; None if that is nothing."""
-        if self._edge is None:
-            return None
-        node, number = _C._split_edge(self._edge)
-        return (node._tensor_pre_hooks or {}).get(number)
+        node, number = _C._split_edge(_C._gradient_edge(self))
+        return None if node is None else (node._tensor_pre_hooks or {}).get(number)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
-        if self._edge is None:
+        if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
         if self.grad_fn is not None:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-        if self._edge._post_accumulate_hooks is None:
-            self._edge._post_accumulate_hooks = OrderedDict()
-        return _handle(self._edge._post_accumulate_hooks, hook)
+        node = _C._gradient_edge(self)
+        if node is None:
+            return _handle(OrderedDict(), hook)
+        if node._post_accumulate_hooks is None:
+            node._post_accumulate_hooks = OrderedDict()
+        return _handle(node._post_accumulate_hooks, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this non-leaf in `.grad`, too."""
-        if self._edge is None:
+        if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        if self.is_leaf or self.retains_grad:
+        if _C._has_no_node(self) or self.retains_grad:
             return
         import weakref
 
-        node, number = _C._split_edge(self._edge)
+        node, number = _C._split_edge(_C._gradient_edge(self))
         if node._retains_grad is None:
             node._retains_grad = {}
         node._retains_grad[number] = weakref.ref(self)
@@ -109,7 +112,7 @@ class Tensor(_C.TensorBase):
                 f"new_empty() and get a {type(self).__name__} from it: write one of the two methods."
             )
         result = tensor_impl.init(tensor_impl.new(type(self)), _copy_with_storage(self._array, memo))
-        if self._edge is not None:
+        if self.requires_grad:
             result.requires_grad_()
         if self._grad is not None:
             result._grad = copy.deepcopy(self._grad, memo)
@@ -119,7 +122,7 @@ class Tensor(_C.TensorBase):
 
     def __copy__(self) -> Any:
         result = tensor_impl.init(tensor_impl.new(type(self)), self._array)
-        if self._edge is not None:
+        if self.requires_grad:
             result.requires_grad_()
         result.__dict__.update(self.__dict__)
         return result

@@ -102,7 +102,7 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
     """Function and arguments that rebuild `tensor`. RuntimeError for one that is not a leaf."""
     from readtorch.storage import TypedStorage, _new_dtypes
 
-    if tensor._edge is not None:
+    if tensor.requires_grad:
         from readtorch.utils.hooks import warn_if_has_hooks
 
         warn_if_has_hooks(tensor)

@@ -27,6 +27,8 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.autograd.node import split_edge as _split_edge
     from readtorch.csrc.autograd.python_engine import run_backward as _run_backward
     from readtorch.csrc.autograd.python_function import FunctionNode as _FunctionBase
+    from readtorch.csrc.autograd.variable import gradient_edge as _gradient_edge
+    from readtorch.csrc.autograd.variable import has_no_node as _has_no_node
     from readtorch.csrc.module import THPModule_initExtension as _initExtension
     from readtorch.csrc.size import Size as Size
     from readtorch.csrc.type_info import finfo as finfo

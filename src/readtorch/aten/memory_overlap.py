@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from readtorch.c10.core.dispatch_key import MetaArray
-from readtorch.c10.core.storage_impl import data_address
+from readtorch.c10.core.storage_impl import data_address, owner_of
 
 
 def assert_no_internal_overlap(array: Any) -> None:
@@ -28,10 +28,17 @@ def assert_no_partial_overlap(written: Any, read: Any) -> None:
     """RuntimeError if the two share some of their memory without being the same elements in the same order."""
     if written is read or written.__class__ is not read.__class__ or written.__class__ is MetaArray:
         return
-    if (written if written.base is None else written.base) is not (read if read.base is None else read.base):
+    if not have_one_owner(written, read):
         return
     if shares_memory(written, read) and not _same_elements(written, read):
         raise overlapping()
+
+
+def have_one_owner(first: Any, second: Any) -> bool:
+    """Do two arrays look into memory of the same array?"""
+    if first.base is None and second.base is None:
+        return first is second
+    return owner_of(first) is owner_of(second)
 
 
 def assert_no_overlap(written: Any, read: Any) -> None:

@@ -53,7 +53,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     """Where the gradient of `tensor` flows. RuntimeError if it requires none."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge of a Tensor without requires_grad")
-    return GradientEdge(*_C._split_edge(tensor._edge))
+    return GradientEdge(*_C._split_edge(_C._gradient_edge(tensor)))
 
 
 class saved_tensors_hooks:
@@ -106,7 +106,7 @@ def increment_version(tensor: Any) -> None:
     for one in (tensor,) if isinstance(tensor, _C.TensorBase) else tensor:
         if one.is_inference() and not autograd_state.state.inference_mode:
             raise RuntimeError("Inference tensors do not track version counter.")
-        version_counter(one).value += 1
+        version_counter(one).bump()
 
 
 def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str = "all") -> Any:
@@ -117,7 +117,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = tuple(tensors)
-    nodes = [_C._split_edge(tensor._edge)[0] for tensor in tensors if tensor.requires_grad]
+    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors if tensor.requires_grad]
     passes: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     def arrived(place: int) -> Callable[[Any], None]:

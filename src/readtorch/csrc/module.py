@@ -161,11 +161,12 @@ def THPFunction_initModule(module: Any) -> None:
 def THPEngine_initModule(module: Any) -> None:
     """The way into the engine, its nodes, and the switch that says whether anything is recorded."""
     from readtorch.c10.core import autograd_state
-    from readtorch.csrc.autograd import engine, node, python_engine
+    from readtorch.csrc.autograd import engine, node, python_engine, variable
     from readtorch.csrc.autograd.functions import accumulate_grad
 
     module._run_backward, module._queue_callback = python_engine.run_backward, engine.queue_callback
     module._Node, module._split_edge = node.Node, node.split_edge
+    module._gradient_edge, module._has_no_node = variable.gradient_edge, variable.has_no_node
     module._AccumulateGrad = accumulate_grad.AccumulateGrad
     module.is_grad_enabled, module._set_grad_enabled = autograd_state.is_grad_enabled, autograd_state.set_grad_enabled
 

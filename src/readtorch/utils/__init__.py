@@ -28,16 +28,16 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     from readtorch.autograd.graph import register_prehook
     from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
     from readtorch.csrc.autograd.python_variable import swap_tensor_impl
+    from readtorch.csrc.autograd.variable import own_edge
 
     slots = _slots(type(t1))
     for name, tensor in (("t1", t1), ("t2", t2)):
-        if any(reference is not getattr(tensor._edge, "_variable", None) for reference in _weakrefs(tensor)):
+        if any(reference is not getattr(own_edge(tensor), "_variable", None) for reference in _weakrefs(tensor)):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     if slots != _slots(type(t2)):
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
     for name, tensor in (("t1", t1), ("t2", t2)):
-        views = tensor._vc.views if tensor._vc is not None else None
-        if any(view is not None and view._view[0] is tensor for view in (entry() for entry in views or ())):
+        if tensor._vc is not None and any(view._view[0] is tensor for view in tensor._vc.living_views()):
             raise RuntimeError(
                 f"Expected use_count of {name} to be 1 or 2, but it has a view, which looks into memory that would be "
                 "another tensor's: drop the view first."
@@ -45,8 +45,9 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     if t1 is t2:
         return
     for tensor in (t1, t2):
-        if tensor._edge.__class__ is AccumulateGrad:
-            register_prehook(tensor._edge, _refuse_after_swap)
+        edge = own_edge(tensor)
+        if edge.__class__ is AccumulateGrad:
+            register_prehook(edge, _refuse_after_swap)
     values = {name: (getattr(t1, name, _MISSING), getattr(t2, name, _MISSING)) for name in slots}
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__

@@ -96,7 +96,7 @@ class GeneratedNode(Node):
         values: dict[str, Any] = {"grad": grads[0], "grads": grads}
         versions = self._versions
         for i, name in enumerate(rule.saved):
-            values[name] = _unpack(self._saved[i], 0 if versions is None else versions[i], graph)
+            values[name] = _unpack(self._saved[i], 0 if versions is None else versions[i], graph, self)
         for (name, what), value in zip(rule.metas, self._saved[len(rule.saved) :], strict=True):
             values[f"{name}_{what}"] = value
         for i, number in enumerate(rule.outputs):
@@ -144,6 +144,13 @@ class GeneratedNode(Node):
             self.__class__ = _overload_class(type(self), choose({**self._bound_options(), **saved}))
         return self
 
+    def become_inplace(self) -> None:
+        """Upstream numbers the in-place forms of a view after the others: `x.t_()` leaves a `TBackward1`."""
+        cls: Any = type(self.shown())
+        name, number = cls.__name__[:-1], int(cls.__name__[-1])
+        forms = 3 if name == "SqueezeBackward" else 1
+        self.__class__ = _overload_class(cls, f"{name}{number + forms}", shown=lambda self: self)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
             return self._saved_attribute(name.removeprefix("_saved_"))
@@ -158,13 +165,13 @@ class GeneratedNode(Node):
         return values[name]
 
 
-def _unpack(value: Any, version: Any, graph: bool) -> Any:
+def _unpack(value: Any, version: Any, graph: bool, keeper: Node) -> Any:
     if value.__class__ is Packed:
         value = value.restore()
     elif isinstance(value, tensor_impl.TensorImpl):
-        check_version(value, version)
+        check_version(value, version, keeper)
     elif value.__class__ is list:
-        return [_unpack(*pair, graph) for pair in zip(value, version or repeat(0), strict=False)]
+        return [_unpack(*pair, graph, keeper) for pair in zip(value, version or repeat(0), strict=False)]
     else:
         return value
     return value if graph else value._array
@@ -173,12 +180,12 @@ def _unpack(value: Any, version: Any, graph: bool) -> Any:
 _overload_classes: dict[tuple[Any, str], type[GeneratedNode]] = {}
 
 
-def _overload_class(cls: type[GeneratedNode], name: str) -> type[GeneratedNode]:
+def _overload_class(cls: type[GeneratedNode], name: str, **members: Any) -> type[GeneratedNode]:
     if cls.__name__ == name:
         return cls
     found = _overload_classes.get((cls, name))
     if found is None:
-        found = type(name, (cls,), {"__slots__": (), "__module__": "torch.autograd"})
+        found = type(name, (cls,), {"__slots__": (), "__module__": "torch.autograd", **members})
         _overload_classes[cls, name] = found
     return found
 

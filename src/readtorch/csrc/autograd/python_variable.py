@@ -28,7 +28,7 @@ from readtorch.c10.core.tensor_impl import (
 from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
-from readtorch.csrc.autograd.node import split_edge
+from readtorch.csrc.autograd.node import next_sequence_nr, split_edge
 from readtorch.csrc.size import Size
 from readtorch.csrc.utils.gates import face
 
@@ -80,30 +80,30 @@ bind("is_xpu", lambda self: False)
 bind("_version", version)
 bind("grad_fn", variable.grad_fn)
 bind("is_leaf", variable.is_leaf)
-bind("output_nr", lambda self: 0 if self._edge is None else split_edge(self._edge)[1])
+bind("output_nr", lambda self: split_edge(variable.gradient_edge(self))[1])
 bind("_base", lambda self: self._view[0] if self._view is not None else None)
 
 
 def get_requires_grad(self: Any) -> bool:
     """Are operations on this tensor recorded?"""
-    return self._edge is not None
+    try:
+        return self._edge is not None
+    except AttributeError:
+        return variable.requires_grad(self)
 
 
 def set_requires_grad(self: Any, wanted: bool) -> None:
     if not isinstance(wanted, bool):
         raise RuntimeError("requires_grad must be a bool")
+    if wanted and not variable.has_no_node(self):
+        raise RuntimeError("you can only change requires_grad flags of leaf variables.")
     variable.set_requires_grad(self, wanted)
 
 
 def get_grad(self: Any) -> Any:
     """The accumulated gradient, None before the first backward. Warns on tensors that keep none."""
     grad = self._grad
-    if (
-        grad is None
-        and self._edge is not None
-        and self._edge.__class__ is not AccumulateGrad
-        and not retains_grad(self)
-    ):
+    if grad is None and not variable.has_no_node(self) and not retains_grad(self):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
             "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on it.",
@@ -153,13 +153,14 @@ def set_grad_dtype(self: Any, wanted: dtype | None) -> None:
     if not variable.is_leaf(self):
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
     self._meta = {**(self._meta or {}), "grad_dtype": wanted}
-    if self._edge is not None and wanted is not None:
-        self._edge._dtype = scalar_type.to_numpy_dtype(wanted)
+    edge = variable.gradient_edge(self)
+    if edge is not None and wanted is not None:
+        edge._dtype = scalar_type.to_numpy_dtype(wanted)
 
 
 def retains_grad(self: Any) -> bool:
     """Will `.grad` of this non-leaf be filled?"""
-    edge = self._edge
+    edge = variable.own_edge(self)
     if edge is None or edge.__class__ is AccumulateGrad:
         return False
     node, number = split_edge(edge)
@@ -185,10 +186,11 @@ def set_data(self: Any, data: Any) -> None:
     if not isinstance(data, TensorImpl):
         raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
     self._array = data._array
-    if self._edge.__class__ is AccumulateGrad:
+    edge = variable.own_edge(self)
+    if edge.__class__ is AccumulateGrad:
         if data._array.dtype.kind not in "fcV":
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
-        self._edge.describe(data._array)
+        edge.describe(data._array)
 
 
 def detach(self: Any) -> Any:
@@ -205,8 +207,11 @@ def detach(self: Any) -> Any:
 
 def detach_(self: Any) -> Any:
     """Cut this tensor from its history, in place. RuntimeError on a view, whose base would still know."""
-    if self._view is not None and self._view[1]:
+    if self._view is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    if not variable.has_no_node(self):
+        version_counter(self)
+        self._meta = {**(self._meta or {}), "detached": next_sequence_nr()}
     self._edge = None
     return self
 
@@ -355,7 +360,7 @@ def tolist(self: Any) -> Any:
 
 
 def number_of(self: Any, kind: type) -> Any:
-    if kind is not int and self._edge is not None:
+    if kind is not int:
         variable.warn_of_gradient(self)
     if self._array.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
@@ -367,13 +372,19 @@ def number_of(self: Any, kind: type) -> Any:
     return kind(value)
 
 
+EMPTY = object()
+
+
 def swap_tensor_impl(a: Any, b: Any) -> None:
     """Exchange all that two tensor objects hold: memory, history, gradient, version, hooks."""
     for slot in ("_array", "_edge", "_grad", "_meta", "_vc", "_view"):
-        of_a, of_b = getattr(a, slot), getattr(b, slot)
-        setattr(a, slot, of_b)
-        setattr(b, slot, of_a)
+        of_a, of_b = getattr(a, slot, EMPTY), getattr(b, slot, EMPTY)
+        for tensor, value in ((a, of_b), (b, of_a)):
+            if value is not EMPTY:
+                setattr(tensor, slot, value)
+            elif slot == "_edge":
+                tensor.forget_edge()
     for tensor in (a, b):
-        if tensor._edge.__class__ is AccumulateGrad:
+        if variable.own_edge(tensor).__class__ is AccumulateGrad:
             #: The node accumulates into an object, and that object holds something else now.
             tensor._edge = tensor._edge.successor(tensor)

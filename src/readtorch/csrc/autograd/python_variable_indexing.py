@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
@@ -214,8 +215,12 @@ def setitem(self: Any, index: Any, value: Any) -> None:
                 raise fills_by_mask_only()
         at.index_put_(view, indices, value)
         return
-    while value._array.ndim > view._array.ndim and value._array.shape[0] == 1:
-        value = at.select(value, 0, 0)
+    shape = view._array.shape
+    if value._array.ndim and value._array.shape != shape:
+        while value._array.ndim and value._array.shape[0] == 1:
+            value = at.select(value, 0, 0)
+        if is_expandable_to(value._array.shape, shape):
+            value = at.expand(value, shape)
     if past_masks and any(isinstance(item, TensorImpl) for item in items):
         value = at.sum(value)  # of any shape: it depends on elements which is right
     if value._view is not None and value._array.ndim == 0:

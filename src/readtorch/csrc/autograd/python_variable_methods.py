@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import require
@@ -182,7 +185,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, TypeError off the CPU, unless `force`."""
     if force:
         return self.detach().cpu()._array
-    if self._edge is not None and state.grad_mode:
+    if state.grad_mode and variable.requires_grad(self):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     array = self._array
     if array.__class__ is not np.ndarray:
@@ -271,7 +274,7 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
 
-    if self._edge is not None:
+    if variable.requires_grad(self):
         raise RuntimeError("cannot resize variables that require grad")
     shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
@@ -299,9 +302,11 @@ def make_subclass(cls: type, data: Any, require_grad: bool = False) -> Any:
 def as_subclass(self: Any, cls: type) -> Any:
     """A view of the whole of this tensor, under another class."""
     alias = dispatcher.autograd.alias(self)
-    tensor = init(new(cls), alias._array, alias._edge)
+    tensor = init(new(cls), alias._array, variable.own_edge(alias))
     tensor._vc, tensor._view, tensor._meta = alias._vc, alias._view, alias._meta
     if tensor._view is not None and tensor._vc is not None:
+        if not hasattr(alias, "_edge"):
+            tensor.forget_edge()
         tensor._vc.register_view(tensor)
     return tensor
 
@@ -395,15 +400,38 @@ def init_methods() -> None:
     tensor_class._make_subclass = staticmethod(make_subclass)
 
 
+def _tell_leaf(tensor: Any) -> None:
+    """Its shape is another now. A graph that leads to the leaf already goes on expecting gradients of the old one, as upstream's does."""
+    edge = variable.own_edge(tensor)
+    if edge.__class__ is AccumulateGrad:
+        if sys.getrefcount(edge) == _HELD_BY_LEAF_ALONE:
+            edge.describe(tensor._array)
+        else:
+            edge._array, edge.reshaped = tensor._array, True
+
+
+#: the leaf, the variable above, and the argument of `getrefcount`
+_HELD_BY_LEAF_ALONE = 3
+
+
 def _view_in_place(name: str) -> Any:
+    """`NAME_`: this tensor becomes the view. The base of a tensor that was one already knows nothing of it."""
+
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._edge is not None and state.grad_mode:
+        wants = state.grad_mode and variable.requires_grad(self)
+        if wants:
             variable.check_inplace(self)
         result = getattr(dispatcher.autograd, name)(self, *args, **kwargs)
-        version_counter(self).value += 1
+        edge = variable.gradient_edge(result) if wants else None
+        version_counter(self).bump()
         self._array = result._array
-        if not variable.is_leaf(result):
-            self._edge = result._edge
+        if edge is not None:
+            node: Any = split_edge(edge)[0]
+            node.become_inplace()
+            variable.set_history(self, edge)
+            variable.wake_views(self)
+        else:
+            _tell_leaf(self)
         return self
 
     method.__name__ = f"{name}_"
@@ -432,7 +460,7 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
         raise RuntimeError("all dimensions of input must be of equal length")
     with device_guard(self._array):
         np.fill_diagonal(self._array, fill_value, wrap)
-    version_counter(self).value += 1
+    version_counter(self).bump()
     return self
 
 
@@ -444,7 +472,7 @@ def apply_(self: Any, callable: Any) -> Any:
     self._array[...] = np.array([callable(value) for value in flat.tolist()], dtype=self._array.dtype).reshape(
         self._array.shape
     )
-    version_counter(self).value += 1
+    version_counter(self).bump()
     return self
 
 

@@ -7,13 +7,22 @@ from typing import Any
 from readtorch.c10.core.scalar_type import from_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl, is_inference
 from readtorch.csrc.autograd.node import Node, split_edge
+from readtorch.csrc.autograd.variable import gradient_edge
 
 
-def check_version(tensor: Any, expected: int) -> None:
-    """RuntimeError if the memory behind a kept tensor was written to since."""
+def check_version(tensor: Any, expected: int, keeper: Node) -> None:
+    """RuntimeError if the memory behind a tensor that `keeper` keeps was written to since, or if it was cut from its history."""
     counter = tensor._vc
-    if counter is not None and counter.value != expected:
-        origin = None if tensor._edge is None else split_edge(tensor._edge)
+    if counter is None:
+        return
+    if tensor._meta is not None and tensor._meta.get("detached", -1) > keeper._sequence:
+        raise RuntimeError(
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported: the gradient that "
+            "should flow on through it has nowhere to go. Use detach() instead."
+        )
+    if counter.value != expected:
+        edge = getattr(tensor, "_edge", None)
+        origin = None if edge is None else split_edge(edge)
         raise modified(tensor._array, origin, counter.value, expected)
 
 
@@ -57,8 +66,8 @@ class Packed:
 
     def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
         pack, self.unpack = hooks
-        self.edge = tensor._edge
-        self.payload = pack(tensor.detach() if tensor._edge is not None and not tensor.is_leaf else tensor)
+        self.edge = gradient_edge(tensor)
+        self.payload = pack(tensor if tensor.is_leaf else tensor.detach())
 
     def restore(self) -> Any:
         """The tensor again, with its place in the graph."""
@@ -68,7 +77,7 @@ class Packed:
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 + type(tensor).__name__
             )
-        if self.edge is not None and tensor._edge is None:
+        if self.edge is not None and not tensor.requires_grad:
             tensor = tensor.detach()
             tensor._edge = self.edge
         return tensor

@@ -18,6 +18,7 @@ from readtorch.aten.memory_overlap import (
     assert_no_overlap,
     assert_no_partial_overlap,
     has_internal_overlap,
+    have_one_owner,
 )
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
@@ -27,10 +28,21 @@ from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, de
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
 from readtorch.csrc.autograd.anomaly_mode import store_stack
+from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
-from readtorch.csrc.autograd.variable import DEFAULT, MULTI_OUTPUT_NODE, check_inplace, make_view, rebase_history
+from readtorch.csrc.autograd.variable import (
+    DEFAULT,
+    INFERENCE_MODE,
+    MULTI_OUTPUT_NODE,
+    NO_GRAD_MODE,
+    check_inplace,
+    gradient_edge,
+    make_view,
+    rebase_history,
+    requires_grad,
+)
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, wrong_kind
@@ -44,6 +56,13 @@ NUMBERS = frozenset((float, int, bool, complex))
 
 #: stands for a tensor that the call names by keyword, or forgot
 MISSING = object()
+#: stands for the edge of a tensor that requires gradients and has nowhere to send them
+NOWHERE: Any = object()
+
+
+def _asks_nobody(*tensors: Any) -> bool:
+    """Are these tensors, of which one does not know its edge, in a call that needs none because nothing is recorded?"""
+    return not state.grad_mode and all(isinstance(tensor, TensorImpl) for tensor in tensors)
 
 
 def given(*values: Any) -> tuple:
@@ -97,7 +116,7 @@ def leading(entry: OperatorEntry) -> Call:
         node = None
         if differentiable and (not counts.grad_off or state.grad_mode):
             for tensor in tensors:
-                if tensor._edge is not None:
+                if requires_grad(tensor):
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]  # called only where there is one
                     break
         if out is not None:
@@ -141,8 +160,11 @@ def leading_one(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            return slow(*given(input), *args, **kwargs)
+            if not _asks_nobody(input):
+                return slow(*given(input), *args, **kwargs)
+            array, edge = input._array, None
         if array.__class__ is not ndarray:
             return slow(input, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -156,7 +178,6 @@ def leading_one(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        edge = input._edge
         if raw.__class__ is not ndarray:
             if raw.__class__ is list or raw.__class__ is tuple:
                 if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
@@ -229,8 +250,11 @@ def leading_two(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             first, second = input._array, other._array
+            a, b = input._edge, other._edge
         except AttributeError:
-            return slow(*given(input, other), *args, **kwargs)
+            if not _asks_nobody(input, other):
+                return slow(*given(input, other), *args, **kwargs)
+            first, second, a, b = input._array, other._array, None, None
         if first.__class__ is not ndarray or second.__class__ is not ndarray:
             return slow(input, other, *args, **kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -244,7 +268,6 @@ def leading_two(entry: OperatorEntry) -> Call:
         finally:
             restore_floating_errors(token)
         node = None
-        a, b = input._edge, other._edge
         if (a is not None or b is not None) and differentiable and (not counts.grad_off or state.grad_mode):
             if crosswise:
                 node = new(node_type)
@@ -433,7 +456,7 @@ class Recorder:
             return node
         node = new(self.node_class)
         tensor = tensors[0]
-        node._edges = (tensor._edge,)
+        node._edges = (gradient_edge(tensor),)
         node._sequence = next_sequence_nr()
         node._options = (options, kwargs) if options or kwargs else None
         node._versions = None
@@ -455,9 +478,9 @@ class Recorder:
         for position in self.positions:
             value = values[position]
             if isinstance(value, TensorImpl):
-                edges.append(value._edge)
+                edges.append(gradient_edge(value))
             elif value.__class__ in (list, tuple):
-                edges.extend(item._edge for item in value)
+                edges.extend(gradient_edge(item) for item in value)
             else:
                 edges.append(None)
         node._edges = tuple(edges)
@@ -472,6 +495,7 @@ class Recorder:
         assert rule is not None
         saved: list[Any] = []
         versions: list[Any] = []
+        alone = len(self.positions) == 1
         for position, wanted_by in self.saved:
             value = values[position]
             version: Any = 0
@@ -483,7 +507,7 @@ class Recorder:
                 version = [0 if item is None else current_version(item) for item in value]
             else:
                 for other in wanted_by:
-                    if _wants_grad(values[other]):
+                    if alone or _leads_on(values[other]):
                         if isinstance(value, TensorImpl):
                             if value._meta is not None:
                                 refuse_saving(value)
@@ -523,7 +547,7 @@ class Recorder:
 
     def _wants_result(self, node: GeneratedNode) -> bool:
         """Does a formula that will be asked use the result? A power's does for the exponent, which is mostly a number."""
-        if self.result_for is None:
+        if self.result_for is None or len(self.positions) == 1:
             return True
         return any(node._edges[place] is not None for place in self.result_for)
 
@@ -535,8 +559,15 @@ def array_again(value: Any) -> Any:
 
 def _wants_grad(value: Any) -> bool:
     if isinstance(value, TensorImpl):
-        return value._edge is not None
+        return requires_grad(value)
     return value.__class__ in (list, tuple) and any(_wants_grad(item) for item in value)
+
+
+def _leads_on(value: Any) -> bool:
+    """Will anybody ask for the gradient of this argument?"""
+    if isinstance(value, TensorImpl):
+        return gradient_edge(value) is not None
+    return value.__class__ in (list, tuple) and any(_leads_on(item) for item in value)
 
 
 def _meta(value: Any, what: str) -> Any:
@@ -619,7 +650,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
     """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
     if not isinstance(out, TensorImpl):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if out._edge is not None and state.grad_mode:
+    if state.grad_mode and requires_grad(out):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
         )
@@ -634,7 +665,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
     assign(target, raw)
-    version_counter(out).value += 1
+    version_counter(out).bump()
     return out
 
 
@@ -668,8 +699,11 @@ def unary(entry: OperatorEntry) -> Call:
         begin = now() if observer is not None else 0
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            return slow(*given(input))
+            if not _asks_nobody(input):
+                return slow(*given(input))
+            array, edge = input._array, None
         if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
             return slow(input)
         token = ignore_floating_errors()
@@ -683,7 +717,6 @@ def unary(entry: OperatorEntry) -> Call:
             raw = np.asarray(raw)
         tensor = new(tensor_impl.Tensor)
         tensor._array = raw
-        edge = input._edge
         if edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
             node = new(node_type)
             node._edges = (edge,)
@@ -729,6 +762,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     first_for = rule.wanted_by.get(left, ()) if rule is not None else ()
     second_for = rule.wanted_by.get(right, ()) if rule is not None else ()
     crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
+    first_for_first, second_for_second = left in first_for, right in second_for
     numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     result_for_first = rule is not None and any(
@@ -745,6 +779,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
         begin = now() if observer is not None else 0
         try:
             a = input._array
+            first = input._edge
             if other.__class__ in NUMBERS:
                 if not numbers or (refused and other.__class__ is bool):
                     return slow(input, other)
@@ -756,7 +791,13 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                 if b.dtype is not a.dtype or b.__class__ is not ndarray:
                     return slow(input, other)
         except AttributeError:
-            return slow(input, other)
+            number = other.__class__ in NUMBERS
+            if not (_asks_nobody(input) if number else _asks_nobody(input, other)):
+                return slow(input, other)
+            a, b = input._array, other if number else other._array
+            first = second = None
+            if not number and (b.dtype is not a.dtype or b.__class__ is not ndarray):
+                return slow(input, other)
         if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
             return slow(input, other)
         token = ignore_floating_errors()
@@ -772,7 +813,6 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
             raw = np.asarray(raw)
         tensor = new(tensor_impl.Tensor)
         tensor._array = raw
-        first = input._edge
         if (first is not None or second is not None) and differentiable and (not counts.grad_off or state.grad_mode):
             node = new(node_type)
             node._edges = (first, second)
@@ -786,7 +826,12 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
                 else:
                     node._saved = ()
             else:
-                node._saved = (input, other) if keep_first and keep_second else (input,) if keep_first else (other,)
+                kept = []
+                if keep_first:
+                    kept.append(input if (first is not None and first_for_first) or second is not None else None)
+                if keep_second:
+                    kept.append(other if (second is not None and second_for_second) or first is not None else None)
+                node._saved = kept
             if input._meta is not None or (second is None and b is not other and other._meta is not None):
                 refuse_saving(*node._saved)
             if input._vc is None and (b is other or other._vc is None):
@@ -998,7 +1043,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         if isinstance(value, TensorImpl):
             raw[position] = value._array
             arrays.append(value._array)
-            wants = wants or value._edge is not None
+            wants = wants or requires_grad(value)
         elif entry.schema.kinds[position] is TENSOR_LIST and value.__class__ in (list, tuple):
             raw[position] = []
             for number, item in enumerate(value):
@@ -1009,7 +1054,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
                 raw[position].append(None if item is None else item._array)
                 if item is not None:
                     arrays.append(item._array)
-                    wants = wants or item._edge is not None
+                    wants = wants or requires_grad(item)
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
@@ -1041,11 +1086,16 @@ def view(entry: OperatorEntry) -> Call:
             input = kwargs.pop("input", kwargs.pop("self", MISSING))
         try:
             array = input._array
+            edge = input._edge
         except AttributeError:
-            if (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
+            if isinstance(input, TensorImpl):
+                array = input._array
+                edge = gradient_edge(input) or NOWHERE if state.grad_mode and requires_grad(input) else None
+            elif (answer := first_contact(entry, (*given(input), *args), kwargs)) is not NOBODY:
                 return answer
-            complain(entry, (*given(input), *args), kwargs)
-            raise
+            else:
+                complain(entry, (*given(input), *args), kwargs)
+                raise
         kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
@@ -1066,9 +1116,8 @@ def view(entry: OperatorEntry) -> Call:
             aliases = base is not None and (base is array or base is array.base)
         recording = not counts.grad_off or state.grad_mode
         node = None
-        edge = input._edge
         if edge is not None and recording and differentiable:
-            if simple and not counts.special:
+            if simple and edge is not NOWHERE and not counts.special:
                 node = new(node_type if aliases else copied_type)
                 node._edges = (edge,)
                 node._sequence = next_sequence_nr()
@@ -1088,10 +1137,14 @@ def view(entry: OperatorEntry) -> Call:
         result._grad = None
         result._meta = None if input._meta is None or not is_inference(input) else INFERENCE
         if aliases:
-            if recording and input._view is None:
+            if not differentiable:
+                result._vc = version_counter(input)
+            elif input._view is None and result._meta is None:
                 counter = input._vc or version_counter(input)
                 result._vc = counter
-                result._view = (input, ((call, args, kwargs),), DEFAULT)
+                result._view = (input, ((call, args, kwargs),), DEFAULT if recording else _unrecorded())
+                if node is None and edge is not None:
+                    del result._edge
                 counter.register_view(result)
             else:
                 make_view(result, input, (call, args, kwargs))
@@ -1101,7 +1154,7 @@ def view(entry: OperatorEntry) -> Call:
 
     def view_list(input: Any, raws: list[Any], args: tuple, kwargs: dict[str, Any], begin: int, observer: Any) -> Any:
         node = None
-        if input._edge is not None and differentiable and (not counts.grad_off or state.grad_mode):
+        if differentiable and (not counts.grad_off or state.grad_mode) and requires_grad(input):
             node = record.leading((input,), args, kwargs, raws)
         results = []
         for number, raw in enumerate(raws):
@@ -1114,6 +1167,10 @@ def view(entry: OperatorEntry) -> Call:
         return tuple(results)
 
     return call
+
+
+def _unrecorded() -> int:
+    return INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE
 
 
 def _copied(entry: OperatorEntry) -> OperatorEntry:
@@ -1157,7 +1214,7 @@ def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any
     for operand in operands:
         if isinstance(operand, TensorImpl):
             read = operand._array
-            if (read if read.base is None else read.base) is (array if array.base is None else array.base):
+            if have_one_owner(array, read):
                 check(array, read)
         elif operand.__class__ in (list, tuple):
             _check_operands(check, array, operand)
@@ -1192,21 +1249,21 @@ def inplace(entry: OperatorEntry) -> Call:
             values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
         wants = False
-        if record.differentiable and (not counts.grad_off or state.grad_mode):
+        if not counts.grad_off or state.grad_mode:
             wants = any(_wants_grad(values[i]) for i in positions)
             if wants:
                 check_inplace(input)
-        if not wants and state.grad_mode and (input._edge is not None or _view_of_recorded(input)):
-            check_inplace(input)
+                wants = record.differentiable
         try:
-            check_memory(entry, array, values[1:])
+            if not copies or values[1] is not input:
+                check_memory(entry, array, values[1:])
         except RuntimeError:
             complain(entry, args, kwargs)
             if not mutating:
                 _wrong_arguments_first(lambda: _write(entry, method, copy_of(array), values, positions, False))
             raise
         if wants and keeps_self and not mutating:
-            original = tensor_impl.wrap(copy_of(array), input._edge)
+            original = tensor_impl.wrap(copy_of(array), gradient_edge(input))
             values = [original, *values[1:]]
         try:
             raw = _write(entry, method, array, values, positions, mutating)
@@ -1215,10 +1272,10 @@ def inplace(entry: OperatorEntry) -> Call:
                 return answer
             complain(entry, args, kwargs)
             raise
+        node = record.bound(values, raw) if wants else None
         counter = version_counter(input)
-        counter.value += 1
-        if wants:
-            node = record.bound(values, raw)
+        counter.bump()
+        if node is not None:
             node._options = _without_tensors(positions, values)
             if keeps_result:
                 node._counters = {0: counter}
@@ -1259,12 +1316,6 @@ def refuse_inference(tensor: Any) -> None:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
         )
-
-
-def _view_of_recorded(tensor: Any) -> bool:
-    """Was this made, with recording off, as a view of something that wants gradients?"""
-    view = tensor._view
-    return view is not None and view[2] != DEFAULT and view[0]._edge is not None
 
 
 def _scale_second(entry: OperatorEntry, kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
@@ -1388,7 +1439,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         if named is not None and isinstance(result, tuple) and result.__class__ is not named:
             result = named(result)
         if out is not None:
-            result = give_out(entry, result._array, out, result._edge)
+            result = give_out(entry, result._array, out, gradient_edge(result))
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -1421,11 +1472,9 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             complain(entry, (input, *args), kwargs)
             _wrong_arguments_first(lambda: function(at, tensor_impl.wrap(copy_of(input._array)), *args, **kwargs))
             raise
-        if state.grad_mode and (
-            input._edge is not None or any(_wants_grad(value) for value in args) or _view_of_recorded(input)
-        ):
+        if state.grad_mode and any(_wants_grad(value) for value in (input, *args)):
             check_inplace(input)
-            source = tensor_impl.wrap(copy_of(input._array), input._edge)
+            source = tensor_impl.wrap(copy_of(input._array), gradient_edge(input))
         try:
             result = function(at, source, *args, **kwargs)
         except Exception:
@@ -1443,7 +1492,7 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         if (source is input or input._view is not None) and not expanded:
             return at.copy_(input, result)
         assign(input._array, result._array)
-        version_counter(input).value += 1
+        version_counter(input).bump()
         if result._edge is not None:
             rebase_history(input, result._edge)
         return input
@@ -1518,7 +1567,7 @@ def _cast(value: Any, wanted: Any) -> Any:
 def _cached_cast(value: Any, wanted: Any) -> Any:
     """Parameters are cast once per autocast region: a weight used twice must not be converted twice."""
     cache = state.autocast_cache
-    if cache is None or state.inference_mode or not (value._edge is not None and not value._edge._edges):
+    if cache is None or state.inference_mode or gradient_edge(value).__class__ is not AccumulateGrad:
         return value.to(wanted)
     key = (id(value), wanted)
     found = cache.get(key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import numpy as np
+
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
 from readtorch.csrc.autograd.node import Node
@@ -16,6 +18,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("_array", "_variable", "owned")
     _post_accumulate_hooks: Any = None
+    #: has the leaf another shape than gradients that come from graphs that were there before?
+    reshaped = False
 
     def __init__(self, leaf: Any) -> None:
         self._edges = ()
@@ -50,6 +54,12 @@ class AccumulateGrad(Node):
         leaf = self._variable()
         if leaf is None:
             leaf = self.variable
+        try:
+            ours = leaf._edge is self
+        except AttributeError:
+            ours = False
+        if not ours and not _is_still_wanted(leaf):
+            return ()
         if graph:
             leaf._grad = grad.clone() if leaf._grad is None else leaf._grad + grad
         else:
@@ -64,15 +74,15 @@ class AccumulateGrad(Node):
     def _accumulate(self, leaf: Any, grad: Any) -> None:
         old = leaf._grad
         if old is None:
-            keep = self.owned and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            keep = self.owned and not self.reshaped and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
-        elif old._edge is not None:
+        elif getattr(old, "_edge", self) is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
         else:
             if old._array.shape != grad.shape:
                 infer_size(tuple(old._array.shape), tuple(grad.shape))
             old._array += grad
-            tensor_impl.version_counter(old).value += 1
+            tensor_impl.version_counter(old).bump()
 
     def successor(self, leaf: Any) -> AccumulateGrad:
         """A node that accumulates into `leaf` and runs the hooks that were registered on the tensor."""
@@ -84,8 +94,20 @@ class AccumulateGrad(Node):
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
     """A copy in the leaf's own memory order."""
+    if grad.shape != leaf.shape:
+        grad = np.broadcast_to(grad, leaf.shape)
     if leaf.flags.c_contiguous or grad.ndim < 2:
         return grad.copy()
     order = sorted(range(leaf.ndim), key=lambda axis: -leaf.strides[axis])
     inverse = sorted(range(leaf.ndim), key=order.__getitem__)
     return grad.transpose(order).copy().transpose(inverse)
+
+
+def _is_still_wanted(leaf: Any) -> bool:
+    """Does the leaf collect a gradient? The program may have changed its mind after it made the graph.
+
+    RuntimeError if the leaf is none any more.
+    """
+    if not leaf.is_leaf:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
+    return leaf.requires_grad
