@@ -488,10 +488,9 @@ def docstring(entry: OperatorEntry, in_place: str = "") -> str:
     else:
         kernel: Any = entry.composite or next(iter(entry.kernels.values()))
         said = kernel.__doc__ or ""
-        if (
-            not said and len(kernel.__code__.co_names) == 1
-        ):  # `lambda at, self: at.abs(self)`: another name, or nearly so
-            said = f"By `{kernel.__code__.co_names[0]}`."
+        by = kernel.__code__.co_names[:1]  # of `lambda at, self: at.abs(self)`, the other name
+        if not said and by and by[0] in dispatcher.operators:
+            said = f"By way of `{by[0]}`."
         text += said if in_place else said.replace("`self`", "`input`")
     result = "Tensor" if len(entry.outputs) == 1 else f"({', '.join(entry.outputs)})"
     return f"{in_place or entry.name}({', '.join(words)}) -> {result}\n\n{text}".rstrip()
