@@ -396,8 +396,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from readtorch.c10.core.autograd_state import is_grad_enabled, set_grad_enabled
 from readtorch.c10.core.scalar_type import from_numpy_dtype
-from readtorch.c10.core.tensor_impl import TensorImpl, is_inference
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, is_inference
 from readtorch.csrc.autograd.node import Node, split_edge
 from readtorch.csrc.autograd.variable import gradient_edge
 
@@ -487,7 +488,17 @@ class Packed:
     def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
         pack, self.unpack = hooks
         self.edge = gradient_edge(tensor)
-        self.payload = pack(tensor if tensor.is_leaf else tensor.detach())
+        given = tensor if tensor.is_leaf else tensor.detach()
+        version, recording = current_version(given), is_grad_enabled()
+        set_grad_enabled(False)
+        try:
+            self.payload = pack(given)
+        finally:
+            set_grad_enabled(recording)
+        if current_version(given) != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place: that would change what others have saved, and the result itself"
+            )
 
     def restore(self) -> Any:
         """The tensor again, with its place in the graph."""
@@ -501,6 +512,33 @@ class Packed:
             tensor = tensor.detach()
             tensor._edge = self.edge
         return tensor
+
+
+# %%
+#| into: csrc/autograd/saved_variable.py
+#| upstream: torch/csrc/autograd/python_saved_variable_hooks.cpp#torch::autograd::PySavedVariableHooks
+class SavedTensor:
+    """A tensor in its place in a node, read as `node._raw_saved_NAME`: hooks can be set on this one alone."""
+
+    __slots__ = ("_node", "_place")
+
+    def __init__(self, node: Any, place: Any) -> None:
+        self._node, self._place = node, place
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Keep `pack_hook(tensor)` from now on. RuntimeError for a tensor that has hooks, is None or was freed."""
+        if not (callable(pack_hook) and callable(unpack_hook)):
+            raise TypeError("register_hooks(): incompatible function arguments: it takes two functions")
+        if self._node._released:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed, by backward() or autograd.grad()."
+            )
+        kept = self._node.saved_at(self._place)
+        if kept is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        if kept.__class__ is Packed:
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set.")
+        self._node.keep_at(self._place, Packed(kept, (pack_hook, unpack_hook)))
 
 
 # %%
@@ -524,6 +562,33 @@ kept, w.grad
 
 # %% [markdown]
 # Both factors were kept in half the bytes, and the gradient of `w` is the `x` that float16 made of it.
+#
+# The context sets hooks on whatever is saved inside. One saved tensor alone is reached through its node, as `_raw_saved_NAME`, where `_saved_NAME` gives the tensor itself. Either way there is one pair of hooks to a tensor, `pack` runs unrecorded, and it gets the original,
+# not a copy: a write would change the operation's own input, so the version is compared before and after.
+
+
+# %%
+#| needs: a1_operators
+#| claim: hooks on one saved tensor change what its node computes with, once and until it is freed; a pack hook may not write to its input
+#| upstream: torch/csrc/autograd/saved_variable.cpp#torch::autograd::SavedVariable::register_hooks
+def _(torch):
+    x, w = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
+    node = (x * w).grad_fn
+    saved = node._raw_saved_other
+    saved.register_hooks(lambda tensor: tensor * 10, lambda packed: packed)
+    assert node._saved_other.tolist() == [30, 30] and node._saved_self.tolist() == [1, 1]
+    refused = [lambda: saved.register_hooks(str, str)]
+    refused.append(lambda: node._raw_saved_self.register_hooks(lambda t: t.mul_(2), lambda t: t))
+    (product := x * w).sum().backward()
+    refused.append(lambda: product.grad_fn._raw_saved_self.register_hooks(str, str))
+    for hooks, why in zip(refused, ("already been set", "modifying its input in place", "freed"), strict=True):
+        try:
+            hooks()
+        except RuntimeError as error:
+            assert why in str(error)
+        else:
+            raise AssertionError(why)
+
 
 # %% [markdown]
 # ## Leaves

@@ -319,7 +319,6 @@ def _(torch):
 # * `gradcheck` has a fast mode, which compares one random projection instead of the whole matrix, checks forward-mode formulas, batched gradients and the behaviour of undefined gradients.
 # * A `Function` can carry rules for `vmap` and forward mode (`vmap`, `jvp`). For these, `forward` must not see `ctx`: transformations run it on other tensors than the
 #   ones that are saved. `setup_context` is the separate place for saving.
-# * Nodes show `_raw_saved_NAME`, on which hooks can be set one by one.
 
 # %%
 #| fact: torch/autograd/gradcheck.py#gradcheck

@@ -10,7 +10,7 @@ from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEnt
 from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.csrc.autograd.node import Node
-from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+from readtorch.csrc.autograd.saved_variable import Packed, SavedTensor, check_version, modified, released
 from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction, state
 from readtorch.csrc.utils.gates import gates
 
@@ -154,6 +154,8 @@ class GeneratedNode(Node):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
             return self._saved_attribute(name.removeprefix("_saved_"))
+        if name.startswith("_raw_saved_"):
+            return self._raw_saved_attribute(name.removeprefix("_raw_saved_"))
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _saved_attribute(self, name: str) -> Any:
@@ -163,6 +165,40 @@ class GeneratedNode(Node):
         if name not in values or name in ("grad", "grads", "mask"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
         return values[name]
+
+    def _raw_saved_attribute(self, name: str) -> SavedTensor:
+        rule = self.entry.derivative
+        assert rule is not None
+        if name in rule.saved:
+            return SavedTensor(self, rule.saved.index(name))
+        for place, number in enumerate(rule.outputs, len(rule.saved)):
+            if self.entry.outputs[number] == name:
+                return SavedTensor(self, place)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '_raw_saved_{name}'")
+
+    def saved_at(self, place: int) -> Any:
+        """What is kept for an input, or for an output, whose places come after those of the inputs."""
+        rule = self.entry.derivative
+        assert rule is not None
+        output = place - len(rule.saved)
+        if output < 0:
+            return self._saved[place]
+        kept = self._result[output] if len(rule.outputs) > 1 else self._result
+        if kept is None or kept.__class__ is Packed:
+            return kept
+        return self._output(kept, rule.outputs[output], True)
+
+    def keep_at(self, place: int, kept: Packed) -> None:
+        """Put it there instead."""
+        rule = self.entry.derivative
+        assert rule is not None
+        output = place - len(rule.saved)
+        if output < 0:
+            self._saved = (*self._saved[:place], kept, *self._saved[place + 1 :])
+        elif len(rule.outputs) > 1:
+            self._result[output] = kept
+        else:
+            self._result = kept
 
 
 def _unpack(value: Any, version: Any, graph: bool, keeper: Node) -> Any:

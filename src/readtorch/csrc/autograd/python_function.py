@@ -13,7 +13,7 @@ from readtorch.c10.core.tensor_impl import TensorImpl, current_version, version_
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.node import Node, next_sequence_nr
-from readtorch.csrc.autograd.saved_variable import Packed, check_version, modified, released
+from readtorch.csrc.autograd.saved_variable import Packed, SavedTensor, check_version, modified, released
 
 
 class FunctionNode(Node):
@@ -66,6 +66,20 @@ class FunctionNode(Node):
         return tuple(result)
 
     saved_variables = saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """Each of them in its place, to set hooks on."""
+        return tuple(SavedTensor(self, place) for place in range(len(self._saved)))
+
+    def saved_at(self, place: int) -> Any:
+        """What is kept there: a tensor, a packed one, or None."""
+        kept = self._saved[place]
+        return self._restore(place, kept) if kept.__class__ is tuple else kept
+
+    def keep_at(self, place: int, kept: Packed) -> None:
+        """Put it there instead."""
+        self._saved = (*self._saved[:place], kept, *self._saved[place + 1 :])
 
     def _restore(self, number: int, value: Any) -> Any:
         if value.__class__ is Packed:
@@ -240,8 +254,6 @@ def _save(node: FunctionNode, results: list[Any], values: tuple[Any, ...]) -> No
             versions.append(counter.value)
             outputs[number] = place
         elif value is not None and hooks:
-            if isinstance(hooks[-1], str):
-                raise RuntimeError(hooks[-1])
             saved.append(Packed(value, hooks[-1]))
             versions.append(0)
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from readtorch.c10.core.autograd_state import is_grad_enabled, set_grad_enabled
 from readtorch.c10.core.scalar_type import from_numpy_dtype
-from readtorch.c10.core.tensor_impl import TensorImpl, is_inference
+from readtorch.c10.core.tensor_impl import TensorImpl, current_version, is_inference
 from readtorch.csrc.autograd.node import Node, split_edge
 from readtorch.csrc.autograd.variable import gradient_edge
 
@@ -67,7 +68,17 @@ class Packed:
     def __init__(self, tensor: Any, hooks: tuple[Any, Any]) -> None:
         pack, self.unpack = hooks
         self.edge = gradient_edge(tensor)
-        self.payload = pack(tensor if tensor.is_leaf else tensor.detach())
+        given = tensor if tensor.is_leaf else tensor.detach()
+        version, recording = current_version(given), is_grad_enabled()
+        set_grad_enabled(False)
+        try:
+            self.payload = pack(given)
+        finally:
+            set_grad_enabled(recording)
+        if current_version(given) != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place: that would change what others have saved, and the result itself"
+            )
 
     def restore(self) -> Any:
         """The tensor again, with its place in the graph."""
@@ -81,3 +92,27 @@ class Packed:
             tensor = tensor.detach()
             tensor._edge = self.edge
         return tensor
+
+
+class SavedTensor:
+    """A tensor in its place in a node, read as `node._raw_saved_NAME`: hooks can be set on this one alone."""
+
+    __slots__ = ("_node", "_place")
+
+    def __init__(self, node: Any, place: Any) -> None:
+        self._node, self._place = node, place
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Keep `pack_hook(tensor)` from now on. RuntimeError for a tensor that has hooks, is None or was freed."""
+        if not (callable(pack_hook) and callable(unpack_hook)):
+            raise TypeError("register_hooks(): incompatible function arguments: it takes two functions")
+        if self._node._released:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed, by backward() or autograd.grad()."
+            )
+        kept = self._node.saved_at(self._place)
+        if kept is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        if kept.__class__ is Packed:
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set.")
+        self._node.keep_at(self._place, Packed(kept, (pack_hook, unpack_hook)))
