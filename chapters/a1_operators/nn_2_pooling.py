@@ -75,6 +75,13 @@ class Window(NamedTuple):
         stride, step = self.stride[axis], self.dilation[axis]
         return [slice(k * step, k * step + stride * (out - 1) + 1, stride) for k in range(self.kernel[axis])]
 
+    def region(self, place: Sequence[int]) -> tuple[slice, ...]:
+        """The padded places that one output meets."""
+        return tuple(
+            slice(i * s, i * s + d * (k - 1) + 1, d)
+            for i, k, s, d in zip(place, self.kernel, self.stride, self.dilation, strict=True)
+        )
+
     def sides(self, size: Sequence[int]) -> list[tuple[int, int]]:
         """Padding (before, after) per axis; after may exceed `padding` where ceil_mode adds a window."""
         both = []
@@ -536,6 +543,7 @@ derivative("max_unpool3d", self=lambda at, grad, indices, output_size: at._pool_
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -615,8 +623,12 @@ def _avg_pool_backward(
     shape = (*dy.shape[: -len(size)], *(n + b + a for n, (b, a) in zip(size, before_after, strict=True)))
     dx: Array = np.zeros(shape, dy.dtype)
     out = dy.shape[-len(size) :]
-    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
-        dx[(..., *parts)] += share
+    if math.prod(out) < math.prod(window.kernel):  # few large windows, as in a global mean
+        for place in itertools.product(*map(range, out)):
+            dx[(..., *window.region(place))] += share[(..., *(slice(i, i + 1) for i in place))]
+    else:
+        for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
+            dx[(..., *parts)] += share
     return dx[(..., *(slice(b, b + n) for n, (b, _) in zip(size, before_after, strict=True)))]
 
 

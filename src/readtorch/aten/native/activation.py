@@ -21,6 +21,7 @@ from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.aten.native.unary_ops import unary
+from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -46,6 +47,27 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
     if kind.itemsize == 2:
         return function(x.astype(np.float32)).astype(kind)
     return np.asarray(function(x))
+
+
+_PIECE = 1 << 15
+
+
+def _in_pieces(function: Callable[..., None], *arrays: Array) -> Array:
+    """Call `function(out, *arrays)` for pieces of arrays of one shape; the result lies in memory like the first."""
+    result = np.empty_like(arrays[0])
+    flat = [result.ravel(order="K")]
+    for array in arrays:
+        if array.strides != result.strides:
+            alike = np.empty_like(result)
+            alike[...] = array
+            array = alike
+        flat.append(array.ravel(order="K"))
+
+    def piece(start: int, stop: int) -> None:
+        function(*(array[start:stop] for array in flat))
+
+    parallel_for(0, result.size, _PIECE, piece)
+    return result
 
 
 @register("threshold", inplace=True)
@@ -99,14 +121,41 @@ derivative("hardsigmoid", self=lambda at, grad, self: grad * ((self > -3) & (sel
 @register("hardswish", module="nn", inplace=True)
 def hardswish(self: Array) -> Array:
     """`x · hardsigmoid(x)`."""
-    return _pointwise("hardswish", self, lambda x: x * np.clip(x + 3, 0, 6) / 6)
+
+    def piece(out: Array, x: Array) -> None:
+        np.add(x, 3, out=out)
+        np.maximum(out, 0, out=out)
+        np.minimum(out, 6, out=out)
+        out *= x
+        out /= 6
+
+    return _pointwise("hardswish", self, lambda x: _in_pieces(piece, x))
 
 
 def _hardswish_gradient(at: Any, grad: Any, self: Any) -> Any:
-    return at.where(self > 3, grad, grad * (self >= -3) * (self / 3 + 0.5))
+    return at.where(self >= 3, grad, grad * (self > -3) * (self / 3 + 0.5))
 
 
-derivative("hardswish", self=_hardswish_gradient)
+@register("hardswish_backward", variants="", node="HardswishBackward")
+def hardswish_backward(grad_output: Array, self: Array) -> Array:
+    """The gradient of hard swish."""
+
+    def piece(out: Array, g: Array, x: Array) -> None:
+        np.divide(x, 3, out=out)
+        out += 0.5
+        np.copyto(out, 0, where=x <= -3)
+        np.copyto(out, 1, where=x >= 3)
+        out *= g
+
+    g, x = in_working_precision(grad_output), in_working_precision(self)
+    return _in_pieces(piece, g, x).astype(self.dtype, copy=False)
+
+
+def _hardswish_gradient_of(at: Any, grad: Any, self: Any) -> Any:
+    return _hardswish_gradient(at, grad, self) if at is autograd else at.hardswish_backward(grad, self)
+
+
+derivative("hardswish", self=_hardswish_gradient_of)
 
 
 @register("hardshrink", variants="function method")
@@ -254,12 +303,25 @@ def log_sigmoid(self: Array) -> Array:
 derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 
 
+def _gate(x: Array, out: Array) -> None:
+    """The sigmoid, as `½ + ½ tanh(x / 2)`."""
+    np.multiply(x, 0.5, out=out)
+    np.tanh(out, out=out)
+    out *= 0.5
+    out += 0.5
+
+
 @register("silu", module="nn", inplace=True)
 def silu(self: Array) -> Array:
     """`x · sigmoid(x)`."""
     if self.dtype.kind == "c":
         return np.asarray(self * cpu.sigmoid(self))
-    return _pointwise("silu_cpu", self, lambda x: x * cpu.sigmoid(x))
+
+    def piece(out: Array, x: Array) -> None:
+        _gate(x, out)
+        out *= x
+
+    return _pointwise("silu_cpu", self, lambda x: _in_pieces(piece, x))
 
 
 def _silu_gradient(at: Any, grad: Any, self: Any) -> Any:
@@ -267,7 +329,30 @@ def _silu_gradient(at: Any, grad: Any, self: Any) -> Any:
     return grad * at.conj(gate * (1 + self * (1 - gate)))
 
 
-derivative("silu", self=_silu_gradient)
+@register("silu_backward", variants="", node="SiluBackward")
+def silu_backward(grad_output: Array, self: Array) -> Array:
+    """The gradient of SiLU."""
+    if self.dtype.kind == "c":
+        return np.asarray(_silu_gradient(cpu, grad_output, self))
+
+    def piece(out: Array, g: Array, x: Array) -> None:
+        gate = np.empty_like(x)
+        _gate(x, gate)
+        np.subtract(1, gate, out=out)
+        out *= x
+        out += 1
+        out *= gate
+        out *= g
+
+    g, x = in_working_precision(grad_output), in_working_precision(self)
+    return _in_pieces(piece, g, x).astype(self.dtype, copy=False)
+
+
+def _silu_gradient_of(at: Any, grad: Any, self: Any) -> Any:
+    return _silu_gradient(at, grad, self) if at is autograd else at.silu_backward(grad, self)
+
+
+derivative("silu", self=_silu_gradient_of)
 
 
 @register("mish", module="nn", inplace=True)
@@ -292,21 +377,54 @@ def _check_approximation(approximate: str) -> bool:
     return approximate == "tanh"
 
 
+_TAIL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+"""Coefficients in t of 2 (1 - Φ) / exp(-x²/2), highest power first."""
+
+
+def _normal_distribution(x: Array) -> tuple[Array, Array]:
+    """`Φ(x)`, right to 1e-7, and `exp(-x²/2)`."""
+    t = np.abs(x)
+    t *= 0.3275911 * math.sqrt(0.5)
+    t += 1
+    np.divide(1, t, out=t)
+    bell = np.square(x)
+    bell *= -0.5
+    np.exp(bell, out=bell)
+    tail = t * (_TAIL[0] / 2)
+    for coefficient in _TAIL[1:]:
+        tail += coefficient / 2
+        tail *= t
+    tail *= bell
+    return np.abs(np.subtract(x > 0, tail, out=tail), out=tail), bell
+
+
 @register("gelu", module="nn", inplace=True)
 def gelu(self: Array, *, approximate: str = "none") -> Array:
     """`x · Φ(x)`, Φ the normal distribution function, or its approximation by a tanh. RuntimeError for another word."""
     if _check_approximation(approximate):
 
-        def function(x: Array) -> Array:
-            inner = (x * x * x * _CUBIC + x) * math.sqrt(2 / math.pi)
-            return 0.5 * x * (1 + np.tanh(inner))
+        def piece(out: Array, x: Array) -> None:
+            np.multiply(x, x, out=out)
+            out *= _CUBIC
+            out += 1
+            out *= x
+            out *= math.sqrt(2 / math.pi)
+            np.tanh(out, out=out)
+            out += 1
+            out *= x
+            out *= 0.5
+
+    elif self.dtype == np.float64:
+
+        def piece(out: Array, x: Array) -> None:
+            np.multiply(x * 0.5, 1 + cpu.erf(x * math.sqrt(0.5)), out=out)
 
     else:
 
-        def function(x: Array) -> Array:
-            return x * 0.5 * (1 + cpu.erf(x * math.sqrt(0.5)))
+        def piece(out: Array, x: Array) -> None:
+            np.multiply(x, _normal_distribution(x)[0], out=out)
 
-    return _pointwise("GeluKernelImpl", self, function)
+    return _pointwise("GeluKernelImpl", self, lambda x: _in_pieces(piece, x))
 
 
 def _gelu_gradient(at: Any, grad: Any, self: Any, approximate: str) -> Any:
@@ -324,7 +442,19 @@ def _gelu_gradient(at: Any, grad: Any, self: Any, approximate: str) -> Any:
 def gelu_backward(grad_output: Array, self: Array, approximate: str = "none") -> Array:
     """The gradient of GELU."""
     g, x = in_working_precision(grad_output), in_working_precision(self)
-    return _gelu_gradient(cpu, g, x, approximate).astype(self.dtype, copy=False)
+
+    def by_formula(out: Array, g: Array, x: Array) -> None:
+        out[...] = _gelu_gradient(cpu, g, x, approximate)
+
+    def in_single_precision(out: Array, g: Array, x: Array) -> None:
+        distribution, bell = _normal_distribution(x)
+        np.multiply(bell, x, out=out)
+        out *= 1 / math.sqrt(2 * math.pi)
+        out += distribution
+        out *= g
+
+    single = approximate == "none" and x.dtype == np.float32
+    return _in_pieces(in_single_precision if single else by_formula, g, x).astype(self.dtype, copy=False)
 
 
 def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
@@ -335,6 +465,6 @@ def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
 
 derivative("gelu", self=_gelu_gradient_of)
 keeps_shape_on_meta(
-    "threshold", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "elu", "softplus",
-    "log_sigmoid", "silu", "mish", "gelu", "gelu_backward",
+    "threshold", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardswish_backward", "hardshrink", "softshrink", "elu", "softplus",
+    "log_sigmoid", "silu", "silu_backward", "mish", "gelu", "gelu_backward",
 )  # fmt: skip

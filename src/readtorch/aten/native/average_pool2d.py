@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -79,8 +80,12 @@ def _avg_pool_backward(
     shape = (*dy.shape[: -len(size)], *(n + b + a for n, (b, a) in zip(size, before_after, strict=True)))
     dx: Array = np.zeros(shape, dy.dtype)
     out = dy.shape[-len(size) :]
-    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
-        dx[(..., *parts)] += share
+    if math.prod(out) < math.prod(window.kernel):  # few large windows, as in a global mean
+        for place in itertools.product(*map(range, out)):
+            dx[(..., *window.region(place))] += share[(..., *(slice(i, i + 1) for i in place))]
+    else:
+        for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
+            dx[(..., *parts)] += share
     return dx[(..., *(slice(b, b + n) for n, (b, _) in zip(size, before_after, strict=True)))]
 
 

@@ -35,6 +35,13 @@ class Window(NamedTuple):
         stride, step = self.stride[axis], self.dilation[axis]
         return [slice(k * step, k * step + stride * (out - 1) + 1, stride) for k in range(self.kernel[axis])]
 
+    def region(self, place: Sequence[int]) -> tuple[slice, ...]:
+        """The padded places that one output meets."""
+        return tuple(
+            slice(i * s, i * s + d * (k - 1) + 1, d)
+            for i, k, s, d in zip(place, self.kernel, self.stride, self.dilation, strict=True)
+        )
+
     def sides(self, size: Sequence[int]) -> list[tuple[int, int]]:
         """Padding (before, after) per axis; after may exceed `padding` where ceil_mode adds a window."""
         both = []
