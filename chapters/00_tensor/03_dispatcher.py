@@ -105,11 +105,15 @@ class DispatchKey(enum.IntEnum):
     CPU = 1
     CUDA = 2
     Meta = 3
-    Autograd = 4
-    Autocast = 5
+    SparseCPU = 4
+    Autograd = 5
+    Autocast = 6
 
 
 # %% [markdown]
+# `SparseCPU` is the column of tensors that are stored as a list of coordinates and values (a1, *Sparse tensors*). Of all backends it has
+# the highest number, so a call with one sparse argument and one dense goes there.
+#
 # Autocast stands above Autograd, and must: the cast is part of what is computed, so its derivative has to be recorded,
 # and a gradient arrives in the dtype of the original input.
 
@@ -698,6 +702,8 @@ class OperatorEntry:
         #: on what the kernel is run for meta tensors: "zeros", "ones", or "identity"
         self.specimen = "zeros"
         self.call: Any = None
+        #: for columns whose arrays are none: what is called in place of `call`, with a kernel and a derivative of its own
+        self.forms: dict[DispatchKey, Any] = {}
 
     def __repr__(self) -> str:
         return f"<OperatorEntry aten::{self.name}>"
@@ -714,7 +720,7 @@ class OperatorEntry:
 
 
 def _node_name(name: str) -> str:
-    return "".join(word.capitalize() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
+    return "".join(word.title() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
 
 
 # %%
@@ -1009,9 +1015,12 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
-def columns(key: DispatchKey) -> SimpleNamespace:
-    """The library of raw kernels for a backend."""
-    return cuda if key is DispatchKey.CUDA else meta if key is DispatchKey.Meta else cpu
+_COLUMNS = {DispatchKey.CPU: cpu, DispatchKey.CUDA: cuda, DispatchKey.Meta: meta}
+
+
+def columns(key: DispatchKey) -> SimpleNamespace | None:
+    """The library of raw kernels for a backend; None where formulas run on tensors alone."""
+    return _COLUMNS.get(key)
 
 
 def names() -> Iterator[str]:

@@ -621,6 +621,7 @@ import numpy as np
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.python_hook import check_is_tensor
 
@@ -689,19 +690,30 @@ class AccumulateGrad(Node):
     def _accumulate(self, leaf: Any, grad: Any) -> None:
         old = leaf._grad
         if old is None:
-            keep = self.owned and not self.reshaped and (grad.flags.c_contiguous or grad.strides == leaf._array.strides)
+            keep = (
+                self.owned
+                and not self.reshaped
+                and (
+                    grad.flags.c_contiguous or (grad.strides == leaf._array.strides and grad.__class__ not in LAYOUT_OF)
+                )
+            )
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
         elif getattr(old, "_edge", self) is not None:
             leaf._grad = tensor_impl.wrap(old._array + grad)
         else:
             if old._array.shape != grad.shape:
                 infer_size(tuple(old._array.shape), tuple(grad.shape))
-            old._array += grad
+            if grad.__class__ in LAYOUT_OF or old._array.__class__ in LAYOUT_OF:
+                old._array = old._array + grad
+            else:
+                old._array += grad
             tensor_impl.version_counter(old).bump()
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
-    """A copy in the leaf's own memory order."""
+    """A copy in the leaf's own memory order. A sparse gradient is kept, and not known to be coalesced any more."""
+    if grad.__class__ in LAYOUT_OF:
+        return type(grad)(grad.indices, grad.values, grad.shape)
     if grad.shape != leaf.shape:
         grad = np.broadcast_to(grad, leaf.shape)
     if leaf.flags.c_contiguous or grad.ndim < 2:
@@ -1108,9 +1120,10 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
         with device_guard(grad):
             buffer[number] = old + grad
         buffer[count + number] = False
-    elif buffer[count + number] and old.shape == grad.shape:
+    elif buffer[count + number] and old.__class__ is grad.__class__ and old.shape == grad.shape:
         old += grad
-    elif owned:
+        buffer[number] = old  # a sparse sum is another object
+    elif owned and old.__class__ is grad.__class__:
         grad += old
         buffer[number] = grad
         buffer[count + number] = True

@@ -1002,6 +1002,8 @@ class GeneratedNode(Node):
                 return self.apply(grads, graph)
         key = DispatchKey.Autograd if graph else BACKENDS[first.__class__]
         at = dispatcher.autograd if graph else dispatcher.columns(key)
+        if at is None:
+            return self._on_tensors(grads)
         values = self._values(grads, graph)
         results: list[Any] = [None] * len(edges)
         for positions, formula, names in self.plan():
@@ -1021,6 +1023,11 @@ class GeneratedNode(Node):
                 for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
                     results[i] = grad if edges[i] is not None else None
         return results
+
+    def _on_tensors(self, grads: list[Any]) -> list[Any]:
+        """The formulas on tensors, for raw values that know no arithmetic. Nothing is recorded: the engine has switched that off."""
+        results = self.apply([None if grad is None else tensor_impl.wrap(grad) for grad in grads], True)
+        return [None if result is None else result._array for result in results]
 
     @classmethod
     def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:

@@ -74,6 +74,7 @@ from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_float
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
 from readtorch.c10.core.device_guard import STREAMS, device_guard
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
@@ -158,7 +159,9 @@ def leading(entry: OperatorEntry) -> Call:
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
-                kernel = lookup(entry, common_backend(arrays))
+                if (key := common_backend(arrays)) in entry.forms:
+                    return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
+                kernel = lookup(entry, key)
                 break
         token = ignore_floating_errors()
         try:
@@ -465,7 +468,7 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
             )
-        key, found = BACKENDS[array.__class__], where
+        key, found = max(key, BACKENDS[array.__class__]), where
     return key
 
 
@@ -503,6 +506,10 @@ def brought(source: Any, array: Any, non_blocking: bool) -> Any:
     """`source` on the device of `array`: the one operator that takes tensors of two devices is `copy_`."""
     if source._array.__class__ is ndarray is array.__class__:
         return source
+    if (source._array.__class__ in LAYOUT_OF) != (array.__class__ in LAYOUT_OF):
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Use to_dense() or to_sparse() first."
+        )
     here, there = device_of(source._array), device_of(array)
     if here == there or "meta" in (here.type, there.type):
         return source

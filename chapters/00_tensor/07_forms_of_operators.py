@@ -256,6 +256,8 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
+        if entry.forms and (form := _form_for(entry, operands)) is not None:
+            return form(*operands) if out is None else form(*operands, out=out)
         raw = run_pointwise(
             entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
         )
@@ -366,7 +368,9 @@ def general(entry: OperatorEntry) -> Call:
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
-                kernel = lookup(entry, common_backend(arrays))
+                if (key := common_backend(arrays)) in entry.forms:
+                    return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
+                kernel = lookup(entry, key)
                 break
         token = ignore_floating_errors()
         try:
@@ -482,7 +486,11 @@ def view(entry: OperatorEntry) -> Call:
             else:
                 complain(entry, (*given(input), *args), kwargs)
                 raise
-        kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
+        kernel = cpu_kernel
+        if array.__class__ is not ndarray:
+            if (key := BACKENDS[array.__class__]) in entry.forms:
+                return entry.forms[key](input, *args, **kwargs)
+            kernel = lookup(entry, key)
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
         try:
@@ -670,6 +678,9 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
+        if array.__class__ is not ndarray and (key := BACKENDS[array.__class__]) is DispatchKey.SparseCPU:
+            lookup(entry, key)  # says if there is none
+            return entry.forms[key].in_place(method, values)
         if copies and isinstance(values[1], TensorImpl):
             values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
@@ -711,17 +722,6 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return _of_reals(call) if entry.name == "abs" else call
-
-
-def _of_reals(call: Call) -> Call:
-    """The length of a complex number has no place in a complex tensor, says upstream."""
-
-    def checked(input: Any) -> Any:
-        if isinstance(input, TensorImpl) and input._array.dtype.kind == "c":
-            raise RuntimeError("In-place abs is not supported for complex tensors.")
-        return call(input)
-
-    return checked
 
 
 def _wrong_arguments_first(attempt: Callable[[], Any]) -> None:
@@ -773,6 +773,9 @@ def _write(
                 return entry.pointwise.ufunc(array, *operands[1:], out=array)
             finally:
                 restore_floating_errors(token)
+        form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
+        if form is not None:
+            return form.into_dense(array, *operands[1:])
         raw = run_pointwise(entry, operands)
     else:
         raw_values, arrays, _ = unwrap(entry, positions, values)
@@ -885,6 +888,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         try:
             result = function(at, *args, **kwargs)
         except Exception:
+            if entry.forms and (form := _form_for(entry, list(args))) is not None:
+                return form(*args, **kwargs)
             complain(entry, args, kwargs)
             raise
         named = entry.result_class
@@ -918,6 +923,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         refuse_inference(input)
+        if BACKENDS.get(input._array.__class__) is DispatchKey.SparseCPU:
+            return exchange(input, lambda: function(at, input, *args, **kwargs), args)
         try:
             check_memory(entry, input._array, args)
         except RuntimeError:

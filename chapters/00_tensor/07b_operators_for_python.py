@@ -451,6 +451,23 @@ def init() -> None:
 
 
 # %% [markdown]
+# One operator in place is refused for a reason of its own, before its form begins.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def _of_reals(call: Call) -> Call:
+    """The length of a complex number has no place in a complex tensor, says upstream."""
+
+    def checked(input: Any) -> Any:
+        if isinstance(input, TensorImpl) and input._array.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
+        return call(input)
+
+    return checked
+
+
+# %% [markdown]
 # ## What does `help` know of a compiled function?
 #
 # Nothing, when it has been compiled. Upstream the docstrings are put on at import: `torch/_torch_docs.py` consists of four hundred calls of `add_docstr`, on 14,500 lines, `_tensor_docs.py` of five hundred for the methods. (The `_add_docstr` that stands in `F.conv2d = _add_docstr(torch.conv2d, …)` is the same function; it returns

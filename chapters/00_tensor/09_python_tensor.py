@@ -129,13 +129,13 @@ bind("shape", shape)
 bind("dtype", get_dtype)
 bind("device", get_device)
 bind("ndim", lambda self: self._array.ndim)
-bind("layout", lambda self: layouts.strided)
+bind("layout", lambda self: layouts.LAYOUT_OF.get(self._array.__class__, layouts.strided))
 bind("itemsize", lambda self: self._array.itemsize)
 bind("nbytes", lambda self: self._array.nbytes)
 bind("is_cuda", lambda self: device_of(self._array).type == "cuda")
 bind("is_cpu", lambda self: device_of(self._array).type == "cpu")
 bind("is_meta", lambda self: self._array.__class__ is MetaArray)
-bind("is_sparse", lambda self: False)
+bind("is_sparse", lambda self: self._array.__class__ in layouts.LAYOUT_OF)
 bind("is_sparse_csr", lambda self: False)
 bind("is_quantized", lambda self: False)
 bind("is_mkldnn", lambda self: False)
@@ -423,6 +423,8 @@ def stride(self: Any, dim: int | None = None) -> Any:
 def untyped_storage(self: Any) -> Any:
     """The bytes this tensor looks into. A meta tensor's are a number of bytes and no more."""
     array = self._array
+    if array.__class__ in layouts.LAYOUT_OF:
+        raise NotImplementedError("Cannot access storage of SparseTensorImpl")
     if array.__class__ is MetaArray:
         storage = storage_impl.Storage.__new__(storage_impl.Storage)
         storage.owner = np.broadcast_to(np.zeros((), np.uint8), (array.size * array.itemsize,))

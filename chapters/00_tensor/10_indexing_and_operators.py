@@ -488,6 +488,7 @@ from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import device_guard, with_index
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
@@ -623,7 +624,8 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     kind = properties.get_dtype(self)
     require("type", "bool", non_blocking=non_blocking)
     if dtype is None:
-        return f"torch.{'cuda.' if device_of(self._array).type == 'cuda' else ''}{kind._legacy}"
+        place = "sparse." if self.is_sparse else "cuda." if device_of(self._array).type == "cuda" else ""
+        return f"torch.{place}{kind._legacy}"
     if isinstance(dtype, str | type) or hasattr(dtype, "_legacy_dtype"):
         wanted = legacy_dtype(dtype)
     elif isinstance(dtype, scalar_type.dtype):
@@ -670,6 +672,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         if where.type == "cpu":
+            if array.__class__ in LAYOUT_OF:
+                raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
             return array.copy()  # of a freed array, which says why it cannot be read
         raise TypeError(
             f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy it to host memory"
@@ -687,6 +691,7 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 
 def set_(self: Any, source: Any = None, *args: Any) -> Any:
     """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
+    _has_memory(self, "set_")
     if source is None:
         self._array = _empty_beside(self._array, 0)
     elif isinstance(source, TensorImpl) and not args:
@@ -749,10 +754,16 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
+def _has_memory(self: Any, name: str) -> None:
+    if self._array.__class__ in LAYOUT_OF:
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend.")
+
+
 def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
 
+    _has_memory(self, "resize_")
     if variable.requires_grad(self):
         raise RuntimeError("cannot resize variables that require grad")
     shape = sizes(size, "size", named)

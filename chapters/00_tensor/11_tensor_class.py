@@ -632,10 +632,6 @@ from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_n
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: torch/csrc/autograd/python_torch_functions_manual.cpp#torch::autograd::torch_functions_manual
-def _kind(dtype: Any) -> np.dtype:
-    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
-
-
 def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
     """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made."""
     for size in shape:
@@ -655,12 +651,6 @@ def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, require
         return finish_on(target, make(numpy, shape, kind), requires_grad)
 
 
-def _is_meta(device: Any) -> bool:
-    if device is None:
-        return current_default_device().type == "meta"
-    return str(device) == "meta"
-
-
 def zeros(
     *size: Any,
     out: Any = None,
@@ -672,6 +662,8 @@ def zeros(
     **named: Any,
 ) -> Any:
     """Filled with 0."""
+    if layout is not None and layout is not strided:
+        return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     return _new(
         lambda numpy, shape, kind: numpy.zeros(shape, kind),
         sizes(size, "size", named),
@@ -693,6 +685,7 @@ def ones(
     **named: Any,
 ) -> Any:
     """Filled with 1."""
+    _only_strided(layout)
     return _new(
         lambda numpy, shape, kind: numpy.ones(shape, kind),
         sizes(size, "size", named),
@@ -708,6 +701,8 @@ def empty(
     pin_memory: bool = False, memory_format: Any = None, **named: Any,
 ) -> Any:  # fmt: skip
     """Uninitialised memory."""
+    if layout is not None and layout is not strided:
+        return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     return _new(_empty_in(memory_format), sizes(size, "size", named), _kind(dtype), device, requires_grad, out)
 
 
@@ -725,11 +720,6 @@ def _empty_in(memory_format: Any) -> Any:
     return make
 
 
-def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
-    if isinstance(value, complex) and value.imag and kind.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
-
-
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -737,6 +727,7 @@ def full(
     """Filled with `fill_value`, whose type decides the dtype unless one is given."""
     from readtorch.aten.native.type_properties import number_type
 
+    _only_strided(layout)
     if not is_number(fill_value):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
     if isinstance(fill_value, TensorImpl):
@@ -796,6 +787,8 @@ def _like(make: Any) -> Any:
         array = input._array
         kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
         target = device_of(array) if device is None else device
+        if layout is not None or array.__class__ in LAYOUT_OF:
+            return _like_in(make, layout, array, kind, target, requires_grad)
         if _is_meta(target):
             return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
         if memory_format is not formats.preserve_format:
@@ -1007,6 +1000,8 @@ def _new_method(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
+        if layout is not None or self._array.__class__ in LAYOUT_OF:
+            named["layout"] = _layout_beside(self, layout, function)
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad, **named)
 
     return new

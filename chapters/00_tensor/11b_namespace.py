@@ -569,6 +569,67 @@ def _(torch):
 
 
 # %% [markdown]
+# ## Tensors that are not strided
+# A layout says how elements are stored, and a creation function can be asked for another than `strided`. The one there is, `sparse_coo`, lists what is not zero (a1, *Sparse tensors*), so `zeros` and `empty` have
+# nothing to store, and `ones` and `full` refuse.
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+#| imports
+from readtorch.c10.core.layout import EMPTY_OF, LAYOUT_OF, strided
+
+
+# %%
+#| into: csrc/autograd/python_torch_functions_manual.py
+def _kind(dtype: Any) -> np.dtype:
+    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
+
+
+def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
+    if isinstance(value, complex) and value.imag and kind.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+
+
+def _is_meta(device: Any) -> bool:
+    if device is None:
+        return current_default_device().type == "meta"
+    return str(device) == "meta"
+
+
+def _without_elements(layout: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool) -> Any:
+    """A tensor of a layout that stores what is not zero: it stores nothing."""
+    if layout not in EMPTY_OF:
+        raise NotImplementedError(f"layout {layout!r} is not here: torch.strided and torch.sparse_coo are")
+    return finish(EMPTY_OF[layout](shape, kind), device, requires_grad)
+
+
+def _only_strided(layout: Any) -> None:
+    """RuntimeError for a layout that has no room for other elements than 0."""
+    if layout is not None and layout is not strided:
+        raise RuntimeError("full(...) is not implemented for sparse layout")
+
+
+def _like_in(make: Any, layout: Any, array: Any, kind: np.dtype, target: Any, requires_grad: bool) -> Any:
+    """`zeros_like` and its family in a layout that is given, or that of a tensor that is not strided."""
+    layout = LAYOUT_OF.get(array.__class__, strided) if layout is None else layout
+    if layout is strided:
+        return _new(
+            lambda numpy, shape, kind: make(numpy.empty(shape, kind), kind), array.shape, kind, target, requires_grad
+        )
+    if make is np.ones_like:
+        raise NotImplementedError("Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    return _without_elements(layout, array.shape, kind, target, requires_grad)
+
+
+def _layout_beside(self: Any, layout: Any, function: Any) -> Any:
+    """The layout of what `self.new_zeros()` and its family make."""
+    if layout is None and function is ones:
+        raise NotImplementedError("Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    return LAYOUT_OF.get(self._array.__class__) if layout is None else layout
+
+
+# %% [markdown]
 # The difference is not academic: `str(torch.__version__) > "2.9"` has been false since 2.10, and so has every test that splits the string at dots and compares the pieces as text.
 #
 # ### A name that is not here
@@ -591,7 +652,7 @@ _TRACED = (
     "`readtorch.literate.trace` and `readtorch trace run`: every call, operator and gradient, to be stepped through"
 )
 _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in ones are functions of `torch`"
-_DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
+_COO = "`torch.sparse_coo_tensor`: a coalesced COO tensor holds the same entries in the same order"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
 _HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which see calls where Python makes them"
@@ -614,9 +675,11 @@ NOT_HERE = {
     "ops": _OWN,
     "library": _OWN,
     "utils._python_dispatch": _HOOKS,
-    "sparse": _DENSE,
-    "sparse_coo_tensor": _DENSE,
-    "sparse_csr_tensor": _DENSE,
+    "sparse_csr_tensor": _COO,
+    "sparse_csc_tensor": _COO,
+    "sparse_bsr_tensor": _COO,
+    "sparse_bsc_tensor": _COO,
+    "sparse_compressed_tensor": _COO,
     "nested": "padding and a mask, or `torch.nn.utils.rnn.pack_padded_sequence`",
     "masked": "`torch.where` and `masked_fill`",
     "quantize_per_tensor": _ROUND,

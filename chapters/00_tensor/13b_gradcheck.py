@@ -85,6 +85,7 @@ def _tuple(value: Any) -> tuple:
 def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float) -> list[np.ndarray]:
     """For each output the matrix (input elements × output elements) of central differences."""
     array = inputs[number]._array
+    array = array.values if inputs[number].is_sparse else array
     columns: list[list[np.ndarray]] = []
     for index in np.ndindex(array.shape):
         kept = array[index].item()
@@ -106,6 +107,18 @@ def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float)
     return [np.stack(rows) for rows in zip(*columns, strict=True)]
 
 
+def _list_places(values: list[Any], number: int, masked: bool) -> Any:
+    """Let a sparse input list the places where it is to be changed: its own if `masked`, else all. Returns them, counted row by row."""
+    value = values[number]
+    if not value.is_sparse:
+        return None
+    whole = value.to_dense()
+    mask = value.coalesce() if masked else whole.clone().fill_(1).to_sparse(value.sparse_dim())
+    values[number] = whole.sparse_mask(mask)
+    counted = np.arange(whole.numel()).reshape(whole.shape)
+    return counted[tuple(mask._array.indices)].reshape(-1)
+
+
 def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
     """The same matrix, a column per backward pass."""
     columns = []
@@ -114,6 +127,8 @@ def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
         seed[index] = 1
         (grad,) = _C._run_backward((output,), (seed,), True, False, (inputs[number],), True, False)
         array = inputs[number]._array
+        if grad is not None and grad.is_sparse:
+            grad = grad.to_dense()
         columns.append(np.zeros(array.size, array.dtype) if grad is None else grad.cpu()._array.reshape(-1))
     return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
 
@@ -134,19 +149,25 @@ def gradcheck(
     check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
     fast_mode: bool = False,
+    masked: bool | None = None,
     **unused: Any,
 ) -> bool:
-    """Do the derivatives of `func` agree with difference quotients? GradcheckError, or False, if not. Inputs should be float64."""
+    """Do the derivatives of `func` agree with difference quotients? GradcheckError, or False, if not. Inputs should be float64.
+
+    `masked`: does the gradient by a sparse tensor have its places alone?
+    """
     inputs = _tuple(inputs)
     try:
-        return _check(func, inputs, eps, atol, rtol, nondet_tol)
+        return _check(func, inputs, eps, atol, rtol, nondet_tol, bool(masked))
     except GradcheckError:
         if raise_exception:
             raise
         return False
 
 
-def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float) -> bool:
+def _check(
+    func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, masked: bool
+) -> bool:
     wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
     if not wanted:
         raise ValueError(
@@ -162,7 +183,14 @@ def _check(func: Callable[..., Any], inputs: tuple, eps: float, atol: float, rto
         inputs[i].retain_grad()
     outputs = _outputs(func, inputs)
     for i in wanted:
-        numerical = _numerical(func, tuple(v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs), i, eps)
+        values = [v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs]
+        places = _list_places(values, i, masked)
+        numerical = _numerical(func, tuple(values), i, eps)
+        if places is not None:
+            whole = [np.zeros((inputs[i].numel(), found.shape[1]), found.dtype) for found in numerical]
+            for rows, found in zip(whole, numerical, strict=True):
+                rows[places] = found
+            numerical = whole
         for number, output in enumerate(outputs):
             if not output.requires_grad:
                 analytical = np.zeros_like(numerical[number])

@@ -301,12 +301,12 @@ def _facts(tensor: Any) -> list[str]:
     return facts
 
 
-def _add_facts(text: str, facts: list[str], indent: int) -> str:
+def _add_facts(text: str, facts: list[str], indent: int, *, first_on_next: bool = False) -> str:
     """Append the facts, each on the present line while there is room."""
     pieces = [text]
     used = len(text) - text.rfind("\n") + 1
-    for fact in facts:
-        if used + len(fact) + 2 > PRINT_OPTS.linewidth:
+    for number, fact in enumerate(facts):
+        if used + len(fact) + 2 > PRINT_OPTS.linewidth or (first_on_next and not number):
             pieces.append(",\n" + " " * indent + fact)
             used = indent + len(fact)
         else:
@@ -315,9 +315,32 @@ def _add_facts(text: str, facts: list[str], indent: int) -> str:
     return "".join([*pieces, ")"])
 
 
+def _sparse_str(self: Any, prefix: str, tensor_contents: str | None) -> str:
+    """The text of a sparse tensor: its indices and values, each as a tensor's, and what a list of them does not say."""
+    indent = len(prefix)
+    if tensor_contents is None:
+        parts = []
+        for name, array in (("indices", self._array.indices), ("values", self._array.values)):
+            head = f"{name}=tensor("
+            shape = "" if array.size else f", size={array.shape}"
+            parts.append(f"{head}{_contents(array, indent + len(head))}{shape})")
+        tensor_contents = (",\n" + " " * indent).join(parts)
+    facts = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
+    if self.dtype not in (get_default_dtype(), get_default_complex_dtype(), scalar_type.int64, scalar_type.bool):
+        facts.append(f"dtype={self.dtype}")
+    facts.append(f"layout={self.layout}")
+    if self.grad_fn is not None:
+        facts.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+    elif self.requires_grad:
+        facts.append("requires_grad=True")
+    return _add_facts(prefix + tensor_contents, facts, indent, first_on_next=True)
+
+
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     """The text of a tensor; `tensor_contents` in place of its numbers."""
     prefix = "tensor(" if type(self) in PLAIN else f"{type(self).__name__}("
+    if self.is_sparse:
+        return _sparse_str(self, prefix, tensor_contents)
     if tensor_contents is None:
         on_host = self.device.type != "meta"
         array = self.detach().cpu()._array if on_host else None

@@ -965,6 +965,17 @@ def _rebuild_tensor_v3(
     return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks)
 
 
+def _rebuild_sparse_tensor(layout: Any, data: tuple) -> Any:
+    """A tensor of a list of places and values. RuntimeError if they do not belong together."""
+    from readtorch import sparse_coo, sparse_coo_tensor
+
+    if layout is not sparse_coo or len(data) not in (3, 4):
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout!r:.40}: readtorch has sparse_coo alone")
+    #: Files from before the flag was written have three parts.
+    indices, values, size, *coalesced = data
+    return sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=any(coalesced) or None)
+
+
 def _rebuild_meta_tensor_no_storage(dtype: Any, size: Sequence[int], stride: Sequence[int], requires_grad: bool) -> Any:
     """A tensor on the meta device: there are no elements, so a file needs no record for them."""
     from readtorch import empty_strided
@@ -984,6 +995,9 @@ def _reduce_tensor(tensor: Any) -> tuple[Callable[..., Any], tuple]:
         from readtorch.utils.hooks import warn_if_has_hooks
 
         warn_if_has_hooks(tensor)
+    if tensor.is_sparse:
+        parts = (tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
+        return _rebuild_sparse_tensor, (tensor.layout, parts)
     offset, size, stride = tensor.storage_offset(), tuple(tensor.size()), tuple(tensor.stride())
     if tensor.device.type == "meta":
         from readtorch.serialization import _serialization_tls

@@ -642,6 +642,7 @@ def _allowed_globals() -> dict[str, Any]:
         _utils._rebuild_parameter,
         _utils._rebuild_parameter_with_state,
         _utils._rebuild_meta_tensor_no_storage,
+        _utils._rebuild_sparse_tensor,
     ):
         allowed[f"torch._utils.{function.__name__}"] = function
     allowed["torch._tensor._rebuild_from_type_v2"] = _rebuild_from_type

@@ -196,6 +196,8 @@ class Optimizer:
     tensor, or a parameter that appears in two groups.
     """
 
+    #: what is said of a sparse gradient, by the class's name; nothing where the step can use one
+    _refuses_sparse: ClassVar = "{} does not support sparse gradients"
     _optimizer_step_pre_hooks: OrderedDict[int, Callable]
     _optimizer_step_post_hooks: OrderedDict[int, Callable]
     _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable]
@@ -401,8 +403,8 @@ class Optimizer(Optimizer):
         params = [p for p in group["params"] if p.grad is not None]
         states = []
         for param in params:
-            if param.grad.is_sparse:
-                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+            if param.grad.is_sparse and self._refuses_sparse:
+                raise RuntimeError(self._refuses_sparse.format(type(self).__name__))
             state = self.state[param]
             if not state:
                 state.update(self._init_state(param, group))

@@ -447,20 +447,24 @@ def _second_moment(
 
 
 # %% [markdown]
-# ## SparseAdam has nothing to optimize here
+# ## SparseAdam: rows that the batch did not touch
 #
-# It updates only the rows that a sparse gradient touches. readtorch has no sparse layout, so every gradient is dense and every `step` ends in the
-# message that upstream gives for one.
+# The gradient of an embedding made with `sparse=True` lists the rows that the batch looked up (a1, *Sparse tensors as Python sees them*). SparseAdam is Adam on those rows, and on no others: neither their moments nor they
+# themselves move, though Adam's would, since moments decay whether a gradient comes or not. The step count is one for the whole table, so a row that is seen rarely is corrected for a bias that it has only
+# in part. Moments are dense tensors as large as the table; what is saved is time, not memory.
+#
+# The gradient has to be coalesced first, for squares do not add up; from then on a row is one index, and three tensors are read and written there.
 
 # %%
 #| into: optim/sparse_adam.py
-"""SparseAdam: Adam for sparse gradients, of which readtorch has none."""
+"""SparseAdam: Adam on the rows that a sparse gradient lists."""
 
 # %%
 #| into: optim/sparse_adam.py
 #| imports
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -473,7 +477,7 @@ from readtorch.optim.optimizer import Optimizer, ParamsT, _check_betas
 #| into: optim/sparse_adam.py
 #| upstream: torch/optim/sparse_adam.py#SparseAdam
 class SparseAdam(Optimizer):
-    """Lazy Adam for sparse gradients. Its `step` raises RuntimeError for a dense one, as upstream's does."""
+    """Lazy Adam for sparse gradients. State per parameter: `step`, an int; `exp_avg` and `exp_avg_sq`, dense."""
 
     def __init__(
         self,
@@ -489,12 +493,49 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Invalid epsilon value: {eps}")
         _check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        sparse, complex_ = [], []
+        for number, group in enumerate(self.param_groups):
+            for place, param in enumerate(group["params"]):
+                sparse += [[number, place]] * param.is_sparse
+                complex_ += [[number, place]] * param.is_complex()
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        if complex_:
+            raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Raise RuntimeError at the first parameter with a gradient; returns the closure's loss where there is none."""
+        """Do one step; returns the closure's loss, or None. RuntimeError for a dense gradient."""
         loss = self._evaluate(closure)
         for group in self.param_groups:
-            if any(param.grad is not None for param in group["params"]):
-                raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            lr = float(group["lr"])
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                if not param.grad.is_sparse:
+                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+                state = self.state[param]
+                if not state:
+                    state["step"] = 0
+                    for name in ("exp_avg", "exp_avg_sq"):
+                        state[name] = torch.zeros_like(param, memory_format=torch.preserve_format)
+                state["step"] += 1
+                grad = (-param.grad if group["maximize"] else param.grad).coalesce()
+                if grad._nnz():
+                    _step_on_rows(param, grad, state, lr, group["betas"], group["eps"])
         return loss
+
+
+def _step_on_rows(
+    param: Tensor, grad: Tensor, state: dict[str, Any], lr: float, betas: tuple[float, float], eps: float
+) -> None:
+    """Adam's formulas at the places that the coalesced `grad` lists."""
+    places, values = tuple(grad._indices().unbind(0)), grad._values()
+    beta1, beta2 = betas
+    average, square = state["exp_avg"][places], state["exp_avg_sq"][places]
+    average += (values - average) * (1 - beta1)
+    square += (values * values - square) * (1 - beta2)
+    state["exp_avg"][places], state["exp_avg_sq"][places] = average, square
+    correction1, correction2 = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
+    size = lr * math.sqrt(correction2) / correction1
+    param[places] += -size * (average / (square.sqrt() + eps))

@@ -371,6 +371,8 @@ def _view_in_place(name: str) -> Any:
     """`NAME_`: this tensor becomes the view. The base of a tensor that was one already knows nothing of it."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name not in ("t", "transpose", "swapaxes", "swapdims"):
+            _has_memory(self, "as_strided_")
         wants = state.grad_mode and variable.requires_grad(self)
         if wants:
             variable.check_inplace(self)
@@ -397,6 +399,8 @@ for _name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", 
 
 def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
     """Take another tensor's shape, in place."""
+    if self.is_sparse and template.is_sparse:
+        return resize_as_sparse_(self, template)
     return resize_(self, template._array.shape)
 
 
@@ -466,15 +470,16 @@ METHODS.update(
         "apply_": apply_,
         "is_conj": lambda self: False,
         "is_neg": lambda self: False,
-        "is_coalesced": lambda self: False,
         "is_distributed": lambda self: False,
-        "to_dense": lambda self, dtype=None: self if dtype is None else to(self, dtype),
         "record_stream": lambda self, stream: None,
         "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
         "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
         "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
         "new": lambda self, *args: finish(
-            legacy_tensor(type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)), device_of(self._array)
+            (legacy_sparse if self.is_sparse else legacy_tensor)(
+                type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)
+            ),
+            device_of(self._array),
         ),
     }
 )
@@ -496,9 +501,10 @@ from typing import Any
 
 from readtorch.c10.core import scalar_type, tensor_impl
 from readtorch.c10.core.dispatch_key import device_of
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
-from readtorch.csrc.utils.tensor_new import legacy_tensor
+from readtorch.csrc.utils.tensor_new import legacy_sparse, legacy_tensor
 
 
 # %%
@@ -509,6 +515,7 @@ class tensortype(type):
 
     _legacy_dtype: dtype
     _device_type: str
+    _sparse = False
 
     def __instancecheck__(cls, other: Any) -> bool:
         if not isinstance(other, TensorImpl):
@@ -516,10 +523,11 @@ class tensortype(type):
         return (
             scalar_type.FROM_NUMPY[other._array.dtype] is cls._legacy_dtype
             and device_of(other._array).type == cls._device_type
+            and (other._array.__class__ in LAYOUT_OF) == cls._sparse
         )
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        array = legacy_tensor(cls, args, cls._legacy_dtype)
+        array = (legacy_sparse if cls._sparse else legacy_tensor)(cls, args, cls._legacy_dtype)
         return tensor_impl.wrap(array)
 
     def __repr__(cls) -> str:

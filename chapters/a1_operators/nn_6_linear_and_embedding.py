@@ -117,6 +117,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.sparse_tensor_impl import SparseTensorImpl
 from readtorch.c10.core.dispatch_key import meta_array, specimen
 from readtorch.c10.core.scalar_type import from_numpy_dtype
 
@@ -189,9 +190,27 @@ register("embedding_dense_backward", key="Meta")(
 )
 
 
+@register("embedding_sparse_backward", variants="", node="EmbeddingSparseBackward")
+def embedding_sparse_backward(
+    grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Array:
+    """The table's gradient as a list: the numbers looked up, and the rows of `grad_output`."""
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    width = grad_output.shape[-1]
+    flat = indices.reshape(-1).astype(np.int64, copy=False)
+    rows = grad_output.reshape(len(flat), width)
+    if padding_idx >= 0:
+        kept = flat != padding_idx
+        flat, rows = flat[kept], rows[kept]
+    return SparseTensorImpl(flat[None], rows, (num_weights, width))
+
+
 def _lookup_gradient(
-    at: Any, grad: Any, indices: Any, weight_shape: Any, padding_idx: int, scale_grad_by_freq: bool
+    at: Any, grad: Any, indices: Any, weight_shape: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Any:
+    if sparse:
+        return at.embedding_sparse_backward(grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
     return at.embedding_dense_backward(grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
@@ -328,11 +347,12 @@ def _embedding_bag_reduced(
     per_sample_weights: Array | None,
     padding_idx: int,
     scale_grad_by_freq: bool,
+    sparse: bool = False,
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
     _check_bags(at, weight, indices, offsets)
-    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     bag = at._bag_of_rows(offsets, count)
     if padding_idx >= 0:
         kept = at.reshape(at.nonzero(indices != padding_idx), (-1,))

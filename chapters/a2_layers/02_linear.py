@@ -282,7 +282,7 @@ class Embedding(Module):
 
     `padding_idx`: that row starts at zero and gets no gradient. `max_norm`: rows looked up are first scaled down, in
     place, to that `norm_type`-norm. `scale_grad_by_freq`: gradients are divided by how often an index occurs in the batch.
-    `sparse` is remembered; gradients are dense here. Raises AssertionError for a `padding_idx` outside the table.
+    `sparse`: the table's gradient lists the rows that were looked up. Raises AssertionError for a `padding_idx` outside the table.
     """
 
     weight: Tensor

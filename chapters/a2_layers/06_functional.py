@@ -791,8 +791,14 @@ def embedding_bag(
             torch.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     if isinstance(weight, Tensor) and weight.dim() != 2:
         raise ValueError(f"embedding_bag: weight has to be a 2D Tensor, and is {weight.dim()}D")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
     padding = -1 if padding_idx is None else padding_idx % weight.size(0)
-    return _nn._embedding_bag_reduced(weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq)
+    return _nn._embedding_bag_reduced(
+        weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq, sparse
+    )
 
 
 # %%

@@ -144,6 +144,8 @@ def set_default_tensor_type(t: _Any) -> None:
 _MODULES += ["fft", "special"]
 _NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))
 
+_MODULES.append("sparse")
+
 _MODULES.append("testing")
 
 from typing import TypeGuard as _TypeGuard

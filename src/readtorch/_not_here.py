@@ -11,7 +11,7 @@ _TRACED = (
     "`readtorch.literate.trace` and `readtorch trace run`: every call, operator and gradient, to be stepped through"
 )
 _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in ones are functions of `torch`"
-_DENSE = "strided tensors, with `index_add`, `scatter_add` and `gather`"
+_COO = "`torch.sparse_coo_tensor`: a coalesced COO tensor holds the same entries in the same order"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
 _HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which see calls where Python makes them"
@@ -34,9 +34,11 @@ NOT_HERE = {
     "ops": _OWN,
     "library": _OWN,
     "utils._python_dispatch": _HOOKS,
-    "sparse": _DENSE,
-    "sparse_coo_tensor": _DENSE,
-    "sparse_csr_tensor": _DENSE,
+    "sparse_csr_tensor": _COO,
+    "sparse_csc_tensor": _COO,
+    "sparse_bsr_tensor": _COO,
+    "sparse_bsc_tensor": _COO,
+    "sparse_compressed_tensor": _COO,
     "nested": "padding and a mask, or `torch.nn.utils.rnn.pack_padded_sequence`",
     "masked": "`torch.where` and `masked_fill`",
     "quantize_per_tensor": _ROUND,

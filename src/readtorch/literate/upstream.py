@@ -52,6 +52,7 @@ PYTHON = (
     "onnx/__init__.py",
     "optim/*.py",
     "profiler/*.py",
+    "sparse/__init__.py",
     "special/*.py",
     "testing/*.py",
     "utils/*.py",

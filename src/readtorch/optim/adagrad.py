@@ -25,6 +25,7 @@ from readtorch.optim.optimizer import (
 class Adagrad(Optimizer):
     """Adagrad. State, made by the constructor and not at the first step: `step` and `sum` of squared gradients."""
 
+    _refuses_sparse: ClassVar = ""
     _younger_options: ClassVar = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
@@ -121,8 +122,16 @@ def adagrad(
         raise RuntimeError("API has changed: `state_steps` must be a list of tensors of one element each")
     for param, grad, total, step in zip(params, grads, state_sums, state_steps, strict=True):
         step += 1
+        if grad.is_sparse and weight_decay != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = _ascent(param, grad, maximize, weight_decay)
         clr = lr / (1 + (_get_value(step) - 1) * lr_decay)
+        if grad.is_sparse:
+            grad = grad.coalesce()  # squares do not add up
+            places, values = tuple(grad._indices().unbind(0)), grad._values()
+            total[places] = sums = total[places] + values * values
+            param[places] += -_get_value(clr) * (values / (sums.sqrt() + eps))
+            continue
         param, grad, total = _as_real(param, grad, total)
         total.addcmul_(grad, grad, value=1)
         std = total.sqrt() + eps if differentiable else total.sqrt().add_(eps)

@@ -31,6 +31,7 @@ class Adam(Optimizer):
     State per parameter: `step` (a float32 0-d tensor on the CPU), `exp_avg`, `exp_avg_sq`, `max_exp_avg_sq` with amsgrad.
     """
 
+    _refuses_sparse: ClassVar = "Adam does not support sparse gradients, please consider SparseAdam instead"
     _younger_options: ClassVar = {
         "amsgrad": False,
         "maximize": False,

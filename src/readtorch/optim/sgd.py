@@ -26,6 +26,7 @@ class SGD(Optimizer):
     State: `momentum_buffer`, of the parameter's shape, once `momentum` is not 0.
     """
 
+    _refuses_sparse: ClassVar = ""
     _younger_options: ClassVar = {
         "nesterov": False,
         "maximize": False,

@@ -29,6 +29,12 @@ from readtorch.aten.native import triangular_ops as triangular_ops
 
 from readtorch.aten.native import batch_linear_algebra as batch_linear_algebra
 
+from readtorch.aten.native.sparse import sparse_tensor as sparse_tensor
+from readtorch.aten.native.sparse import sparse_unary_ops as sparse_unary_ops
+from readtorch.aten.native.sparse import sparse_tensor_math as sparse_tensor_math
+from readtorch.aten.native.sparse import sparse_blas as sparse_blas
+from readtorch.aten.native.sparse import soft_max as sparse_soft_max
+
 from readtorch.aten.native import sorting as sorting
 
 from readtorch.aten.native import unique as unique

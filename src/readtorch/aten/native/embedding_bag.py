@@ -92,11 +92,12 @@ def _embedding_bag_reduced(
     per_sample_weights: Array | None,
     padding_idx: int,
     scale_grad_by_freq: bool,
+    sparse: bool = False,
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
     _check_bags(at, weight, indices, offsets)
-    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     bag = at._bag_of_rows(offsets, count)
     if padding_idx >= 0:
         kept = at.reshape(at.nonzero(indices != padding_idx), (-1,))

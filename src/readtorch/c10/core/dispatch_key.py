@@ -18,8 +18,9 @@ class DispatchKey(enum.IntEnum):
     CPU = 1
     CUDA = 2
     Meta = 3
-    Autograd = 4
-    Autocast = 5
+    SparseCPU = 4
+    Autograd = 5
+    Autocast = 6
 
 
 class MetaArray(np.ndarray):

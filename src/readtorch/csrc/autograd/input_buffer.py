@@ -21,9 +21,10 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
         with device_guard(grad):
             buffer[number] = old + grad
         buffer[count + number] = False
-    elif buffer[count + number] and old.shape == grad.shape:
+    elif buffer[count + number] and old.__class__ is grad.__class__ and old.shape == grad.shape:
         old += grad
-    elif owned:
+        buffer[number] = old  # a sparse sum is another object
+    elif owned and old.__class__ is grad.__class__:
         grad += old
         buffer[number] = grad
         buffer[count + number] = True

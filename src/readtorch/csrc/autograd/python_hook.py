@@ -73,7 +73,7 @@ def _check_single(hook: Any, given: Any, result: Any) -> None:
     check_is_tensor(result)
     if given is None:
         raise RuntimeError("can't replace a None gradient with a non-None value")
-    if result.dtype != given.dtype or result.device != given.device:
+    if result.dtype != given.dtype or result.device != given.device or result.is_sparse != given.is_sparse:
         raise RuntimeError(
             f"hook '{_name(hook)}' has changed the type of value (was {given.type()} got {result.type()})"
         )

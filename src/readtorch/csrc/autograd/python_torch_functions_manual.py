@@ -20,16 +20,13 @@ from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import device_of, meta_like, without_values
+from readtorch.c10.core.layout import EMPTY_OF, LAYOUT_OF, strided
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
-
-
-def _kind(dtype: Any) -> np.dtype:
-    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
 
 
 def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
@@ -51,12 +48,6 @@ def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, require
         return finish_on(target, make(numpy, shape, kind), requires_grad)
 
 
-def _is_meta(device: Any) -> bool:
-    if device is None:
-        return current_default_device().type == "meta"
-    return str(device) == "meta"
-
-
 def zeros(
     *size: Any,
     out: Any = None,
@@ -68,6 +59,8 @@ def zeros(
     **named: Any,
 ) -> Any:
     """Filled with 0."""
+    if layout is not None and layout is not strided:
+        return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     return _new(
         lambda numpy, shape, kind: numpy.zeros(shape, kind),
         sizes(size, "size", named),
@@ -89,6 +82,7 @@ def ones(
     **named: Any,
 ) -> Any:
     """Filled with 1."""
+    _only_strided(layout)
     return _new(
         lambda numpy, shape, kind: numpy.ones(shape, kind),
         sizes(size, "size", named),
@@ -104,6 +98,8 @@ def empty(
     pin_memory: bool = False, memory_format: Any = None, **named: Any,
 ) -> Any:  # fmt: skip
     """Uninitialised memory."""
+    if layout is not None and layout is not strided:
+        return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     return _new(_empty_in(memory_format), sizes(size, "size", named), _kind(dtype), device, requires_grad, out)
 
 
@@ -121,11 +117,6 @@ def _empty_in(memory_format: Any) -> Any:
     return make
 
 
-def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
-    if isinstance(value, complex) and value.imag and kind.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
-
-
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -133,6 +124,7 @@ def full(
     """Filled with `fill_value`, whose type decides the dtype unless one is given."""
     from readtorch.aten.native.type_properties import number_type
 
+    _only_strided(layout)
     if not is_number(fill_value):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
     if isinstance(fill_value, TensorImpl):
@@ -190,6 +182,8 @@ def _like(make: Any) -> Any:
         array = input._array
         kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
         target = device_of(array) if device is None else device
+        if layout is not None or array.__class__ in LAYOUT_OF:
+            return _like_in(make, layout, array, kind, target, requires_grad)
         if _is_meta(target):
             return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
         if memory_format is not formats.preserve_format:
@@ -396,6 +390,8 @@ def _new_method(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
+        if layout is not None or self._array.__class__ in LAYOUT_OF:
+            named["layout"] = _layout_beside(self, layout, function)
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad, **named)
 
     return new
@@ -523,6 +519,53 @@ def init() -> None:
     gates.attach(TensorImpl, "new_full", _new_full)
     for offer in further:
         offer()
+
+
+def _kind(dtype: Any) -> np.dtype:
+    return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
+
+
+def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
+    if isinstance(value, complex) and value.imag and kind.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+
+
+def _is_meta(device: Any) -> bool:
+    if device is None:
+        return current_default_device().type == "meta"
+    return str(device) == "meta"
+
+
+def _without_elements(layout: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool) -> Any:
+    """A tensor of a layout that stores what is not zero: it stores nothing."""
+    if layout not in EMPTY_OF:
+        raise NotImplementedError(f"layout {layout!r} is not here: torch.strided and torch.sparse_coo are")
+    return finish(EMPTY_OF[layout](shape, kind), device, requires_grad)
+
+
+def _only_strided(layout: Any) -> None:
+    """RuntimeError for a layout that has no room for other elements than 0."""
+    if layout is not None and layout is not strided:
+        raise RuntimeError("full(...) is not implemented for sparse layout")
+
+
+def _like_in(make: Any, layout: Any, array: Any, kind: np.dtype, target: Any, requires_grad: bool) -> Any:
+    """`zeros_like` and its family in a layout that is given, or that of a tensor that is not strided."""
+    layout = LAYOUT_OF.get(array.__class__, strided) if layout is None else layout
+    if layout is strided:
+        return _new(
+            lambda numpy, shape, kind: make(numpy.empty(shape, kind), kind), array.shape, kind, target, requires_grad
+        )
+    if make is np.ones_like:
+        raise NotImplementedError("Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    return _without_elements(layout, array.shape, kind, target, requires_grad)
+
+
+def _layout_beside(self: Any, layout: Any, function: Any) -> Any:
+    """The layout of what `self.new_zeros()` and its family make."""
+    if layout is None and function is ones:
+        raise NotImplementedError("Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
+    return LAYOUT_OF.get(self._array.__class__) if layout is None else layout
 
 
 def _column(numpy: Any, name: str) -> Any:
@@ -793,3 +836,13 @@ def init_windows() -> None:
 
 
 further.append(init_windows)
+
+
+def init_sparse() -> None:
+    """Offer the constructor of sparse tensors."""
+    from readtorch.csrc.utils.tensor_new import sparse_coo_tensor
+
+    gates.attach(module(""), "sparse_coo_tensor", sparse_coo_tensor)
+
+
+further.append(init_sparse)

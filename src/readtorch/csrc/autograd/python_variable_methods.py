@@ -9,15 +9,17 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import device_guard, with_index
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
-from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter
+from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter, wrap
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
@@ -25,7 +27,7 @@ from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import require
-from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tensor, library_of, place
+from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_sparse, legacy_tensor, library_of, place
 
 
 def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, Any]:
@@ -144,7 +146,8 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     kind = properties.get_dtype(self)
     require("type", "bool", non_blocking=non_blocking)
     if dtype is None:
-        return f"torch.{'cuda.' if device_of(self._array).type == 'cuda' else ''}{kind._legacy}"
+        place = "sparse." if self.is_sparse else "cuda." if device_of(self._array).type == "cuda" else ""
+        return f"torch.{place}{kind._legacy}"
     if isinstance(dtype, str | type) or hasattr(dtype, "_legacy_dtype"):
         wanted = legacy_dtype(dtype)
     elif isinstance(dtype, scalar_type.dtype):
@@ -191,6 +194,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         if where.type == "cpu":
+            if array.__class__ in LAYOUT_OF:
+                raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
             return array.copy()  # of a freed array, which says why it cannot be read
         raise TypeError(
             f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy it to host memory"
@@ -208,6 +213,7 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 
 def set_(self: Any, source: Any = None, *args: Any) -> Any:
     """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
+    _has_memory(self, "set_")
     if source is None:
         self._array = _empty_beside(self._array, 0)
     elif isinstance(source, TensorImpl) and not args:
@@ -270,10 +276,16 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
+def _has_memory(self: Any, name: str) -> None:
+    if self._array.__class__ in LAYOUT_OF:
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend.")
+
+
 def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
 
+    _has_memory(self, "resize_")
     if variable.requires_grad(self):
         raise RuntimeError("cannot resize variables that require grad")
     shape = sizes(size, "size", named)
@@ -418,6 +430,8 @@ def _view_in_place(name: str) -> Any:
     """`NAME_`: this tensor becomes the view. The base of a tensor that was one already knows nothing of it."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name not in ("t", "transpose", "swapaxes", "swapdims"):
+            _has_memory(self, "as_strided_")
         wants = state.grad_mode and variable.requires_grad(self)
         if wants:
             variable.check_inplace(self)
@@ -444,6 +458,8 @@ for _name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", 
 
 def resize_as_(self: Any, template: Any, *, memory_format: Any = None) -> Any:
     """Take another tensor's shape, in place."""
+    if self.is_sparse and template.is_sparse:
+        return resize_as_sparse_(self, template)
     return resize_(self, template._array.shape)
 
 
@@ -513,15 +529,147 @@ METHODS.update(
         "apply_": apply_,
         "is_conj": lambda self: False,
         "is_neg": lambda self: False,
-        "is_coalesced": lambda self: False,
         "is_distributed": lambda self: False,
-        "to_dense": lambda self, dtype=None: self if dtype is None else to(self, dtype),
         "record_stream": lambda self, stream: None,
         "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
         "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
         "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
         "new": lambda self, *args: finish(
-            legacy_tensor(type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)), device_of(self._array)
+            (legacy_sparse if self.is_sparse else legacy_tensor)(
+                type(self), args, scalar_type.from_numpy_dtype(self._array.dtype)
+            ),
+            device_of(self._array),
         ),
+    }
+)
+
+
+def _sparse(self: Any, name: str) -> Any:
+    """The raw value of a sparse tensor. NotImplementedError for another."""
+    if self._array.__class__ not in LAYOUT_OF:
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'CPU' backend.")
+    return self._array
+
+
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+    """This tensor in the strided layout; itself if it is. `masked_grad`: is the gradient to have the same places (by default it is)?"""
+    if self._array.__class__ not in LAYOUT_OF:
+        return self if dtype is None else to(self, dtype)
+    if dtype is not None:
+        raise RuntimeError("dtype argument is not supported by sparse_to_dense")
+    return dispatcher.autograd._to_dense(self, masked_grad)
+
+
+def to_sparse(
+    self: Any, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+) -> Any:
+    """The elements that are not zero, by their places. Of the layouts there is `torch.sparse_coo`."""
+    if layout is not None and layout is not layouts.sparse_coo:
+        raise NotImplementedError(f"to_sparse(layout={layout!r}): torch.sparse_coo is the sparse layout that is here")
+    if blocksize is not None:
+        raise RuntimeError("to_sparse: conversion to Sparse does not use the specified blocksize")
+    if dense_dim is not None:
+        sparse_dim = self._array.ndim - dense_dim
+    if self._array.__class__ in LAYOUT_OF and sparse_dim in (None, self._array.sparse_dim):
+        return self
+    return dispatcher.autograd.to_sparse(self, sparse_dim)
+
+
+def coalesce(self: Any) -> Any:
+    """Each place once, in order; itself if it is so."""
+    if self._array.__class__ in LAYOUT_OF and self._array.coalesced:
+        return self
+    return dispatcher.autograd.coalesce(self)
+
+
+def is_coalesced(self: Any) -> bool:
+    """Does no place occur twice, and are they in order?"""
+    if self._array.__class__ not in LAYOUT_OF:
+        raise RuntimeError("is_coalesced expected sparse coordinate tensor layout but got Strided")
+    return self._array.coalesced
+
+
+def _coalesced_(self: Any, coalesced: bool) -> Any:
+    """Say so without looking."""
+    impl = _sparse(self, "_coalesced_")
+    self._array = type(impl)(impl.indices, impl.values, impl.shape, coalesced)
+    return self
+
+
+def sparse_resize_(self: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+    """Another size, in place. Values stay where they are, so no dimension may shrink, nor change its kind, unless there are none."""
+    impl, shape = _sparse(self, "sparse_resize_"), tuple(size)
+    if len(shape) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
+        )
+    if not impl.nnz:
+        return sparse_resize_and_clear_(self, shape, sparse_dim, dense_dim)
+    for kind, old, wanted in (("sparse", impl.sparse_dim, sparse_dim), ("dense", impl.dense_dim, dense_dim)):
+        if old != wanted:
+            raise RuntimeError(
+                f"changing the number of {kind} dimensions (from {old} to {wanted}) on a non-empty sparse tensor is not supported."
+            )
+    if any(new < old for old, new in zip(impl.shape, shape, strict=True)):
+        first, second = list(impl.shape), list(shape)
+        raise RuntimeError(
+            f"shrinking the size of sparse dimensions (from {first} to {second}) on a non-empty sparse tensor is not supported."
+        )
+    room = [(0, 0), *((0, new - old) for old, new in zip(impl.shape[sparse_dim:], shape[sparse_dim:], strict=True))]
+    self._array = type(impl)(
+        impl.indices, np.pad(impl.values, room) if dense_dim else impl.values, shape, impl.coalesced
+    )
+    return self
+
+
+def sparse_resize_and_clear_(self: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+    """Another size, and no values."""
+    impl, shape = _sparse(self, "sparse_resize_and_clear_"), tuple(size)
+    values = np.zeros((0, *shape[sparse_dim:]), impl.dtype)
+    self._array = type(impl)(np.zeros((sparse_dim, 0), np.int64), values, shape, True)
+    return self
+
+
+def resize_as_sparse_(self: Any, the_template: Any) -> Any:
+    """The size of another sparse tensor."""
+    other = _sparse(the_template, "resize_as_sparse_")
+    return sparse_resize_(self, other.shape, other.sparse_dim, other.dense_dim)
+
+
+@dispatcher.sparse_row("_to_device")
+def _sparse_to_device(self: Array, target: device, source: device, non_blocking: bool = False) -> Array:
+    if target.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    library_of(target)  # says if there is no such device
+    raise NotImplementedError(f"sparse tensors are on the CPU: there are no kernels for {target.type} devices")
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """This tensor in the dtype and on the device of another, whose layout it must have."""
+    if self.is_sparse != _tensor("type_as", other).is_sparse:
+        raise RuntimeError(
+            "to(options) doesn't support converting to a different layout: to_dense() and to_sparse() do, "
+            f"and self.layout is {self.layout}, options.layout {other.layout}"
+        )
+    return to(self, other)
+
+
+METHODS.update(
+    {
+        "type_as": type_as,
+        "to_dense": to_dense,
+        "to_sparse": to_sparse,
+        "to_sparse_coo": lambda self: to_sparse(self),
+        "coalesce": coalesce,
+        "is_coalesced": is_coalesced,
+        "_coalesced_": _coalesced_,
+        "sparse_resize_": sparse_resize_,
+        "sparse_resize_and_clear_": sparse_resize_and_clear_,
+        "resize_as_sparse_": resize_as_sparse_,
+        "_indices": lambda self: wrap(_sparse(self, "_indices").indices),
+        "_values": lambda self: wrap(_sparse(self, "_values").values),
+        "_nnz": lambda self: _sparse(self, "_nnz").nnz,
+        "sparse_dim": lambda self: self._array.sparse_dim if self.is_sparse else 0,
+        "dense_dim": lambda self: self._array.dense_dim if self.is_sparse else self._array.ndim,
     }
 )

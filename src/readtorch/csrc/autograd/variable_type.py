@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import lookup, operators
+from readtorch.aten.core.dispatch.dispatcher import add_sparse_listener, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.memory_overlap import (
@@ -20,17 +20,19 @@ from readtorch.aten.memory_overlap import (
     has_internal_overlap,
     have_one_owner,
 )
+from readtorch.aten.sparse_tensor_impl import SparseTensorImpl, dense_of
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
 from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
+from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
-from readtorch.csrc.autograd.node import next_sequence_nr
+from readtorch.csrc.autograd.node import Node, next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.autograd.variable import (
     DEFAULT,
@@ -103,7 +105,9 @@ def leading(entry: OperatorEntry) -> Call:
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
-                kernel = lookup(entry, common_backend(arrays))
+                if (key := common_backend(arrays)) in entry.forms:
+                    return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
+                kernel = lookup(entry, key)
                 break
         token = ignore_floating_errors()
         try:
@@ -376,7 +380,7 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
             )
-        key, found = BACKENDS[array.__class__], where
+        key, found = max(key, BACKENDS[array.__class__]), where
     return key
 
 
@@ -401,6 +405,10 @@ def brought(source: Any, array: Any, non_blocking: bool) -> Any:
     """`source` on the device of `array`: the one operator that takes tensors of two devices is `copy_`."""
     if source._array.__class__ is ndarray is array.__class__:
         return source
+    if (source._array.__class__ in LAYOUT_OF) != (array.__class__ in LAYOUT_OF):
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Use to_dense() or to_sparse() first."
+        )
     here, there = device_of(source._array), device_of(array)
     if here == there or "meta" in (here.type, there.type):
         return source
@@ -897,6 +905,8 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
+        if entry.forms and (form := _form_for(entry, operands)) is not None:
+            return form(*operands) if out is None else form(*operands, out=out)
         raw = run_pointwise(
             entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
         )
@@ -989,7 +999,9 @@ def general(entry: OperatorEntry) -> Call:
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
-                kernel = lookup(entry, common_backend(arrays))
+                if (key := common_backend(arrays)) in entry.forms:
+                    return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
+                kernel = lookup(entry, key)
                 break
         token = ignore_floating_errors()
         try:
@@ -1096,7 +1108,11 @@ def view(entry: OperatorEntry) -> Call:
             else:
                 complain(entry, (*given(input), *args), kwargs)
                 raise
-        kernel = cpu_kernel if array.__class__ is ndarray else lookup(entry, BACKENDS[array.__class__])
+        kernel = cpu_kernel
+        if array.__class__ is not ndarray:
+            if (key := BACKENDS[array.__class__]) in entry.forms:
+                return entry.forms[key](input, *args, **kwargs)
+            kernel = lookup(entry, key)
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
         try:
@@ -1245,6 +1261,9 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
+        if array.__class__ is not ndarray and (key := BACKENDS[array.__class__]) is DispatchKey.SparseCPU:
+            lookup(entry, key)  # says if there is none
+            return entry.forms[key].in_place(method, values)
         if copies and isinstance(values[1], TensorImpl):
             values[1] = brought(values[1], array, values[2])
         refuse_inference(input)
@@ -1286,17 +1305,6 @@ def inplace(entry: OperatorEntry) -> Call:
         return input
 
     return _of_reals(call) if entry.name == "abs" else call
-
-
-def _of_reals(call: Call) -> Call:
-    """The length of a complex number has no place in a complex tensor, says upstream."""
-
-    def checked(input: Any) -> Any:
-        if isinstance(input, TensorImpl) and input._array.dtype.kind == "c":
-            raise RuntimeError("In-place abs is not supported for complex tensors.")
-        return call(input)
-
-    return checked
 
 
 def _wrong_arguments_first(attempt: Callable[[], Any]) -> None:
@@ -1348,6 +1356,9 @@ def _write(
                 return entry.pointwise.ufunc(array, *operands[1:], out=array)
             finally:
                 restore_floating_errors(token)
+        form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
+        if form is not None:
+            return form.into_dense(array, *operands[1:])
         raw = run_pointwise(entry, operands)
     else:
         raw_values, arrays, _ = unwrap(entry, positions, values)
@@ -1433,6 +1444,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         try:
             result = function(at, *args, **kwargs)
         except Exception:
+            if entry.forms and (form := _form_for(entry, list(args))) is not None:
+                return form(*args, **kwargs)
             complain(entry, args, kwargs)
             raise
         named = entry.result_class
@@ -1466,6 +1479,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         refuse_inference(input)
+        if BACKENDS.get(input._array.__class__) is DispatchKey.SparseCPU:
+            return exchange(input, lambda: function(at, input, *args, **kwargs), args)
         try:
             check_memory(entry, input._array, args)
         except RuntimeError:
@@ -1579,3 +1594,144 @@ def _cached_cast(value: Any, wanted: Any) -> Any:
         finally:
             autograd_state.set_grad_enabled(recording)
     return found[1]
+
+
+def _of_reals(call: Call) -> Call:
+    """The length of a complex number has no place in a complex tensor, says upstream."""
+
+    def checked(input: Any) -> Any:
+        if isinstance(input, TensorImpl) and input._array.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
+        return call(input)
+
+    return checked
+
+
+class TensorNode(GeneratedNode):
+    """The node of an operator with sparse tensors: its formulas run on tensors always."""
+
+    __slots__ = ()
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        return super().apply(grads, True) if graph else self._on_tensors(grads)
+
+
+class NotImplementedNode(Node):
+    """Stands where a derivative is missing, and says so when it is asked for one."""
+
+    __slots__ = ("operator",)
+
+    def __init__(self, operator: str, edges: tuple, raw: Any) -> None:
+        self.operator, self._edges, self._sequence = operator, edges, next_sequence_nr()
+        self._shape, self._dtype = raw.shape, raw.dtype
+
+    def name(self) -> str:
+        return "NotImplemented"
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        raise RuntimeError(f"derivative for aten::{self.operator} is not implemented")
+
+
+def _form_for(entry: OperatorEntry, operands: list[Any]) -> Call | None:
+    """The whole call that a column has for these operands, if it has one."""
+    arrays = [operand._array for operand in operands if isinstance(operand, TensorImpl)]
+    return entry.forms.get(common_backend(arrays)) if any(array.__class__ is not ndarray for array in arrays) else None
+
+
+def exchange(input: Any, compute: Callable[[], Any], values: Any) -> Any:
+    """An operator in place on a tensor that has no memory to write to: it holds what `compute` returns from now on."""
+    refuse_inference(input)
+    if state.grad_mode and any(_wants_grad(value) for value in (input, *values)):
+        check_inplace(input)
+    result = compute()
+    check_cast(result._array.dtype, input._array.dtype)
+    input._array = result._array.astype(input._array.dtype)
+    version_counter(input).bump()
+    if result._edge is not None:
+        rebase_history(input, result._edge)
+    return input
+
+
+class SparseForm:
+    """What is called in an operator's place when one of the tensors is sparse."""
+
+    __slots__ = ("entry", "kernel", "record", "row")
+
+    def __init__(self, entry: OperatorEntry, row: OperatorEntry) -> None:
+        self.entry, self.row = entry, row
+        self.kernel = row.kernels[DispatchKey.CPU]
+        self.record = Recorder(row)
+        if self.record.differentiable:
+            members = {"__slots__": (), "entry": row, "__module__": "torch.autograd"}
+            self.record.node_class = type(row.node_name, (TensorNode,), members)
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        row = self.row
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        values = row.schema.bind(row.name, args, kwargs)
+        raw_values = [_bare(value) for value in values]
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(row, self.kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        node = None
+        if state.grad_mode and any(_wants_grad(value) for value in values):
+            node = self.node(values, raw)
+        result = give(row, raw, node) if out is None else self.give_out(raw, out, node)
+        if observer is not None:
+            observer.operator(f"aten::{row.name}", args, result, begin, now())
+        return result
+
+    def node(self, values: list[Any], raw: Any) -> Any:
+        """The node of a call; None where nothing that could have a gradient came out."""
+        if not self.record.differentiable:
+            if raw.__class__ in (list, tuple) or raw.dtype.kind not in "fcV":
+                return None
+            edges = tuple(gradient_edge(value) for value in values if isinstance(value, TensorImpl))
+            return NotImplementedNode(self.row.name, edges, raw)
+        node = self.record.bound(values, raw)
+        node._options = [None if isinstance(value, TensorImpl) else value for value in values]
+        return node
+
+    def give_out(self, raw: Any, out: Any, node: Any) -> Any:
+        """Write to `out`: a sparse one gets the result itself."""
+        if out._array.__class__ is ndarray or node is not None:
+            return give_out(self.row, raw, out, node)
+        return exchange(out, lambda: tensor_impl.wrap(raw), ())
+
+    def in_place(self, method: str, values: list[Any]) -> Any:
+        """`NAME_` on a sparse tensor."""
+        if method in _NOT_IN_PLACE:
+            raise NotImplementedError(f"Could not run 'aten::{method}' with arguments from the 'SparseCPU' backend.")
+        if self.row.inplace and not values[0]._array.coalesced:
+            raise RuntimeError(f"{method} requires coalesced input")
+        values = values[: self.row.schema.positional]
+        return exchange(values[0], lambda: self(*values), values)
+
+    def into_dense(self, array: Any, other: Any) -> Any:
+        """`NAME_` on a dense array, with a sparse second operand."""
+        from readtorch.aten.native.sparse.sparse_tensor_math import INTO_DENSE
+
+        if self.entry.name in INTO_DENSE:
+            return INTO_DENSE[self.entry.name](array, other)
+        raw = self.kernel(array, other)
+        array[...] = dense_of(raw) if isinstance(raw, SparseTensorImpl) else raw
+        return array
+
+
+_NOT_IN_PLACE = frozenset(["pow_", "nan_to_num_", "unsqueeze_"])
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, TensorImpl):
+        return value._array
+    return [_bare(item) for item in value] if value.__class__ in (list, tuple) else value
+
+
+def _offer_sparse(entry: OperatorEntry, row: OperatorEntry) -> None:
+    entry.forms[DispatchKey.SparseCPU] = SparseForm(entry, row)
+
+
+add_sparse_listener(_offer_sparse)

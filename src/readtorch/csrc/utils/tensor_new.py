@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/09_python_tensor.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
+from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.native.type_properties import number_type
 from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
+from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
 from readtorch.c10.core.dispatch_key import meta_like, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import StorageImpl, storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd.variable import set_requires_grad, warn_of_gradient
 from readtorch.csrc.utils.device_lazy_init import device_lazy_init
 
@@ -319,3 +322,117 @@ def legacy_new(cls: type, args: tuple, wanted: dtype | None) -> Any:
     from readtorch.c10.core.default_dtype import get_default_dtype
 
     return legacy_tensor(cls, args, get_default_dtype() if wanted is None else wanted)
+
+
+class _Invariants:
+    """Are the parts of sparse tensors checked? None: nobody has said."""
+
+    checked: bool | None = None
+
+
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Any:
+    """A sparse tensor that has `values[k]` at `indices[:, k]`, or, given a size alone, zeros.
+
+    `indices (sparse_dim, nnz)`, `values (nnz, *)`; a place may occur several times, and then its values add up. No memory is copied.
+    """
+    from readtorch.aten.native.sparse import sparse_tensor as parts
+
+    where = _sparse_device(device)
+    if values is None:
+        if (indices is None) == (size is None):
+            raise TypeError(
+                "sparse_coo_tensor() received an invalid combination of arguments: indices and values, or a size"
+            )
+        shape = tuple(indices if size is None else size)
+        return finish_on(where, parts.empty_sparse(shape, _default_kind(dtype)), requires_grad)
+    places = _index_array(indices)
+    held = values if isinstance(values, TensorImpl) else wrap(array_from_data(values, dtype, copy=False))
+    if dtype is not None and held._array.dtype != to_numpy_dtype(dtype):
+        held = held.to(dtype)
+    if not held._array.ndim:
+        held = dispatcher.autograd.reshape(held, (1,))
+    shape = _inferred_size(places, held._array) if size is None else tuple(int(number) for number in size)
+    parts.check_size(places, held._array, shape)
+    checked = _checks() if check_invariants is None else check_invariants
+    if checked:
+        parts.check_invariants(places, shape, is_coalesced)
+    make = dispatcher.autograd._sparse_coo_tensor_with_dims_and_tensors
+    result = make(held if state.grad_mode else held.detach(), wrap(places), shape, bool(is_coalesced))
+    if requires_grad and result._edge is None:
+        set_requires_grad(result, True)
+    return result
+
+
+def _checks() -> bool:
+    if _Invariants.checked is None:
+        warn_once(
+            "Sparse invariant checks are implicitly disabled: indices outside of the size are not noticed. Say which you want: "
+            "torch.sparse.check_sparse_tensor_invariants.enable() or .disable()",
+            stacklevel=4,
+        )
+    return bool(_Invariants.checked)
+
+
+def _sparse_device(where: Any) -> device:
+    target = target_device(where)
+    if target.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if target.type != "cpu":
+        raise RuntimeError(f"sparse tensors are on the CPU: there are no kernels for {target.type} devices")
+    return target
+
+
+def _index_array(indices: Any) -> np.ndarray:
+    array = array_from_data(indices, None, copy=False)
+    if array.dtype != np.int64:
+        array = array.astype(np.int64)
+    return array
+
+
+def _inferred_size(places: np.ndarray, held: np.ndarray) -> tuple[int, ...]:
+    if places.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(places.shape)}")
+    if not places.shape[1]:
+        return (0,) * places.shape[0] + held.shape[1:]
+    if places.size and places.min() < 0:
+        raise RuntimeError(f"found negative index {places.min()} for dim {int(np.argwhere(places < 0)[0][0])}")
+    return tuple(int(row.max()) + 1 for row in places) + held.shape[1:]
+
+
+def _default_kind(wanted: dtype | None) -> np.dtype:
+    from readtorch.c10.core.default_dtype import get_default_dtype
+
+    return to_numpy_dtype(get_default_dtype() if wanted is None else wanted)
+
+
+def legacy_sparse(cls: type, args: tuple, wanted: dtype) -> Any:
+    """What `torch.sparse.FloatTensor(indices, values, size)` holds; of the values' dtype, whatever the name says."""
+    from readtorch.aten.sparse_tensor_impl import SparseTensorImpl, empty_sparse
+
+    if len(args) in (2, 3) and all(isinstance(arg, TensorImpl) for arg in args[:2]):
+        return sparse_coo_tensor(args[0], args[1].detach(), *args[2:], check_invariants=False)._array
+    if len(args) == 1 and isinstance(args[0], TensorImpl):
+        return args[0]._array
+    if len(args) == 1 and isinstance(args[0], tuple | list):
+        args = tuple(args[0])
+    if not all(isinstance(arg, int) for arg in args):
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
+        )
+    kind = to_numpy_dtype(wanted)
+    return (
+        empty_sparse(args, kind)
+        if args
+        else SparseTensorImpl(np.zeros((1, 0), np.int64), np.zeros(0, kind), (0,), True)
+    )

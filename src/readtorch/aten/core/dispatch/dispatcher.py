@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -264,9 +264,12 @@ def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     return entry.kernel(key)
 
 
-def columns(key: DispatchKey) -> SimpleNamespace:
-    """The library of raw kernels for a backend."""
-    return cuda if key is DispatchKey.CUDA else meta if key is DispatchKey.Meta else cpu
+_COLUMNS = {DispatchKey.CPU: cpu, DispatchKey.CUDA: cuda, DispatchKey.Meta: meta}
+
+
+def columns(key: DispatchKey) -> SimpleNamespace | None:
+    """The library of raw kernels for a backend; None where formulas run on tensors alone."""
+    return _COLUMNS.get(key)
 
 
 def names() -> Iterator[str]:
@@ -284,3 +287,45 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
         if column == "CPU":
             setattr(cpu, name, kernel)
     _changed(entry)
+
+
+def sparse_row(name: str, *, coalesced_in_place: bool = False) -> Callable[[Kernel], Kernel]:
+    """Decorator: this function is the kernel of operator `name` for calls in which a tensor is sparse.
+
+    `coalesced_in_place`: `NAME_` refuses a tensor that is not coalesced. Derivative: `sparse_derivative`, or else the operator's.
+    """
+
+    def decorate(kernel: Kernel) -> Kernel:
+        entry = operators[name]
+        row = OperatorEntry(name, Schema(kernel))
+        row.node_name, row.overload, row.outputs = entry.node_name, entry.overload, entry.outputs
+        row.kernels[DispatchKey.CPU] = entry.kernels[DispatchKey.SparseCPU] = kernel
+        row.derivative = entry.derivative if entry.schema.names == row.schema.names else None
+        row.inplace = coalesced_in_place
+        sparse_rows[name] = row
+        for listener in _sparse_listeners:
+            listener(entry, row)
+        return kernel
+
+    return decorate
+
+
+def sparse_derivative(name: str, **formulas: Callable[..., Any]) -> None:
+    """Give the sparse kernel of operator `name` a derivative of its own."""
+    row = sparse_rows[name]
+    row.derivative = Derivative(row.schema, {(key,): formula for key, formula in formulas.items()}, row.outputs)
+    for listener in _sparse_listeners:
+        listener(operators[name], row)
+
+
+sparse_rows: dict[str, OperatorEntry] = {}
+"""The kernels of the SparseCPU column, with their signatures and derivatives."""
+
+_sparse_listeners: list[Callable[[OperatorEntry, OperatorEntry], None]] = []
+
+
+def add_sparse_listener(listener: Callable[[OperatorEntry, OperatorEntry], None]) -> None:
+    """Call `listener(entry, row)` for every sparse kernel there is, and for every one registered or changed later."""
+    _sparse_listeners.append(listener)
+    for name, row in sparse_rows.items():
+        listener(operators[name], row)

@@ -185,6 +185,8 @@ class OperatorEntry:
         #: on what the kernel is run for meta tensors: "zeros", "ones", or "identity"
         self.specimen = "zeros"
         self.call: Any = None
+        #: for columns whose arrays are none: what is called in place of `call`, with a kernel and a derivative of its own
+        self.forms: dict[DispatchKey, Any] = {}
 
     def __repr__(self) -> str:
         return f"<OperatorEntry aten::{self.name}>"
@@ -201,4 +203,4 @@ class OperatorEntry:
 
 
 def _node_name(name: str) -> str:
-    return "".join(word.capitalize() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
+    return "".join(word.title() if word.islower() else word for word in name.strip("_").split("_")) + "Backward0"
