@@ -126,9 +126,10 @@ def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.kind == "u" and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-    return np.minimum(np.maximum(self, self.dtype.type(min_val)), self.dtype.type(max_val)).astype(
-        self.dtype, copy=False
-    )
+    lowest, highest = self.dtype.type(min_val), self.dtype.type(max_val)
+    if self.dtype.kind == "V":
+        return np.minimum(np.maximum(self, lowest), highest)
+    return np.clip(self, lowest, highest)
 
 
 derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((self > min_val) & (self < max_val)))
@@ -157,8 +158,7 @@ def hardswish(self: Array) -> Array:
 
     def piece(out: Array, x: Array) -> None:
         np.add(x, 3, out=out)
-        np.maximum(out, 0, out=out)
-        np.minimum(out, 6, out=out)
+        np.clip(out, 0, 6, out=out)
         out *= x
         out /= 6
 
@@ -174,10 +174,12 @@ def hardswish_backward(grad_output: Array, self: Array) -> Array:
     """The gradient of hard swish."""
 
     def piece(out: Array, g: Array, x: Array) -> None:
-        np.divide(x, 3, out=out)
+        above = x >= 3
+        np.clip(x, -3, 3, out=out)
+        out /= 3
         out += 0.5
-        np.copyto(out, 0, where=x <= -3)
-        np.copyto(out, 1, where=x >= 3)
+        out *= (x > -3) ^ above  # a product with a mask takes a tenth of the time of an assignment through it
+        out += above
         out *= g
 
     g, x = in_working_precision(grad_output), in_working_precision(self)

@@ -15,6 +15,7 @@ FUNCTIONS = {
     "gelu, tanh": lambda f, x: f.gelu(x, approximate="tanh"),
     "silu": lambda f, x: f.silu(x),
     "hardswish": lambda f, x: f.hardswish(x),
+    "relu6": lambda f, x: f.relu6(x),
 }
 LAYOUTS = {
     "plain, several pieces": lambda x: x.reshape(3, -1),
