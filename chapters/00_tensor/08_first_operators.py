@@ -280,7 +280,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, point
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.scalar_type import not_implemented, dtype
+from readtorch.c10.core.scalar_type import dtype, not_implemented, to_numpy_dtype
 
 
 # %%

@@ -311,7 +311,7 @@ binary(
 #| upstream: aten/src/ATen/native/native_functions.yaml#atan2
 def _inverse_square(at: Any, a: Any, b: Any) -> Any:
     """1 / (a² + b²), and 0 at the origin, which has no direction."""
-    square = a * a + b * b
+    square = at._true_div(a, 1) ** 2 + at._true_div(b, 1) ** 2  # squares of integers would leave their range
     return at.where(square == 0, square, 1 / at.where(square == 0, square + 1, square))
 
 
@@ -360,7 +360,7 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
+    first=lambda at, grad, self, other: grad * at.sgn(self) * at.copysign(at.ones_like(self), other),
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter, numbers="")
@@ -522,6 +522,7 @@ for _name, _ufunc in (
 import math
 
 from readtorch.aten.native import math as special
+from readtorch.c10.core.default_dtype import get_default_dtype
 
 # %%
 #| into: aten/native/unary_ops.py
@@ -570,7 +571,15 @@ unary("sinh", np.sinh, formula=lambda at, grad, self: grad * at.conj(at.cosh(sel
 unary("cosh", np.cosh, formula=lambda at, grad, self: grad * at.conj(at.sinh(self)), autocast="float32")
 unary("tanh", np.tanh, formula=lambda at, grad, result: grad * at.conj(1 - result * result))
 unary("asinh", np.arcsinh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self + 1)))
-unary("acosh", np.arccosh, formula=lambda at, grad, self: grad * at.conj(at.rsqrt(self * self - 1)))
+unary(
+    "acosh",
+    np.arccosh,
+    formula=lambda at, grad, self: (
+        grad * at.conj(at.rsqrt(self - 1) * at.rsqrt(self + 1))
+        if is_complex(self)
+        else grad * at.rsqrt(self * self - 1)
+    ),
+)
 unary("atanh", np.arctanh, formula=lambda at, grad, self: grad / (1 - at.conj(self * self)))
 
 
@@ -600,16 +609,14 @@ def _sigmoid(x: Any) -> Any:
 unary("sigmoid", _sigmoid, formula=lambda at, grad, result: grad * at.conj((1 - result) * result))
 
 
-def _logit(x: Any) -> Any:
-    return np.log(x / (1 - x))
-
-
-@composite("logit", variants="function method", inplace=True, out=True)
-def logit(at: Any, self: Array, eps: float | None = None) -> Any:
+@register("logit", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def logit(self: Array, eps: float | None = None) -> Array:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
-    x = self if eps is None else at.clamp(self, eps, 1 - eps)
-    x = at._true_div(x, 1)
-    return at.log(x / (1 - x))
+    x = self if self.dtype.kind in "fV" else self.astype(to_numpy_dtype(get_default_dtype()))
+    kind = x.dtype
+    if eps is not None:
+        x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x)).astype(kind)
+    return np.log(x / (1 - x)).astype(kind, copy=False)
 
 
 # %% [markdown]
@@ -804,7 +811,8 @@ def lgamma(x: Any) -> Any:
     )
     result = np.where(wide < 0.5, reflected, _lanczos(np.maximum(wide, 0.5)))
     result = np.where((wide == 1) | (wide == 2), 0.0, result)
-    return np.where(np.isinf(wide), np.inf, result).astype(x.dtype)
+    pole = (wide <= 0) & (wide == np.floor(wide))
+    return np.where(np.isinf(wide) | pole, np.inf, result).astype(x.dtype)
 
 
 def digamma(x: Any) -> Any:
@@ -831,6 +839,14 @@ def digamma(x: Any) -> Any:
 # %%
 #| into: aten/native/unary_ops.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#erf
+def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
+    """Outside of [0, 1] there is no slope; where `eps` holds x, it is zero."""
+    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    inside = at.logical_and(self >= low, self <= 1 - low)
+    return at.where(inside, grad / (self * (1 - self)), outside)
+
+
+derivative("logit", self=_logit_backward)
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary(
@@ -879,6 +895,11 @@ derivative("round", self=_flat)
 
 
 def _sign(x: Any) -> Any:
+    """−1, 0 or 1; NaN has no sign, and counts as 0."""
+    if x.dtype.kind in "fV":
+        result = np.sign(x)
+        nan = np.isnan(x)
+        return np.where(nan, 0, result).astype(x.dtype) if nan.any() else result
     return np.sign(x) if x.dtype.kind != "b" else x.copy()
 
 
@@ -898,7 +919,18 @@ unary(
         "Unlike NumPy, torch.sign doesn't allow complex tensors. Use torch.sgn instead." if c.is_complex else None
     ),
 )
-unary("sgn", _sgn, "same", _flat)
+
+
+def _sgn_backward(at: Any, grad: Any, self: Any, result: Any) -> Any:
+    """Of a complex number, the part of the change that turns it; a real one does not turn."""
+    if not is_complex(self):
+        return at.zeros_like(grad)
+    size = at.abs(self)
+    turn = (grad - at.real(grad * at.conj(result)) * result) / at.where(size == 0, at.ones_like(size), size)
+    return at.where(size == 0, at.zeros_like(turn), turn)
+
+
+unary("sgn", _sgn, "same", _sgn_backward)
 unary(
     "positive",
     np.positive,
@@ -944,9 +976,8 @@ unary(
 
 def _sinc_slope(at: Any, x: Any) -> Any:
     scaled = x * math.pi
-    return at.where(
-        x == 0, 0, (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
-    )
+    slope = (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
+    return at.conj(at.where(x == 0, 0, slope))
 
 
 unary("deg2rad", np.deg2rad, formula=lambda at, grad: grad * (math.pi / 180))
@@ -956,7 +987,7 @@ unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
 @composite("isreal", variants="function method")
 def isreal(at: Any, self: Array) -> Any:
     """Where the imaginary part is zero."""
-    return at.imag(self) == 0 if is_complex(self) else at.eq(self, self)
+    return at.imag(self) == 0 if is_complex(self) else at.ones_like(self, dtype=scalar_type.bool)
 
 
 # %% [markdown]
@@ -1007,7 +1038,8 @@ def angle(at: Any, self: Array) -> Any:
     """The argument of each number: 0 or π for real ones."""
     if is_complex(self):
         return at.atan2(at._imag(self), at._real(self))
-    return at.where(self < 0, math.pi, at.zeros_like(self) * 1.0)
+    half_turn = at.where(self < 0, math.pi, at.zeros_like(self) * 1.0)
+    return half_turn if str(self.dtype).rpartition(".")[2] == "bool" else at.where(at.isnan(self), self, half_turn)
 
 
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))

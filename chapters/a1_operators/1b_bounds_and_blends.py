@@ -49,7 +49,7 @@ from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composit
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast, check_real
+from readtorch.aten.tensor_iterator import cast, check_real, common_dtype
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import values_for
 from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype
@@ -86,8 +86,11 @@ def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
     shape = self.shape
     for bound in (min, max):
         shape = shape if bound is None else infer_size(shape, bound.shape)
-    values = self if min is None else np.maximum(self, min)
-    return values if max is None else np.minimum(values, max)
+    bounds = [bound for bound in (min, max) if bound is not None]
+    kind = common_dtype(self, *bounds)
+    self, *bounds = [operand.astype(kind, copy=False) for operand in (self, *bounds)]
+    values = self if min is None else np.maximum(self, bounds.pop(0))
+    return values if max is None else np.minimum(values, bounds.pop())
 
 
 def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
@@ -189,8 +192,8 @@ def isclose(
         close = close | (at.isnan(self) & at.isnan(other))
     if (rtol == 0 and atol == 0) or str(self.dtype).endswith("bool"):
         return close
-    tolerance = atol + rtol * at.abs(other)
-    return close | (at.isfinite(tolerance) & (at.abs(self - other) <= tolerance))
+    distance = at.abs(self - other)
+    return close | (at.isfinite(distance) & (distance <= atol + at.abs(rtol * other)))
 
 
 @composite("allclose", variants="function method")
@@ -223,6 +226,8 @@ def isin(
         raise TypeError("isin(): argument 'elements' must be Tensor, unless 'test_elements' is")
     if isinstance(elements, bool) or isinstance(test_elements, bool):
         raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    if isinstance(elements, float) or isinstance(test_elements, float):  # among integers no fraction occurs
+        tensors = [at._true_div(tensors[0], 1) if _category(tensors[0].dtype) < 2 else tensors[0]]
     elements, test_elements = (_as_like(tensors[0], operand) for operand in (elements, test_elements))
     for operand in (elements, test_elements):
         kind = to_string(operand.dtype)
@@ -338,6 +343,8 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check("lerp", self, end, weight)
+    if weight.dtype != self.dtype and not weight.ndim:
+        weight = weight.astype(self.dtype)
     return self + weight * (end - self)
 
 

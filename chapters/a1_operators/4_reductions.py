@@ -390,7 +390,7 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
     if not self.ndim:
         return grad
     top = at.amax(self, dim, True)
-    return at.exp(self - top) * _reversed_sum(at, grad * at.exp(top - result), dim)
+    return at.conj(at.exp(self - top)) * _reversed_sum(at, grad * at.conj(at.exp(top - result)), dim)
 
 
 derivative("logcumsumexp", self=_logcumsumexp_backward)
@@ -406,6 +406,8 @@ def diff(
     place = maybe_wrap_dim(dim, self.ndim)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return at.clone(self)
     parts = [part for part in (prepend, self, append) if part is not None]
     x = at.cat(parts, place) if len(parts) > 1 else self
     for _ in range(n):
@@ -740,7 +742,7 @@ derivative(
     "logsumexp",
     self=lambda at, grad, self, dim, keepdim, result: (
         spread(at, grad, tuple(self.shape), dim, keepdim)
-        * at.exp(self - spread(at, result, tuple(self.shape), dim, keepdim))
+        * at.conj(at.exp(self - spread(at, result, tuple(self.shape), dim, keepdim)))
     ),
 )
 

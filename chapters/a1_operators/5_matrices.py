@@ -43,7 +43,7 @@ from collections.abc import Sequence
 
 from readtorch.aten.core.dispatch.dispatcher import composite, operators
 from readtorch.aten.expand_utils import is_expandable_to
-from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 from readtorch.aten.tensor_iterator import in_order
@@ -977,11 +977,20 @@ def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
     return at._linalg_svd(A, full_matrices)
 
 
+@register("_no_vectors", key="CPU CUDA", variants="", outputs="U V", differentiable_outputs=())
+def _no_vectors(self: Array) -> Any:
+    """Zeros, square, where singular vectors would be."""
+    return [np.zeros((*self.shape[:-2], size, size), self.dtype) for size in self.shape[-2:]]
+
+
 @composite("svd", variants="function method", named="svd", outputs="U S V")
 def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
-    U, S, Vh = at._linalg_svd(self, not some)
-    return U, S, _adjoint(at, Vh)
+    if compute_uv:
+        U, S, Vh = at._linalg_svd(self, not some)
+        return U, S, _adjoint(at, Vh)
+    U, V = at._no_vectors(self)
+    return U, at.linalg_svdvals(self), V
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
@@ -1072,7 +1081,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     if n < 0:
         return at.linalg_matrix_power(at.linalg_inv(A), -n)
     if n == 0:
-        return at.diag_embed(at.ones_like(at.select(A, -1, 0)))
+        return at._eye_rows(A)
     half = at.linalg_matrix_power(A, n // 2) if n > 1 else A
     square = at.matmul(half, half) if n > 1 else A
     return at.matmul(square, A) if n > 1 and n % 2 else square

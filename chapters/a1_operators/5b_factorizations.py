@@ -261,6 +261,15 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
     return _unless(at, info, A, check_errors, lambda A: at.linalg_solve(A, B, left=left)), info
 
 
+@register("_triangle", key="CPU CUDA", variants="")
+def _triangle(self: Array, upper: bool) -> Array:
+    """The half that is a Cholesky factor. What the other half holds is not looked at, and upstream's gradient fills it too."""
+    return np.triu(self) if upper else np.tril(self)
+
+
+derivative("_triangle", self=lambda at, grad: grad)
+
+
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
@@ -272,14 +281,15 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
         raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
-    L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
+    L = _adjoint(at, at._triangle(input2, True)) if upper else at._triangle(input2, False)
     return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
 
 
 @composite("cholesky_inverse", variants="function method", out=True)
 def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
     """The inverse of the matrix whose Cholesky factor this is."""
-    L = _adjoint(at, at.triu(self)) if upper else at.tril(self)
+    _square("cholesky_inverse", self)
+    L = _adjoint(at, at._triangle(self, True)) if upper else at._triangle(self, False)
     return at.linalg_inv(at.matmul(L, _adjoint(at, L)))
 
 

@@ -244,11 +244,26 @@ def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
     return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
 
 
-def _shares(q: Any) -> list[float]:
-    """As numbers. On meta only how many there are is known."""
-    if without_values(q):
-        return [0.0] * q.numel()
-    return [float(value) for value in q] if getattr(q, "ndim", 0) else [float(q)]
+def _shares(at: Any, q: Any) -> list[tuple[float, Any]]:
+    """Each as a number and, where `q` is a tensor, as a tensor, through which `q` gets its gradient. On meta only how many there are is known."""
+    values: list[float]
+    parts: list[Any]
+    if not hasattr(q, "ndim"):
+        values, parts = [float(q)], [q]
+    else:
+        parts = [at.select(q, 0, i) for i in range(q.shape[0])] if q.ndim else [q]
+        values = [0.0 if without_values(part) else float(part.item()) for part in parts]
+    if not all(0 <= value <= 1 for value in values):
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    return list(zip(values, parts, strict=True))
+
+
+def _quantiles(at: Any, self: Any, results: list[Any], q: Any, dim: int | None, keepdim: bool, place: int) -> Any:
+    """The results for each share, joined in front; the dimensions that they were taken along have size 1, or are gone."""
+    if keepdim and self.ndim:
+        shape = (1,) * self.ndim
+        results = [at.reshape(one, shape) if dim is None else at.unsqueeze(one, place) for one in results]
+    return at.stack(results, 0) if getattr(q, "ndim", 0) else results[0]
 
 
 @composite("quantile", variants="function method")
@@ -263,27 +278,23 @@ def quantile(
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
     x, place = _laid_out(at, self, q, dim)
-    keepdim = keepdim and bool(self.ndim)
     ordered = at.sort(x, place)[0]
-    count = x.shape[place]
+    count = x.shape[place] if x.ndim else 1
     results = []
-    single = not hasattr(q, "ndim") or not q.ndim
-    for share in _shares(q):
-        if not 0 <= share <= 1:
-            raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    for share, part in _shares(at, q):
         position = share * (count - 1)
         low = int(position)
         high = min(low + 1, count - 1)
         weight = {
-            "linear": position - low,
+            "linear": part * (count - 1) - low if hasattr(part, "dtype") else position - low,
             "lower": 0.0,
             "higher": float(position > low),
             "midpoint": 0.5 if position > low else 0.0,
             "nearest": float(round(position) > low),
         }[interpolation]
         result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
-        results.append(at.unsqueeze(result, place) if keepdim and dim is not None else result)
-    return results[0] if single else at.stack(results, 0)
+        results.append(result)
+    return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
 @composite("nanquantile", variants="function method")
@@ -298,15 +309,11 @@ def nanquantile(
 ) -> Any:
     """`quantile` of what is a number; nan where nothing is."""
     x, place = _laid_out(at, self, q, dim)
-    keepdim = keepdim and bool(self.ndim)
     numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
     ordered = at.sort(x, place)[0]
-    single = not hasattr(q, "ndim") or not q.ndim
     results = []
-    for share in _shares(q):
-        if not 0 <= share <= 1:
-            raise RuntimeError("quantile() q values must be in the range [0, 1]")
-        position = at._to_copy_like(numbers - 1, x) * share
+    for _, part in _shares(at, q):
+        position = at._to_copy_like(numbers - 1, x) * part
         low = at.floor(position)
         weight = position - low
         if interpolation != "linear":
@@ -321,8 +328,8 @@ def nanquantile(
         second = at.clamp_min(at.minimum(first + 1, numbers - 1), 0)
         a, b = at.gather(ordered, place, first), at.gather(ordered, place, second)
         found = a + at.where(weight == 0, 0, (b - a) * weight)
-        results.append(found if keepdim and dim is not None else at.squeeze(found, place))
-    return results[0] if single else at.stack(results, 0)
+        results.append(at.squeeze(found, place))
+    return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
 @register(
@@ -453,12 +460,19 @@ def unique(
 @register(
     "_unique_consecutive", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=()
 )
-def _unique_consecutive(self: Array) -> Any:
-    flat = self.reshape(-1)
-    starts = np.concatenate(([True], flat[1:] != flat[:-1])) if flat.size else np.zeros(0, bool)
-    positions = np.flatnonzero(starts)
-    counts = np.diff(np.append(positions, flat.size))
-    return [flat[starts], (np.cumsum(starts) - 1).reshape(self.shape), counts]
+def _unique_consecutive(self: Array, dim: int | None) -> Any:
+    if dim is not None and self.size == 0 and self.shape[dim]:
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    slices = (
+        self.reshape(-1) if dim is None else np.moveaxis(self, maybe_wrap_dim(dim, self.ndim, wrap_scalar=False), 0)
+    )
+    changes = slices[1:] != slices[:-1]
+    starts = np.concatenate(([True], changes.any(axis=tuple(range(1, changes.ndim)))))[: len(slices)]
+    counts = np.diff(np.append(np.flatnonzero(starts), len(slices)))
+    inverse = np.cumsum(starts) - 1
+    if dim is None:
+        return [slices[starts], inverse.reshape(self.shape), counts]
+    return [np.moveaxis(slices[starts], 0, dim), inverse, counts]
 
 
 refuse_on_meta("_unique_consecutive")
@@ -468,8 +482,8 @@ refuse_on_meta("_unique_consecutive")
 def unique_consecutive(
     at: Any, self: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Runs of equal elements made one."""
-    values, inverse, counts = at._unique_consecutive(self)
+    """Runs of equal elements, or of equal slices along `dim`, made one."""
+    values, inverse, counts = at._unique_consecutive(self, dim)
     extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
     return (values, *extra) if extra else values
 
@@ -549,10 +563,13 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     if kind.kind in "bc":
         raise not_implemented("searchsorted_out_cpu", kind)
     if sorted_sequence.ndim == 1:
-        return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
-    result = np.empty(self.shape, np.int64)
-    for where in np.ndindex(sorted_sequence.shape[:-1]):
-        result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+        result = np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
+    else:
+        result = np.empty(self.shape, np.int64)
+        for where in np.ndindex(sorted_sequence.shape[:-1]):
+            result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+    if self.dtype.kind == "f" and sorted_sequence.dtype.kind in "iu":  # NumPy compares integers with NaN as one of them
+        result[np.isnan(self)] = sorted_sequence.shape[-1]
     return result
 
 

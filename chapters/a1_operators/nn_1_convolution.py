@@ -72,6 +72,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.native.unary_ops import is_complex
 from readtorch.aten.parallel import get_num_threads, parallel_for
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import not_implemented
@@ -883,6 +884,8 @@ def _convolution_gradients(
     groups: int,
     mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
+    if is_complex(grad):
+        input, weight = at.conj(input), at.conj(weight)
     slide = (stride, padding, dilation)
     over_places = (0, *range(2, len(grad.shape)))
     bias = at.sum(grad, over_places) if mask[2] else None

@@ -142,9 +142,7 @@ def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning
 # %%
 #| into: nn/functional.py
 def _reduction_number(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
-    if size_average is not None or reduce is not None:
-        reduction = _Reduction.legacy_get_string(size_average, reduce)
-    return _Reduction.get_enum(reduction)
+    return _Reduction.get_enum(_reduction_word(size_average, reduce, reduction))
 
 
 # %%
@@ -269,8 +267,9 @@ def mse_loss(
 ) -> Tensor:
     """`(input - target)²`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
-    number = _reduction_number(size_average, reduce, reduction)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, reduction)
+    word = _reduction_word(size_average, reduce, reduction)
+    number = _Reduction.get_enum(word)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, word)
 
 
 def l1_loss(
@@ -283,8 +282,9 @@ def l1_loss(
 ) -> Tensor:
     """`|input - target|`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
-    number = _reduction_number(size_average, reduce, reduction)
-    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, reduction)
+    word = _reduction_word(size_average, reduce, reduction)
+    number = _Reduction.get_enum(word)
+    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, word)
 
 
 # %%

@@ -301,6 +301,8 @@ def _from_mean_power(mean: Tensor, norm_type: float, count: int) -> Tensor:
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
+    if norm_type == math.inf:
+        return max_pool1d(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     kernel = _single(kernel_size)
     mean = avg_pool1d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
     return _from_mean_power(mean, norm_type, math.prod(kernel))
@@ -308,6 +310,8 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
+    if norm_type == math.inf:
+        return max_pool2d(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     kernel = height, width = _pair(kernel_size)
     mean = avg_pool2d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
     return _from_mean_power(mean, norm_type, height * width)
@@ -315,6 +319,8 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """`sum(x^p)^(1/p)` over each window."""
+    if norm_type == math.inf:
+        return max_pool3d(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     kernel = depth, height, width = _triple(kernel_size)
     mean = avg_pool3d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
     return _from_mean_power(mean, norm_type, depth * height * width)
@@ -516,7 +522,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
             "Use dropout, which does the same for any shape.",
             stacklevel=2,
         )
-    if rank != 4:
+    if rank == 5:
         return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
     x = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
     result = torch.feature_dropout_(x, p, training) if inplace else torch.feature_dropout(x, p, training)
@@ -796,10 +802,13 @@ leaky_relu_ = _nn.leaky_relu_
 rrelu_ = torch._C._VariableFunctions.rrelu_
 
 
+def _reduction_word(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """`reduction`, unless one of the two flags that came before it is given."""
+    return reduction if size_average is None and reduce is None else _Reduction.legacy_get_string(size_average, reduce)
+
+
 def _reduction_number(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
-    if size_average is not None or reduce is not None:
-        reduction = _Reduction.legacy_get_string(size_average, reduce)
-    return _Reduction.get_enum(reduction)
+    return _Reduction.get_enum(_reduction_word(size_average, reduce, reduction))
 
 
 def nll_loss(
@@ -904,8 +913,9 @@ def mse_loss(
 ) -> Tensor:
     """`(input - target)²`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
-    number = _reduction_number(size_average, reduce, reduction)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, reduction)
+    word = _reduction_word(size_average, reduce, reduction)
+    number = _Reduction.get_enum(word)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, word)
 
 
 def l1_loss(
@@ -918,8 +928,9 @@ def l1_loss(
 ) -> Tensor:
     """`|input - target|`; with `weight` the mean is over the weights."""
     x, y = _broadcast_pair(input, target)
-    number = _reduction_number(size_average, reduce, reduction)
-    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, reduction)
+    word = _reduction_word(size_average, reduce, reduction)
+    number = _Reduction.get_enum(word)
+    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, word)
 
 
 def smooth_l1_loss(

@@ -31,7 +31,12 @@ def _along(x: Array, axis: int, out: int) -> Array:
     if out and n % out == 0:
         axis %= x.ndim
         return x.reshape(*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]).mean(axis + 1, dtype=x.dtype)
-    return np.moveaxis(np.moveaxis(x, axis, -1) @ _averaging_matrix(n, out, x.dtype).T, -1, axis)
+    result = np.moveaxis(np.moveaxis(x, axis, -1) @ _averaging_matrix(n, out, x.dtype).T, -1, axis)
+    if np.isfinite(result).all():
+        return result
+    # a product lets what is not finite into every mean of its line, by 0 · ∞: window by window then
+    lines = np.moveaxis(x, axis, 0)
+    return np.stack([lines[start:end].mean(0, dtype=x.dtype) for start, end in adaptive_bounds(n, out)], axis)
 
 
 def _back_along(dy: Array, axis: int, n: int) -> Array:

@@ -284,11 +284,20 @@ def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
     return at._linalg_svd(A, full_matrices)
 
 
+@register("_no_vectors", key="CPU CUDA", variants="", outputs="U V", differentiable_outputs=())
+def _no_vectors(self: Array) -> Any:
+    """Zeros, square, where singular vectors would be."""
+    return [np.zeros((*self.shape[:-2], size, size), self.dtype) for size in self.shape[-2:]]
+
+
 @composite("svd", variants="function method", named="svd", outputs="U S V")
 def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
-    U, S, Vh = at._linalg_svd(self, not some)
-    return U, S, _adjoint(at, Vh)
+    if compute_uv:
+        U, S, Vh = at._linalg_svd(self, not some)
+        return U, S, _adjoint(at, Vh)
+    U, V = at._no_vectors(self)
+    return U, at.linalg_svdvals(self), V
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
@@ -379,7 +388,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     if n < 0:
         return at.linalg_matrix_power(at.linalg_inv(A), -n)
     if n == 0:
-        return at.diag_embed(at.ones_like(at.select(A, -1, 0)))
+        return at._eye_rows(A)
     half = at.linalg_matrix_power(A, n // 2) if n > 1 else A
     square = at.matmul(half, half) if n > 1 else A
     return at.matmul(square, A) if n > 1 and n % 2 else square
@@ -636,6 +645,15 @@ def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_err
     return _unless(at, info, A, check_errors, lambda A: at.linalg_solve(A, B, left=left)), info
 
 
+@register("_triangle", key="CPU CUDA", variants="")
+def _triangle(self: Array, upper: bool) -> Array:
+    """The half that is a Cholesky factor. What the other half holds is not looked at, and upstream's gradient fills it too."""
+    return np.triu(self) if upper else np.tril(self)
+
+
+derivative("_triangle", self=lambda at, grad: grad)
+
+
 @composite("cholesky_solve", variants="function method", out=True)
 def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> Any:
     """X with A X = `self`, A given by its Cholesky factor."""
@@ -647,14 +665,15 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
         raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
-    L = _adjoint(at, at.triu(input2)) if upper else at.tril(input2)
+    L = _adjoint(at, at._triangle(input2, True)) if upper else at._triangle(input2, False)
     return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
 
 
 @composite("cholesky_inverse", variants="function method", out=True)
 def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
     """The inverse of the matrix whose Cholesky factor this is."""
-    L = _adjoint(at, at.triu(self)) if upper else at.tril(self)
+    _square("cholesky_inverse", self)
+    L = _adjoint(at, at._triangle(self, True)) if upper else at._triangle(self, False)
     return at.linalg_inv(at.matmul(L, _adjoint(at, L)))
 
 

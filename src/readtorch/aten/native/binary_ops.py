@@ -309,7 +309,7 @@ binary(
 
 def _inverse_square(at: Any, a: Any, b: Any) -> Any:
     """1 / (a² + b²), and 0 at the origin, which has no direction."""
-    square = a * a + b * b
+    square = at._true_div(a, 1) ** 2 + at._true_div(b, 1) ** 2  # squares of integers would leave their range
     return at.where(square == 0, square, 1 / at.where(square == 0, square + 1, square))
 
 
@@ -358,7 +358,7 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, result: at.where(self == 0, 0, grad * result / self),
+    first=lambda at, grad, self, other: grad * at.sgn(self) * at.copysign(at.ones_like(self), other),
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter, numbers="")

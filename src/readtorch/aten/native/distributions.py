@@ -40,7 +40,8 @@ def uniform_(self: Array, from_: float = 0, to: float = 1, *, generator: Any = N
     if self.dtype.kind == "c":
         parts = np.empty((self.size, 2), self.real.dtype)
         uniform_(parts, from_, to, generator=generator)
-        self[...] = parts.view(self.dtype).reshape(self.shape)
+        place = in_memory_order(self)
+        place[...] = parts.view(self.dtype).reshape(place.shape)
         return self
     if self.dtype.kind not in "fV":
         raise not_implemented("check_uniform_bounds", self.dtype)
@@ -194,7 +195,8 @@ def random_(self: Array, from_: int | None = None, to: int | None = None, *, gen
         name = from_numpy_dtype(self.dtype).name
         limit = _WHOLE_RANGE.get(name) or int(np.iinfo(self.dtype).max) + 1
         values = source.random(self.size) % np.uint32(limit + (1 if name.startswith(("float", "bfloat")) else 0))
-    self[...] = values.reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = values.reshape(place.shape)
     return self
 
 
@@ -223,7 +225,8 @@ def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) ->
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     _refuse("c", self, "bernoulli_scalar_cpu_")
-    self[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = (uniform01(engine(generator), self.size, np.dtype(np.float64)) < p).reshape(place.shape)
     return self
 
 
@@ -262,7 +265,8 @@ def exponential_(self: Array, lambd: float = 1, *, generator: Any = None) -> Arr
             f"Exponential distribution is a continuous probability distribution: {to_string(from_numpy_dtype(self.dtype))} cannot hold its numbers, a floating-point dtype can"
         )
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
-    self[...] = (-np.log1p(-draws) / lambd).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = (-np.log1p(-draws) / lambd).reshape(place.shape)
     return self
 
 
@@ -273,7 +277,8 @@ def geometric_(self: Array, p: float, *, generator: Any = None) -> Array:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     _refuse("bc", self, "geometric_cpu")
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
-    self[...] = np.ceil(np.log(draws) / math.log1p(-p)).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = np.ceil(np.log(draws) / math.log1p(-p)).reshape(place.shape)
     return self
 
 
@@ -285,7 +290,8 @@ def log_normal_(self: Array, mean: float = 1, std: float = 2, *, generator: Any 
     _refuse_whole(self, "log_normal_cpu")
     source = engine(generator)
     draws = np.array([_one_normal(source) for _ in range(self.size)], np.float64)
-    self[...] = np.exp(draws * std + mean).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = np.exp(draws * std + mean).reshape(place.shape)
     return self
 
 
@@ -299,7 +305,8 @@ def cauchy_(self: Array, median: float = 0, sigma: float = 1, *, generator: Any 
             f"Cauchy distribution is a continuous probability distribution: {to_string(from_numpy_dtype(self.dtype))} cannot hold its numbers, a floating-point dtype can"
         )
     draws = uniform01(engine(generator), self.size, np.dtype(np.float64))
-    self[...] = (median + sigma * np.tan(math.pi * (draws - 0.5))).reshape(self.shape)
+    place = in_memory_order(self)
+    place[...] = (median + sigma * np.tan(math.pi * (draws - 0.5))).reshape(place.shape)
     return self
 
 

@@ -13,7 +13,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Rea
 from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.tensor_iterator import check_real, in_order
 from readtorch.c10.core import scalar_type
-from readtorch.c10.core.dispatch_key import DispatchKey, meta_like
+from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -455,13 +455,54 @@ def cov(
     at: Any, self: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
 ) -> Any:
     """The covariance matrix of variables in rows."""
-    if fweights is not None or aweights is not None:
-        raise NotImplementedError("cov() with weights is not in this book")
+    if self.ndim > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {self.ndim} dimensions"
+        )
+    if scalar_type.to_string(self.dtype) == "Bool":
+        raise RuntimeError("cov(): bool dtype is not supported for input")
     x = at.reshape(self, (1, -1)) if self.ndim < 2 else self
     x = at._true_div(x, 1)  # integers become floats
-    centred = x - at.mean(x, 1, True)
-    result = at.matmul(centred, at.conj(at.t(centred))) / max(x.shape[1] - correction, 0)
-    return at.squeeze(result) if self.ndim < 2 else result
+    observations = x.shape[1]
+    weights = _observation_weights(at, observations, fweights, aweights)
+    if weights is None:
+        centred = x - at.mean(x, 1, True)
+        result = at.matmul(centred, at.conj(at.t(centred))) / max(observations - correction, 0)
+    else:
+        total = at.sum(weights)
+        if observations and not without_values(total) and not total.item():
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+        centred = x - at.unsqueeze(at.sum(x * weights, 1) / total, 1)
+        unbiased = total if aweights is None else total - correction * at.sum(weights * aweights) / total
+        norm = total - correction if aweights is None else unbiased
+        result = at.matmul(centred, at.t(at.conj(centred) * weights)) / at.clamp_min(norm, 0)
+    return at.squeeze(result)
+
+
+def _observation_weights(at: Any, observations: int, fweights: Any, aweights: Any) -> Any:
+    """How often each observation counts (`fweights`, integers) times how much (`aweights`); None if all count once."""
+    for name, weights, kinds in (("fweights", fweights, "biu"), ("aweights", aweights, "f")):
+        if weights is None:
+            continue
+        if weights.ndim > 1:
+            raise RuntimeError(
+                f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
+            )
+        if scalar_type.to_numpy_dtype(weights.dtype).kind not in kinds + ("V" if kinds == "f" else ""):
+            wanted = "integral" if kinds == "biu" else "floating point"
+            raise RuntimeError(
+                f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} dtype"
+            )
+        if weights.numel() != observations:
+            raise RuntimeError(
+                f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+                f"{weights.numel()} != {observations}"
+            )
+        if observations and not without_values(weights) and at.amin(weights).item() < 0:
+            raise RuntimeError(f"cov(): {name} cannot be negative")
+    if fweights is None or aweights is None:
+        return fweights if aweights is None else aweights
+    return fweights * aweights
 
 
 @composite("corrcoef", variants="function method")

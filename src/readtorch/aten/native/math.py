@@ -181,7 +181,8 @@ def lgamma(x: Any) -> Any:
     )
     result = np.where(wide < 0.5, reflected, _lanczos(np.maximum(wide, 0.5)))
     result = np.where((wide == 1) | (wide == 2), 0.0, result)
-    return np.where(np.isinf(wide), np.inf, result).astype(x.dtype)
+    pole = (wide <= 0) & (wide == np.floor(wide))
+    return np.where(np.isinf(wide) | pole, np.inf, result).astype(x.dtype)
 
 
 def digamma(x: Any) -> Any:

@@ -85,6 +85,8 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check("lerp", self, end, weight)
+    if weight.dtype != self.dtype and not weight.ndim:
+        weight = weight.astype(self.dtype)
     return self + weight * (end - self)
 
 

@@ -200,11 +200,26 @@ def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
     return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
 
 
-def _shares(q: Any) -> list[float]:
-    """As numbers. On meta only how many there are is known."""
-    if without_values(q):
-        return [0.0] * q.numel()
-    return [float(value) for value in q] if getattr(q, "ndim", 0) else [float(q)]
+def _shares(at: Any, q: Any) -> list[tuple[float, Any]]:
+    """Each as a number and, where `q` is a tensor, as a tensor, through which `q` gets its gradient. On meta only how many there are is known."""
+    values: list[float]
+    parts: list[Any]
+    if not hasattr(q, "ndim"):
+        values, parts = [float(q)], [q]
+    else:
+        parts = [at.select(q, 0, i) for i in range(q.shape[0])] if q.ndim else [q]
+        values = [0.0 if without_values(part) else float(part.item()) for part in parts]
+    if not all(0 <= value <= 1 for value in values):
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    return list(zip(values, parts, strict=True))
+
+
+def _quantiles(at: Any, self: Any, results: list[Any], q: Any, dim: int | None, keepdim: bool, place: int) -> Any:
+    """The results for each share, joined in front; the dimensions that they were taken along have size 1, or are gone."""
+    if keepdim and self.ndim:
+        shape = (1,) * self.ndim
+        results = [at.reshape(one, shape) if dim is None else at.unsqueeze(one, place) for one in results]
+    return at.stack(results, 0) if getattr(q, "ndim", 0) else results[0]
 
 
 @composite("quantile", variants="function method")
@@ -219,27 +234,23 @@ def quantile(
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
     x, place = _laid_out(at, self, q, dim)
-    keepdim = keepdim and bool(self.ndim)
     ordered = at.sort(x, place)[0]
-    count = x.shape[place]
+    count = x.shape[place] if x.ndim else 1
     results = []
-    single = not hasattr(q, "ndim") or not q.ndim
-    for share in _shares(q):
-        if not 0 <= share <= 1:
-            raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    for share, part in _shares(at, q):
         position = share * (count - 1)
         low = int(position)
         high = min(low + 1, count - 1)
         weight = {
-            "linear": position - low,
+            "linear": part * (count - 1) - low if hasattr(part, "dtype") else position - low,
             "lower": 0.0,
             "higher": float(position > low),
             "midpoint": 0.5 if position > low else 0.0,
             "nearest": float(round(position) > low),
         }[interpolation]
         result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
-        results.append(at.unsqueeze(result, place) if keepdim and dim is not None else result)
-    return results[0] if single else at.stack(results, 0)
+        results.append(result)
+    return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
 @composite("nanquantile", variants="function method")
@@ -254,15 +265,11 @@ def nanquantile(
 ) -> Any:
     """`quantile` of what is a number; nan where nothing is."""
     x, place = _laid_out(at, self, q, dim)
-    keepdim = keepdim and bool(self.ndim)
     numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
     ordered = at.sort(x, place)[0]
-    single = not hasattr(q, "ndim") or not q.ndim
     results = []
-    for share in _shares(q):
-        if not 0 <= share <= 1:
-            raise RuntimeError("quantile() q values must be in the range [0, 1]")
-        position = at._to_copy_like(numbers - 1, x) * share
+    for _, part in _shares(at, q):
+        position = at._to_copy_like(numbers - 1, x) * part
         low = at.floor(position)
         weight = position - low
         if interpolation != "linear":
@@ -277,8 +284,8 @@ def nanquantile(
         second = at.clamp_min(at.minimum(first + 1, numbers - 1), 0)
         a, b = at.gather(ordered, place, first), at.gather(ordered, place, second)
         found = a + at.where(weight == 0, 0, (b - a) * weight)
-        results.append(found if keepdim and dim is not None else at.squeeze(found, place))
-    return results[0] if single else at.stack(results, 0)
+        results.append(at.squeeze(found, place))
+    return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
 @register(

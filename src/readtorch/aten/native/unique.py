@@ -45,12 +45,19 @@ def unique(
 @register(
     "_unique_consecutive", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=()
 )
-def _unique_consecutive(self: Array) -> Any:
-    flat = self.reshape(-1)
-    starts = np.concatenate(([True], flat[1:] != flat[:-1])) if flat.size else np.zeros(0, bool)
-    positions = np.flatnonzero(starts)
-    counts = np.diff(np.append(positions, flat.size))
-    return [flat[starts], (np.cumsum(starts) - 1).reshape(self.shape), counts]
+def _unique_consecutive(self: Array, dim: int | None) -> Any:
+    if dim is not None and self.size == 0 and self.shape[dim]:
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    slices = (
+        self.reshape(-1) if dim is None else np.moveaxis(self, maybe_wrap_dim(dim, self.ndim, wrap_scalar=False), 0)
+    )
+    changes = slices[1:] != slices[:-1]
+    starts = np.concatenate(([True], changes.any(axis=tuple(range(1, changes.ndim)))))[: len(slices)]
+    counts = np.diff(np.append(np.flatnonzero(starts), len(slices)))
+    inverse = np.cumsum(starts) - 1
+    if dim is None:
+        return [slices[starts], inverse.reshape(self.shape), counts]
+    return [np.moveaxis(slices[starts], 0, dim), inverse, counts]
 
 
 refuse_on_meta("_unique_consecutive")
@@ -60,8 +67,8 @@ refuse_on_meta("_unique_consecutive")
 def unique_consecutive(
     at: Any, self: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Runs of equal elements made one."""
-    values, inverse, counts = at._unique_consecutive(self)
+    """Runs of equal elements, or of equal slices along `dim`, made one."""
+    values, inverse, counts = at._unique_consecutive(self, dim)
     extra = ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
     return (values, *extra) if extra else values
 
@@ -141,10 +148,13 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     if kind.kind in "bc":
         raise not_implemented("searchsorted_out_cpu", kind)
     if sorted_sequence.ndim == 1:
-        return np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
-    result = np.empty(self.shape, np.int64)
-    for where in np.ndindex(sorted_sequence.shape[:-1]):
-        result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+        result = np.asarray(np.searchsorted(sorted_sequence, self, side=side), np.int64)
+    else:
+        result = np.empty(self.shape, np.int64)
+        for where in np.ndindex(sorted_sequence.shape[:-1]):
+            result[where] = np.searchsorted(sorted_sequence[where], self[where], side=side)
+    if self.dtype.kind == "f" and sorted_sequence.dtype.kind in "iu":  # NumPy compares integers with NaN as one of them
+        result[np.isnan(self)] = sorted_sequence.shape[-1]
     return result
 
 
