@@ -34,7 +34,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_values_and_gradients_are_upstreams(function: str, layout: str, dtype: str) -> None:
     torch.manual_seed(0)
-    values, weights = torch.randn(120_000) * 3, torch.randn(120_000)
+    values, weights = torch.randn(300_000) * 3, torch.randn(300_000)
     values[:6] = torch.tensor([0.0, -0.0, 30.0, -30.0, 3.0, -3.0])
     found = []
     for library in (torch, readtorch):

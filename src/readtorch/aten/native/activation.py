@@ -49,7 +49,8 @@ def _pointwise(op: str, x: Array, function: Callable[[Array], Array]) -> Array:
     return np.asarray(function(x))
 
 
-_PIECE = 1 << 15
+_PIECE = 1 << 17
+"""Numbers."""
 
 
 def _in_pieces(function: Callable[..., None], *arrays: Array) -> Array:
