@@ -461,6 +461,8 @@ def scatter(
     if src is None:
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
     is_number = not hasattr(src, "dtype")
+    if reduce not in (None, "add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
     if reduce == "add" and not is_number:
         return at.scatter_add(self, dim, index, src)
     if reduce is not None:

@@ -1354,6 +1354,8 @@ def _write(
             token = ignore_floating_errors()
             try:
                 return entry.pointwise.ufunc(array, *operands[1:], out=array)
+            except TypeError:  # a dtype that the ufunc does not know: refused below, in upstream's words
+                pass
             finally:
                 restore_floating_errors(token)
         form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
