@@ -280,6 +280,7 @@ def hvp(
 
 
 # %%
+#| needs: a1_operators
 rows = []
 
 
