@@ -465,30 +465,29 @@ view.item(), torch.autograd.grad(view, leaf)
 # %% [markdown]
 # The view was taken before the multiplication and its derivative is right nevertheless: it shows the product now, so its history must go through
 # the multiplication. A tensor that looks into another's memory therefore remembers its base and the steps that lead from there: if
-# somebody writes to the base, the view's history is a new one, and repeating the steps on the new base gives it.
+# somebody writes to the base, the view's history is a new one, made when somebody asks for it.
 #
 # ```mermaid
 # flowchart RL
 #   accTitle: A view before and after its base is written to
-#   accDescr: Before the write the view's node is SelectBackward on the first MulBackward, after it the base's node is the second MulBackward and the view's is a new SelectBackward on that
+#   accDescr: Before the write the view's node is SelectBackward on the first MulBackward, after it the base's node is the second MulBackward and the view's is AsStridedBackward on that
 #   subgraph before
 #     V1["view"] --> S1["SelectBackward0"] --> M1["MulBackward0 (× 1)"]
 #     B1["base"] --> M1
 #   end
 #   subgraph after["after base.mul_(10)"]
-#     V2["view"] --> S2["SelectBackward0 (new)"] --> N2["MulBackward0 (× 10)"] --> M2["MulBackward0 (× 1)"]
+#     V2["view"] --> S2["AsStridedBackward0"] --> N2["MulBackward0 (× 10)"] --> M2["MulBackward0 (× 1)"]
 #     B2["base"] --> N2
 #   end
 # ```
 #
-# Upstream takes a short cut. Where strides describe the view, it repeats nothing and hangs a single node on the base, which knows shape, strides and offset: `AsStridedBackward0`. That is how this name comes into the graphs of people who have never called
+# Where strides describe the view, the steps that made it are not repeated: a single node on the base knows shape, strides and offset, `AsStridedBackward0`. That is how this name comes into the graphs of people who have never called
 # `as_strided`. The steps are repeated only where strides would not do, between a real and a complex tensor for instance.
 
 
 # %%
 #| needs: a1_operators
 #| claim: after a write to the base a view's node is AsStridedBackward0, whatever operator had made the view
-#| differs: readtorch repeats the steps that made it
 #| upstream: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
 def _(torch):
     base = torch.ones(2, requires_grad=True) * 1
