@@ -687,6 +687,7 @@ from readtorch.aten.native import batch_linear_algebra as batch_linear_algebra
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -694,7 +695,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.dispatch_key import values_for, without_values
-from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
 from readtorch.aten.native.unary_ops import is_complex
 
 

@@ -141,6 +141,18 @@ def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     return lower + upper, at._pivots(A)
 
 
+@composite("lu", variants="method")
+def lu(at: Any, self: Array, pivot: bool = True, get_infos: bool = False) -> Any:
+    """What `linalg.lu_factor` gives, by its old name, and with `get_infos` a zero for each matrix."""
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex.", stacklevel=3
+    )
+    factors, pivots = at.linalg_lu_factor(self, pivot=pivot)
+    if not get_infos:
+        return factors, pivots
+    return factors, pivots, at.zeros_like(at.select(at.select(self, -1, 0), -1, 0), dtype=int32)
+
+
 @register("_order_of", key="CPU CUDA", variants="")
 def _order_of(pivots: Array, rows: int) -> Array:
     """The permutation that a list of swaps amounts to, as rows of a matrix."""

@@ -785,14 +785,7 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
 #| upstream: torch/functional.py#lu
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """L and U in one matrix, and the swaps of rows; deprecated for `linalg.lu_factor`."""
-    from readtorch import linalg
-
-    warnings.warn(
-        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex.", stacklevel=2
-    )
-    factors, pivots = linalg.lu_factor(A, pivot=pivot)
-    infos = _at.zeros(A.shape[:-2], dtype=scalar_type.int32)
-    return (factors, pivots, infos) if get_infos else (factors, pivots)
+    return A.lu(pivot, get_infos)
 
 
 # %% [markdown]

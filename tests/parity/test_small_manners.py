@@ -63,3 +63,19 @@ def test_a_write_in_place_is_recorded_where_pytorch_records_it(source: str) -> N
         except RuntimeError as error:
             found.append((str(error)[:40],))
     assert found[0] == found[1]
+
+
+@pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
+@LIBRARIES
+def test_old_names_of_factorization_and_filling(library: str) -> None:
+    torch = importlib.import_module(library)
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    factors, pivots, infos = x.lu(get_infos=True)
+    lower, upper = torch.lu_unpack(factors, pivots)[1:]
+    assert torch.allclose(lower @ upper, x.flip(0)) and pivots.tolist() == [2, 2] and infos.tolist() == 0
+    value = torch.tensor(5.0, requires_grad=True)
+    torch.fill(x, value).sum().backward()
+    assert x.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]] and value.grad.item() == 4.0
+    assert torch.fill(torch.ones(2, dtype=torch.int64), 3.7).tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="only supports 0-dimension value tensor"):
+        torch.fill(x, torch.ones(2))

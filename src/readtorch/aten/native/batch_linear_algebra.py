@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.unary_ops import is_complex
 from readtorch.c10.core.dispatch_key import values_for, without_values
-from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
 
 
 class LinAlgError(RuntimeError):
@@ -532,6 +533,18 @@ def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
         lower = at.constant_pad_nd(lower, [0, columns - rows])
     upper = at.constant_pad_nd(U, [0, 0, 0, rows - columns]) if rows > columns else U
     return lower + upper, at._pivots(A)
+
+
+@composite("lu", variants="method")
+def lu(at: Any, self: Array, pivot: bool = True, get_infos: bool = False) -> Any:
+    """What `linalg.lu_factor` gives, by its old name, and with `get_infos` a zero for each matrix."""
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex.", stacklevel=3
+    )
+    factors, pivots = at.linalg_lu_factor(self, pivot=pivot)
+    if not get_infos:
+        return factors, pivots
+    return factors, pivots, at.zeros_like(at.select(at.select(self, -1, 0), -1, 0), dtype=int32)
 
 
 @register("_order_of", key="CPU CUDA", variants="")

@@ -611,6 +611,14 @@ def masked_fill(at: Any, self: Array, mask: Array, value: Array | Number) -> Any
     )
 
 
+@composite("fill", variants="function")
+def fill(at: Any, self: Array, value: Array | Number) -> Any:
+    """A tensor like `self` with `value`, a number or a 0-d tensor, everywhere."""
+    if getattr(value, "ndim", 0):
+        raise RuntimeError(f"fill only supports 0-dimension value tensor; this one has {value.ndim} dimensions.")
+    return at.masked_fill(self, at.ones_like(self, dtype=bool), value)
+
+
 @register("masked_select", key="CPU CUDA", variants="function method", out=True)
 def masked_select(self: Array, mask: Array) -> Array:
     """The elements where the mask is true, as a vector."""
