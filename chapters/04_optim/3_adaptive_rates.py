@@ -52,6 +52,7 @@ from readtorch.optim.optimizer import (
     ParamsT,
     _as_real,
     _ascent,
+    _at_places_of,
     _check_implementations,
     _check_lr_tensor,
     _check_not_negative,
@@ -173,9 +174,10 @@ def adagrad(
         clr = lr / (1 + (_get_value(step) - 1) * lr_decay)
         if grad.is_sparse:
             grad = grad.coalesce()  # squares do not add up
-            places, values = tuple(grad._indices().unbind(0)), grad._values()
-            total[places] = sums = total[places] + values * values
-            param[places] += -_get_value(clr) * (values / (sums.sqrt() + eps))
+            values = grad._values()
+            total.add_(_at_places_of(grad, values * values))
+            sums = total.sparse_mask(grad)._values()
+            param.add_(_at_places_of(grad, values / (sums.sqrt() + eps)), alpha=-_get_value(clr))
             continue
         param, grad, total = _as_real(param, grad, total)
         total.addcmul_(grad, grad, value=1)

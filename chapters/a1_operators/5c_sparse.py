@@ -72,7 +72,7 @@ class SparseTensorImpl:
     `coalesced`: no place occurs twice, and the places are in order. Never changed once made: an operator in place makes another.
     """
 
-    __slots__ = ("coalesced", "indices", "orders", "shape", "values")
+    __slots__ = ("coalesced", "indices", "keys", "orders", "shape", "values")
 
     #: NumPy's operators leave a sum or product with one of these to it
     __array_ufunc__ = None
@@ -87,8 +87,10 @@ class SparseTensorImpl:
         self.values = values
         self.shape = tuple(shape)
         self.coalesced = coalesced or values.shape[0] < 2
-        #: for a sparse dimension, an order in which its indices ascend: what a product by the same matrix needs again and again
+        #: for a sparse dimension, an order in which its indices ascend: what a product by the same matrix needs again and again.
+        #: A transposed matrix shares the dictionary, and `keys` says under which number each of its dimensions stands there.
         self.orders: dict[int, np.ndarray] = {}
+        self.keys = tuple(range(indices.shape[0]))
 
     @property
     def dtype(self) -> np.dtype:
@@ -138,7 +140,7 @@ class SparseTensorImpl:
     def with_values(self, values: np.ndarray) -> SparseTensorImpl:
         """Other values at the same places."""
         other = SparseTensorImpl(self.indices, values, self.shape, self.coalesced)
-        other.orders = self.orders
+        other.orders, other.keys = self.orders, self.keys
         return other
 
     def copy(self, order: Any = None) -> SparseTensorImpl:
@@ -845,7 +847,7 @@ def permuted(impl: SparseTensorImpl, order: tuple[int, ...]) -> SparseTensorImpl
     shape = tuple(impl.shape[dim] for dim in order)
     sorted_still = impl.coalesced and order[:count] == tuple(range(count))
     result = SparseTensorImpl(impl.indices[list(order[:count])], values, shape, sorted_still)
-    result.orders = {place: impl.orders[dim] for place, dim in enumerate(order[:count]) if dim in impl.orders}
+    result.orders, result.keys = impl.orders, tuple(impl.keys[dim] for dim in order[:count])
     return result
 
 

@@ -64,12 +64,12 @@ def by_rows(impl: SparseTensorImpl) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     rows, columns = impl.indices
     if impl.coalesced or (rows[1:] >= rows[:-1]).all():
         return rows, columns, impl.values
-    order = impl.orders.get(0)
+    order = impl.orders.get(impl.keys[0])
     if order is not None:
         ascending = rows[order]
         if (ascending[1:] >= ascending[:-1]).all():
             return ascending, columns[order], impl.values[order]
-    order = impl.orders[0] = np.argsort(rows, kind="stable")
+    order = impl.orders[impl.keys[0]] = np.argsort(rows, kind="stable")
     return rows[order], columns[order], impl.values[order]
 
 

@@ -530,6 +530,17 @@ table.weight.grad
 
 
 # %% [markdown]
+# In the trace, the backward pass makes the list in `embedding_sparse_backward`; the leaf's node keeps it as it is, and the optimizer's one `add_` reaches two rows.
+
+# %%
+#| needs: 04_optim
+#| trace: torch.optim layers=calls,ops values=summary title="A gradient that is a list, and the step it is for"
+small = torch.nn.Embedding(5, 2, sparse=True)
+steps = torch.optim.SGD(small.parameters(), lr=0.1)
+small(torch.tensor([3, 1])).sum().backward()
+steps.step()
+
+# %% [markdown]
 # What an optimizer may do with it follows from the two laws. Plain SGD is linear: it adds the list into the table, coalesced or not. Adagrad and SparseAdam square the gradient, so they coalesce. Adam
 # itself is out: its moments decay in *every* row at every step, and a row that was not looked up would move all the same. That is what it means when it
 # "does not support sparse gradients, please consider SparseAdam instead". SparseAdam leaves those rows alone, and so is another algorithm, not Adam in a faster form.

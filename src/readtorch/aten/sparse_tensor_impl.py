@@ -18,7 +18,7 @@ class SparseTensorImpl:
     `coalesced`: no place occurs twice, and the places are in order. Never changed once made: an operator in place makes another.
     """
 
-    __slots__ = ("coalesced", "indices", "orders", "shape", "values")
+    __slots__ = ("coalesced", "indices", "keys", "orders", "shape", "values")
 
     #: NumPy's operators leave a sum or product with one of these to it
     __array_ufunc__ = None
@@ -33,8 +33,10 @@ class SparseTensorImpl:
         self.values = values
         self.shape = tuple(shape)
         self.coalesced = coalesced or values.shape[0] < 2
-        #: for a sparse dimension, an order in which its indices ascend: what a product by the same matrix needs again and again
+        #: for a sparse dimension, an order in which its indices ascend: what a product by the same matrix needs again and again.
+        #: A transposed matrix shares the dictionary, and `keys` says under which number each of its dimensions stands there.
         self.orders: dict[int, np.ndarray] = {}
+        self.keys = tuple(range(indices.shape[0]))
 
     @property
     def dtype(self) -> np.dtype:
@@ -84,7 +86,7 @@ class SparseTensorImpl:
     def with_values(self, values: np.ndarray) -> SparseTensorImpl:
         """Other values at the same places."""
         other = SparseTensorImpl(self.indices, values, self.shape, self.coalesced)
-        other.orders = self.orders
+        other.orders, other.keys = self.orders, self.keys
         return other
 
     def copy(self, order: Any = None) -> SparseTensorImpl:

@@ -115,6 +115,12 @@ def _ascent(param: Tensor, grad: Tensor, maximize: bool, weight_decay: float = 0
     return grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad
 
 
+def _at_places_of(grad: Tensor, values: Tensor) -> Tensor:
+    """Other values at the places of a coalesced gradient: added to a dense tensor, they touch nothing else."""
+    options: Any = {"is_coalesced": True, "check_invariants": False}
+    return torch.sparse_coo_tensor(grad._indices(), values, grad.shape, **options)
+
+
 def _as_real(*tensors: Any) -> tuple[Any, ...]:
     """Complex tensors as real ones with a last dimension of 2: each part is optimized on its own."""
     return tuple(torch.view_as_real(t) if isinstance(t, Tensor) and torch.is_complex(t) else t for t in tensors)

@@ -9,7 +9,7 @@ from typing import Any
 
 import readtorch as torch
 from readtorch import Tensor
-from readtorch.optim.optimizer import Optimizer, ParamsT, _check_betas
+from readtorch.optim.optimizer import Optimizer, ParamsT, _at_places_of, _check_betas
 
 
 class SparseAdam(Optimizer):
@@ -66,12 +66,15 @@ def _step_on_rows(
     param: Tensor, grad: Tensor, state: dict[str, Any], lr: float, betas: tuple[float, float], eps: float
 ) -> None:
     """Adam's formulas at the places that the coalesced `grad` lists."""
-    places, values = tuple(grad._indices().unbind(0)), grad._values()
+    values = grad._values()
+    moments = []
+    for name, beta, wanted in zip(("exp_avg", "exp_avg_sq"), betas, (values, values * values), strict=True):
+        old = state[name].sparse_mask(grad)._values()
+        change = (wanted - old) * (1 - beta)
+        state[name].add_(_at_places_of(grad, change))
+        moments.append(old + change)
+    average, square = moments
     beta1, beta2 = betas
-    average, square = state["exp_avg"][places], state["exp_avg_sq"][places]
-    average += (values - average) * (1 - beta1)
-    square += (values * values - square) * (1 - beta2)
-    state["exp_avg"][places], state["exp_avg_sq"][places] = average, square
     correction1, correction2 = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
     size = lr * math.sqrt(correction2) / correction1
-    param[places] += -size * (average / (square.sqrt() + eps))
+    param.add_(_at_places_of(grad, -size * (average / (square.sqrt() + eps))))

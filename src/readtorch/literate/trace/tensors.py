@@ -168,6 +168,8 @@ class Tensors:
         """((min, max, mean, flag), head), the flag "~" if sampled; (0, 0) where nothing may be said or time is spent."""
         if array is None or _is_meta(array) or self._spent > BUDGET_NS:
             return 0, 0
+        if type(array).__name__ == "SparseTensorImpl":
+            array = array.values
         begin = perf_counter_ns()
         try:
             return _statistics(array)

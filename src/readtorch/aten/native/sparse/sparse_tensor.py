@@ -285,7 +285,7 @@ def permuted(impl: SparseTensorImpl, order: tuple[int, ...]) -> SparseTensorImpl
     shape = tuple(impl.shape[dim] for dim in order)
     sorted_still = impl.coalesced and order[:count] == tuple(range(count))
     result = SparseTensorImpl(impl.indices[list(order[:count])], values, shape, sorted_still)
-    result.orders = {place: impl.orders[dim] for place, dim in enumerate(order[:count]) if dim in impl.orders}
+    result.orders, result.keys = impl.orders, tuple(impl.keys[dim] for dim in order[:count])
     return result
 
 
