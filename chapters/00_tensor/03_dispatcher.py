@@ -108,6 +108,8 @@ class DispatchKey(enum.IntEnum):
     SparseCPU = 4
     Autograd = 5
     Autocast = 6
+    FuncTorchBatched = 7
+    FuncTorchGradWrapper = 8
 
 
 # %% [markdown]
@@ -1006,8 +1008,14 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     return value
 
 
+#: for a column that is made and not filled: what makes an operator's kernel in it
+KERNEL_MAKERS: dict[DispatchKey, Callable[[OperatorEntry], Callable[..., Any]]] = {}
+
+
 def lookup(entry: OperatorEntry, key: DispatchKey) -> Callable[..., Any]:
     """The kernel for a backend key."""
+    if key in KERNEL_MAKERS:
+        return KERNEL_MAKERS[key](entry)
     if key is DispatchKey.CUDA:
         return getattr(cuda, entry.name)
     if key is DispatchKey.Meta and key not in entry.kernels:

@@ -60,9 +60,13 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import lookup, operators
+from readtorch.aten.core.dispatch.dispatcher import autograd, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
+from readtorch.aten.functorch.dynamic_layer import GO_ON
+from readtorch.aten.functorch.dynamic_layer import dispatch
+from readtorch.aten.functorch.tensor_wrapper import WrappedArray
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
     assert_no_overlap,
@@ -77,7 +81,15 @@ from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.scalar_type import can_cast, to_string
-from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
+from readtorch.c10.core.tensor_impl import (
+    INFERENCE,
+    TensorImpl,
+    current_version,
+    is_inference,
+    new,
+    special,
+    version_counter,
+)
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
@@ -161,8 +173,16 @@ def leading(entry: OperatorEntry) -> Call:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
                     return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
+                if (
+                    key in TRANSFORMED
+                    and (answer := transformed(entry, (*tensors, *options), kwargs, out)) is not GO_ON
+                ):
+                    return answer
                 kernel = lookup(entry, key)
                 break
+        else:
+            if counts.special and state.layers:
+                return transformed(entry, (*tensors, *options), kwargs, out)
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
@@ -457,6 +477,10 @@ def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
 
 
+#: the columns of tensors inside function transforms: they stand before those of devices
+TRANSFORMED = (DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchGradWrapper)
+
+
 def common_backend(arrays: list[Any]) -> DispatchKey:
     """The one column that all these arrays belong to. RuntimeError if they lie on different devices."""
     key, found = DispatchKey.Undefined, None
@@ -464,12 +488,24 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
         if array is None:
             continue
         where = device_of(array)
+        if BACKENDS.get(array.__class__) in TRANSFORMED:
+            return BACKENDS[array.__class__]
         if found is not None and where != found:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
             )
         key, found = max(key, BACKENDS[array.__class__]), where
     return key
+
+
+def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], out: Any = None, method: str = "") -> Any:
+    """What a function transform makes of this call; GO_ON where the rest of the ordinary path is to be taken."""
+    if out is not None:
+        raise RuntimeError(
+            f"{entry.name}(): functions with out=... arguments are not supported inside a function transform"
+        )
+    call = getattr(autograd, method) if method else entry.call
+    return dispatch(entry, call, args, kwargs, method)
 
 
 def assign(target: Any, raw: Any) -> None:
@@ -712,6 +748,17 @@ def special_node(node: GeneratedNode) -> None:
         node._result = Packed(tensor_impl.wrap(array_again(node._result)), innermost)
 
 
+def is_any_wrapped(values: Any) -> bool:
+    """Is there a tensor of a function transform among these?"""
+    for value in values:
+        if isinstance(value, TensorImpl):
+            if value._array.__class__ is not ndarray and isinstance(value._array, WrappedArray):
+                return True
+        elif value.__class__ in (list, tuple) and is_any_wrapped(value):
+            return True
+    return False
+
+
 # %% [markdown]
 # Wrapping: one tensor, several in a named tuple, or a list.
 
@@ -731,8 +778,8 @@ def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     tensor._vc = None
     tensor._view = None
     tensor._grad = None
-    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
-    return tensor
+    tensor._meta = None
+    return special(tensor) if counts.special else tensor
 
 
 def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:

@@ -256,6 +256,10 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
+        if state.layers or is_any_wrapped(operands):
+            answer = transformed(entry, tuple(operands), {}, out)
+            if answer is not GO_ON:
+                return answer
         if entry.forms and (form := _form_for(entry, operands)) is not None:
             return form(*operands) if out is None else form(*operands, out=out)
         raw = run_pointwise(
@@ -370,8 +374,13 @@ def general(entry: OperatorEntry) -> Call:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
                     return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
+                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs, out)) is not GO_ON:
+                    return answer
                 kernel = lookup(entry, key)
                 break
+        else:
+            if counts.special and state.layers:
+                return transformed(entry, args, kwargs, out)
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
@@ -486,13 +495,18 @@ def view(entry: OperatorEntry) -> Call:
             else:
                 complain(entry, (*given(input), *args), kwargs)
                 raise
-        kernel = cpu_kernel
-        if array.__class__ is not ndarray:
-            if (key := BACKENDS[array.__class__]) in entry.forms:
-                return entry.forms[key](input, *args, **kwargs)
-            kernel = lookup(entry, key)
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
+        kernel = cpu_kernel
+        if array.__class__ is not ndarray or counts.special:
+            key = BACKENDS[array.__class__]
+            if key in TRANSFORMED or state.layers:
+                answer = transformed(entry, (input, *args), kwargs)
+                if answer is not GO_ON:
+                    return answer
+            if key in entry.forms:
+                return entry.forms[key](input, *args, **kwargs)
+            kernel = lookup(entry, key)
         try:
             raw = kernel(array, *args, **kwargs)
         except Exception:
@@ -504,7 +518,7 @@ def view(entry: OperatorEntry) -> Call:
         if raw is array:
             if sometimes:
                 return input
-            raw = array.view() if array.__class__ is ndarray else array[...]
+            raw = array.view() if array.__class__ is ndarray else aliased(array)
         elif sometimes:
             base = raw.base
             aliases = base is not None and (base is array or base is array.base)
@@ -567,6 +581,11 @@ def _unrecorded() -> int:
     return INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE
 
 
+def aliased(array: Any) -> Any:
+    """Another array of the same elements, where it is not NumPy's."""
+    return type(array)(array.value, array.layer) if is_wrapped(array) else array[...]
+
+
 def _copied(entry: OperatorEntry) -> OperatorEntry:
     """The same operator as it appears in the graph when it had to copy (`reshape` of a transposed matrix)."""
     other = OperatorEntry.__new__(OperatorEntry)
@@ -627,7 +646,7 @@ _APART = frozenset(
 def check_memory(entry: OperatorEntry, array: Any, operands: Any) -> None:
     """RuntimeError if writing to `array` would change what is still to be read, or write one place twice."""
     name = entry.name
-    if name in _ANYWHERE or array.__class__ is MetaArray:
+    if name in _ANYWHERE or array.__class__ is MetaArray or is_wrapped(array):
         return
     if not array.flags.c_contiguous and has_internal_overlap(array):
         if name not in _DEPRECATED:
@@ -668,6 +687,7 @@ def inplace(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        plain_class = tensor_impl.Tensor
         if entry.pointwise is not None and kwargs:
             kwargs, args = _scale_second(entry, kwargs, args)
         if check is not None and (kwargs or len(args) > first_option + 1):
@@ -678,6 +698,16 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
+        asks = counts.special or array.__class__ is not ndarray
+        for value in values:
+            if value.__class__ is plain_class:
+                asks = asks or value._array.__class__ is not ndarray
+            elif value.__class__ is list:
+                asks = True
+        if asks and (state.layers or is_any_wrapped(values)):
+            answer = transformed(entry, tuple(args), kwargs, method=method)
+            if answer is not GO_ON:
+                return input
         if array.__class__ is not ndarray and (key := BACKENDS[array.__class__]) is DispatchKey.SparseCPU:
             lookup(entry, key)  # says if there is none
             return entry.forms[key].in_place(method, values)
@@ -924,6 +954,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         source = input
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
+        if counts.special and state.layers:
+            state.layers[-1].refuse_captured(f"{entry.name}_", input)
         refuse_inference(input)
         if BACKENDS.get(input._array.__class__) is DispatchKey.SparseCPU:
             return exchange(input, lambda: function(at, input, *args, **kwargs), args)

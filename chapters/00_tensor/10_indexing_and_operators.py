@@ -61,6 +61,9 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.functorch.batched_tensor_impl import concrete_mask
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.device_guard import on_host
@@ -132,6 +135,8 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
 
 def _positions(mask: Any) -> list[Any]:
     """A mask as one index tensor per dimension it covers."""
+    if is_wrapped(mask):
+        mask = concrete_mask(mask)
     if mask.__class__ is MetaArray:
         raise NotImplementedError("a mask on the meta device has no positions (nonzero): how many depends on elements")
     with device_guard(mask):
@@ -197,6 +202,8 @@ def _normal_item(item: Any) -> Any:
         return item.item()  # which number it is cannot be told
     if isinstance(item, TensorImpl):
         kind = item._array.dtype.kind
+        if kind in "iu" and is_one_of_many(item):
+            return item  # one of many has no number
         if item._array.ndim == 0 and kind in "iu":
             return int(on_host(item._array))
         if item._array.ndim == 0 and kind == "b":
@@ -247,7 +254,7 @@ def getitem(self: Any, index: Any) -> Any:
 
 def beside(tensor: Any, other: Any) -> Any:
     """`other` on the device of `tensor`: indices, and numbers that are assigned, may come from the host."""
-    if other is None or other._array.__class__ is not np.ndarray:
+    if other is None or other._array.__class__ is not np.ndarray or is_wrapped(tensor._array):
         return other
     if tensor._array.__class__ is MetaArray:
         return wrap(meta_like(other._array))
@@ -482,6 +489,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
+from readtorch.aten.functorch.tensor_wrapper import no_storage
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
@@ -650,6 +659,11 @@ def legacy_dtype(name: Any) -> dtype:
 def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """Collect gradients in this tensor from now on."""
     require("requires_grad_", "bool", requires_grad=requires_grad)
+    if state.layers and requires_grad and is_wrapped(self._array):
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() inside of a function being transformed by a functorch transform. "
+            "This is unsupported: use torch.func.grad, vjp or jacrev, or call requires_grad_() outside of the function."
+        )
     variable.set_requires_grad(self, requires_grad)
     return self
 
@@ -669,6 +683,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if state.grad_mode and variable.requires_grad(self):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     array = self._array
+    if is_wrapped(array):
+        raise no_storage()
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         if where.type == "cpu":

@@ -612,11 +612,17 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.functorch.dynamic_layer import drawn
+from readtorch.aten.functorch.dynamic_layer import made_beside
+from readtorch.aten.functorch.dynamic_layer import made_like
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.aten.map_allocator import map_file
 from readtorch.aten.tensor_iterator import check_real, fitting, shapes
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
@@ -785,6 +791,9 @@ def _like(make: Any) -> Any:
         memory_format: Any = formats.preserve_format, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
         array = input._array
+        if state.layers or is_wrapped(array):
+            options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "memory_format": memory_format}
+            return made_like(like, input, options)
         kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
         target = device_of(array) if device is None else device
         if layout is not None or array.__class__ in LAYOUT_OF:
@@ -1000,6 +1009,10 @@ def _new_method(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
+        if is_one_of_many(self):
+            return made_beside(
+                self, lambda shape: function(shape, dtype=kind, device=where), sizes(size, "size", named)
+            )
         if layout is not None or self._array.__class__ in LAYOUT_OF:
             named["layout"] = _layout_beside(self, layout, function)
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad, **named)
@@ -1019,6 +1032,8 @@ def _new_full(
     pin_memory: bool = False,
 ) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+    if is_one_of_many(self):
+        return made_beside(self, lambda shape: full(shape, fill_value, dtype=kind), sizes((size,)))
     return full(
         size,
         fill_value,

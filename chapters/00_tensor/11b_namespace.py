@@ -642,12 +642,7 @@ def _layout_beside(self: Any, layout: Any, function: Any) -> Any:
 
 # %%
 #| into: _not_here.py
-_BATCH = "the operator on the whole batch, or a loop and `torch.stack`"
-_GRAD = "`torch.autograd.grad` on tensors that require a gradient; `torch.func.functional_call` runs a module on other parameters"
-_ROWS = "`torch.autograd.functional.jacobian` and `hessian`"
-_FORWARD = (
-    "`torch.autograd.grad` twice: the gradient of a vector-Jacobian product by the vector is a Jacobian-vector product"
-)
+_FORWARD = "`torch.func.jvp`, `jacfwd` and `linearize`, which are two reverse passes"
 _TRACED = (
     "`readtorch.literate.trace` and `readtorch trace run`: every call, operator and gradient, to be stepped through"
 )
@@ -659,16 +654,8 @@ _HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which se
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
 NOT_HERE = {
-    "vmap": _BATCH,
-    "func.vmap": _BATCH,
-    "func.grad": _GRAD,
-    "func.grad_and_value": _GRAD,
-    "func.vjp": _GRAD,
-    "func.jvp": _FORWARD,
-    "func.linearize": _FORWARD,
-    "func.jacrev": _ROWS,
-    "func.jacfwd": _ROWS,
-    "func.hessian": _ROWS,
+    "func.functionalize": "the function as it is: nothing here traces it",
+    "func.rearrange": "`reshape`, `permute` and `flatten`",
     "autograd.forward_ad": _FORWARD,
     "autograd.profiler": _TRACED,
     "profiler": _TRACED,
@@ -712,7 +699,7 @@ def missing(module: str, name: str) -> AttributeError:
 #| test
 def test_a_name_that_pytorch_has_is_told_from_one_that_nobody_has():
     for ask, end in (
-        (lambda: torch.vmap, "no attribute 'vmap' (PyTorch has it, readtorch does not have it; use the operator"),
+        (lambda: torch.fx, "no attribute 'fx' (PyTorch has it, readtorch does not have it; use the code as it is"),
         (lambda: torch.autograd.forward_ad, "no attribute 'forward_ad' (PyTorch has it"),
         (lambda: torch.no_such_thing, "module 'torch' has no attribute 'no_such_thing'"),
     ):

@@ -200,8 +200,8 @@ class FunctionNode(Node):
 # %%
 #| into: csrc/autograd/python_function.py
 #| upstream: torch/csrc/autograd/python_function.cpp#torch::autograd::_wrap_outputs
-def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
-    """Run a custom function's forward and connect its outputs to `node`."""
+def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool, forward: Any = None) -> Any:
+    """Run a custom function's forward, or what stands for it, and connect its outputs to `node`."""
     recording = state.grad_mode
     tensors = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorImpl)}
     node.needs_input_grad = tuple(i in tensors and variable.requires_grad(tensors[i]) for i in range(len(args)))
@@ -211,7 +211,7 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
     autograd_state.set_grad_enabled(False)
     try:
         if two_step:
-            outputs = cls.forward(*args)
+            outputs = (forward or cls.forward)(*args)
             cls.setup_context(node, args, outputs)
         else:
             outputs = cls.forward(node, *args)
@@ -409,6 +409,16 @@ class Function(metaclass=FunctionMeta):
             "You must implement either the backward or vjp method: this autograd.Function has neither, and backward reached it."
         )
 
+    #: whether `vmap` may vectorize `forward`, `setup_context` and `backward` as they are
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        """Compute for all examples at once; return the output and the dimension that counts them in it."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward and record it."""
@@ -419,6 +429,10 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*(args if two_step else (None, *args)), **kwargs)
             bound.apply_defaults()
             args = bound.args if two_step else bound.args[1:]
+        if autograd_state.state.layers:
+            from readtorch._functorch.autograd_function import custom_function_call
+
+            return custom_function_call(cls, args)
         return python_function.apply(cls, cls._backward_cls(), args, two_step)
 
 

@@ -71,6 +71,9 @@ from typing import Any
 
 import numpy as np
 
+
+from readtorch.aten.functorch.batched_tensor_impl import BatchedArray
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
 from readtorch.c10.core.device import current_default_device
@@ -336,8 +339,19 @@ def _sparse_str(self: Any, prefix: str, tensor_contents: str | None) -> str:
     return _add_facts(prefix + tensor_contents, facts, indent, first_on_next=True)
 
 
+def _wrapped(tensor: Any) -> str:
+    """A tensor inside a function transform: the level, and the tensor that it wraps."""
+    array = tensor._array
+    inside = _str(array.value).replace("\n", "\n    ")
+    if array.__class__ is BatchedArray:
+        return f"BatchedTensor(lvl={array.layer.level}, bdim=0, value=\n    {inside}\n)"
+    return f"GradTrackingTensor(lvl={array.layer.level}, value=\n    {inside}\n)"
+
+
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     """The text of a tensor; `tensor_contents` in place of its numbers."""
+    if is_wrapped(self._array) and tensor_contents is None:
+        return _wrapped(self)
     prefix = "tensor(" if type(self) in PLAIN else f"{type(self).__name__}("
     if self.is_sparse:
         return _sparse_str(self, prefix, tensor_contents)

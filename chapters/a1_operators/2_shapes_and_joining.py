@@ -38,6 +38,7 @@ live()
 # %%
 #| into: aten/native/tensor_shape.py
 #| imports
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.wrap_dim_utils import together
 from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values

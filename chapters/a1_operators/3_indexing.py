@@ -47,6 +47,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
@@ -749,11 +750,22 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
 def _masked_scatter_source(at: Any, grad: Any, mask: Any, shape: tuple[int, ...]) -> Any:
     if without_values(mask):
         return at.expand(at.sum(grad), shape)
+    if is_one_of_many(mask):
+        return _source_by_rank(at, grad, mask, shape)
     taken = at.masked_select(grad, mask)
     rest = math.prod(shape) - taken.shape[0]
     if rest:
         taken = at.constant_pad_end(taken, rest)
     return at.reshape(taken, shape)
+
+
+def _source_by_rank(at: Any, grad: Any, mask: Any, shape: tuple[int, ...]) -> Any:
+    """The same without asking how many are taken: the element taken k-th goes to place k."""
+    flat = at.reshape(at.expand(mask, tuple(grad.shape)), (-1,))
+    kept = at.masked_fill(at.reshape(grad, (-1,)), at.logical_not(flat), 0)
+    places = at.clamp(at.cumsum(flat, 0) - 1, 0, None)
+    zeros = at.zeros_like(at.expand(at.reshape(at.sum(kept), (1,)), (math.prod(shape),)))
+    return at.reshape(at.scatter_add(zeros, 0, places, kept), shape)
 
 
 @register("constant_pad_end", key="CPU CUDA", variants="")
@@ -909,7 +921,7 @@ def index_reduce(
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
     place = maybe_wrap_dim(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
-    if not without_values(index) and at.any((index < 0) | (index >= size)):
+    if not without_values(index) and not is_one_of_many(index) and at.any((index < 0) | (index >= size)):
         raise IndexError("index out of range in self")
     if index.ndim != 1 or index.shape[0] != source.shape[place]:
         raise RuntimeError("index_reduce(): Number of indices should be equal to source.size(dim)")

@@ -43,6 +43,7 @@ import math
 import warnings
 
 from readtorch.aten.core.dispatch.dispatcher import composite, overloads
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
@@ -289,7 +290,9 @@ def _others(at: Any, x: Any, dim: int) -> Any:
 
 
 def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool, result: Any) -> Any:
-    if self.ndim and not bool(at.any(at.eq(self, 0))):  # without a zero, the others' product is a quotient
+    if (
+        self.ndim and not is_one_of_many(self) and not bool(at.any(at.eq(self, 0)))
+    ):  # without a zero, the others' product is a quotient
         if dim is not None:
             place = maybe_wrap_dim(dim, self.ndim)
             grad, result = (spread(at, x, tuple(self.shape), place, keepdim) for x in (grad, result))
@@ -356,7 +359,7 @@ def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> A
     if not self.ndim:
         return grad
     place = maybe_wrap_dim(dim, self.ndim)
-    if not bool(at.any(at.eq(self, 0))):
+    if not is_one_of_many(self) and not bool(at.any(at.eq(self, 0))):
         return _reversed_sum(at, grad * at.conj(result), place) / at.conj(self)
     size = self.shape[place]
     parts = []

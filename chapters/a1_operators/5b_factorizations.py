@@ -126,7 +126,7 @@ def _pivots(A: Array) -> Array:
 def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the swaps of rows."""
     _, L, U = at.linalg_lu(A, pivot=pivot)
-    zeros: Any = () if without_values(A) else at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
+    zeros: Any = () if without_values(A) or is_one_of_many(A) else at.nonzero(at.diagonal(U, 0, -2, -1) == 0)
     if len(zeros):
         place = int(zeros[0][-1]) + 1
         raise RuntimeError(
@@ -244,7 +244,7 @@ def _inverse_info(self: Array) -> Array:
 
 def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> Any:
     """`function(A)`; where `info` tells of a failure, of the unit matrix in place of A."""
-    if check_errors and not without_values(info) and at.any(info != 0):
+    if check_errors and not without_values(info) and not is_one_of_many(info) and at.any(info != 0):
         return function(A)
     failed = at.unsqueeze(at.unsqueeze(info != 0, -1), -1)
     return function(at.where(failed, at._eye_rows(A), A))
@@ -444,7 +444,8 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     values_for("linalg_lstsq", self)
-    if not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
+    many = is_one_of_many(self) or is_one_of_many(b)
+    if not many and not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
     is_vector = b.ndim == self.ndim - 1
@@ -453,7 +454,7 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
     rank, values = at._lstsq_rest(self, rcond)
     empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
     residuals = empty
-    if rows > columns and driver != "gelsy" and bool(at.all(rank == columns)):
+    if rows > columns and driver != "gelsy" and (many or bool(at.all(rank == columns))):
         difference = at.matmul(self, solution) - B
         residuals = at.sum(at.abs(difference) ** 2, -2)
     return (

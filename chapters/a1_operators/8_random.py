@@ -672,6 +672,9 @@ def _random(name: str) -> Any:
     ) -> Any:  # fmt: skip
         several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
         shape = tuple(size[0]._array.tolist()) if several else sizes(size)
+        if state.layers:
+            options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "generator": generator}
+            return drawn(lambda shape: make(*shape, **options) if shape else make((), **options), shape)
         return _new(
             lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
@@ -711,6 +714,9 @@ def randint(
     low, high = (bound.__index__() for bound in bounds)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
+    if state.layers:
+        options = {"generator": generator, "dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return drawn(lambda shape: randint(low, high, shape, **options), sizes((size,)))
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
         lambda numpy, shape, kind: _column(numpy, "random_")(numpy.empty(shape, kind), low, high, generator=generator),
@@ -730,6 +736,14 @@ def randperm(
     require("randperm", "int", n=n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    if state.layers:
+
+        def permutations(shape: tuple[int, ...]) -> Any:
+            if len(shape) > 1:
+                return dispatcher.autograd.stack([permutations(shape[1:]) for _ in range(shape[0])], 0)
+            return randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+
+        return drawn(permutations, (n,))
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
@@ -759,7 +773,12 @@ def normal(
         if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
-        if std._array.size and not without_values(std) and not (std._array >= 0).all():
+        if (
+            std._array.size
+            and not without_values(std)
+            and not is_one_of_many(std)
+            and not (on_host(std._array) >= 0).all()
+        ):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")

@@ -152,6 +152,8 @@ def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blockin
 def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:
     """A copy of `self` with `src` where `part` looks. Written with a mask, so that both gradients come from `where`."""
     zeros = at.zeros_like(self)
+    if is_one_of_many(src):  # then so is the result, and what is written to on the way to it
+        zeros = zeros + at._to_copy(at.zeros_like(at.sum(src)), self.dtype)
     if tuple(src.shape) != (shape := tuple(part(at, zeros).shape)):
         raise RuntimeError(
             f"expected src to have a size equal to the part of self, {list(shape)}, but got {list(src.shape)}"

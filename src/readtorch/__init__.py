@@ -367,6 +367,8 @@ _NAMES.update({"load": "serialization", "save": "serialization"})
 
 _MODULES.append("func")
 
+_NAMES["vmap"] = "_functorch.apis"
+
 _MODULES.append("distributions")
 
 _MODULES.append("optim")

@@ -1,12 +1,7 @@
 # Tangled from chapters/00_tensor/11b_namespace.py — edit there, or here and run `readtorch sync`.
 """What PyTorch has and readtorch does not, as far as people look for it, and what to use instead."""
 
-_BATCH = "the operator on the whole batch, or a loop and `torch.stack`"
-_GRAD = "`torch.autograd.grad` on tensors that require a gradient; `torch.func.functional_call` runs a module on other parameters"
-_ROWS = "`torch.autograd.functional.jacobian` and `hessian`"
-_FORWARD = (
-    "`torch.autograd.grad` twice: the gradient of a vector-Jacobian product by the vector is a Jacobian-vector product"
-)
+_FORWARD = "`torch.func.jvp`, `jacfwd` and `linearize`, which are two reverse passes"
 _TRACED = (
     "`readtorch.literate.trace` and `readtorch trace run`: every call, operator and gradient, to be stepped through"
 )
@@ -18,16 +13,8 @@ _HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which se
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
 NOT_HERE = {
-    "vmap": _BATCH,
-    "func.vmap": _BATCH,
-    "func.grad": _GRAD,
-    "func.grad_and_value": _GRAD,
-    "func.vjp": _GRAD,
-    "func.jvp": _FORWARD,
-    "func.linearize": _FORWARD,
-    "func.jacrev": _ROWS,
-    "func.jacfwd": _ROWS,
-    "func.hessian": _ROWS,
+    "func.functionalize": "the function as it is: nothing here traces it",
+    "func.rearrange": "`reshape`, `permute` and `flatten`",
     "autograd.forward_ad": _FORWARD,
     "autograd.profiler": _TRACED,
     "profiler": _TRACED,

@@ -72,6 +72,16 @@ class Function(metaclass=FunctionMeta):
             "You must implement either the backward or vjp method: this autograd.Function has neither, and backward reached it."
         )
 
+    #: whether `vmap` may vectorize `forward`, `setup_context` and `backward` as they are
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        """Compute for all examples at once; return the output and the dimension that counts them in it."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward and record it."""
@@ -82,6 +92,10 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*(args if two_step else (None, *args)), **kwargs)
             bound.apply_defaults()
             args = bound.args if two_step else bound.args[1:]
+        if autograd_state.state.layers:
+            from readtorch._functorch.autograd_function import custom_function_call
+
+            return custom_function_call(cls, args)
         return python_function.apply(cls, cls._backward_cls(), args, two_step)
 
 

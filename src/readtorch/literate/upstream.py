@@ -18,7 +18,7 @@ from readtorch.literate.exports import exported_names, source_paths
 PYTHON = (
     "*.py",
     "_C/{_autograd,_distributed_c10d,_functions,_functorch,_cpu,_monitor,_profiler}.pyi",
-    "_functorch/{__init__,functional_call}.py",
+    "_functorch/{__init__,apis,autograd_function,batch_norm_replacement,eager_transforms,functional_call,vmap}.py",
     "_refs/__init__.py",
     "_refs/nn/functional/*.py",
     "accelerator/*.py",
@@ -77,6 +77,7 @@ HEADERS = (
     "ATen/core/dispatch/*.h",
     "ATen/cuda/*.h",
     "ATen/detail/*.h",
+    "ATen/functorch/*.h",
     "ATen/native/*.h",
     "ATen/native/cpu/*.h",
     "ATen/native/cuda/*.cuh",

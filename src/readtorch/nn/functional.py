@@ -10,6 +10,7 @@ from typing import Any
 import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.csrc.utils import gates as _gates
 from readtorch.csrc.utils.python_arg_parser import is_int
@@ -779,7 +780,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return torch.empty((*input.shape, num_classes), dtype=torch.int64, device=input.device)
-    known = not input.is_meta
+    many = is_one_of_many(input)
+    known = not input.is_meta and not many
     if known and input.min() < 0:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
@@ -789,7 +791,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elif known and input.max() >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
     ones = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
-    return ones.scatter_(-1, input.unsqueeze(-1), 1)
+    return (ones.scatter if many else ones.scatter_)(-1, input.unsqueeze(-1), 1)
 
 
 relu_ = torch._C._VariableFunctions.relu_

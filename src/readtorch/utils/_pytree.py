@@ -47,7 +47,8 @@ register_pytree_node(
 
 
 def _kind_of(tree: Any) -> type[Any]:
-    return tuple if isinstance(tree, tuple) and hasattr(tree, "_fields") else type(tree)
+    """Tuples with named items are tuples: those of `collections` and `typing`, and what operators with several results return."""
+    return tuple if isinstance(tree, tuple) and (hasattr(tree, "_fields") or hasattr(tree, "n_fields")) else type(tree)
 
 
 class TreeSpec:
@@ -92,6 +93,8 @@ class TreeSpec:
         children = [child._built(leaves) for child in self.children_specs]
         if hasattr(self.type, "_fields"):
             return self.type(*children)
+        if hasattr(self.type, "n_fields"):
+            return self.type(children)
         return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:

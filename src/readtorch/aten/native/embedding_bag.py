@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.c10.core.dispatch_key import without_values
 from readtorch.c10.core.scalar_type import to_string
 
@@ -64,7 +65,7 @@ def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
             f"Half, BFloat16, Float, Double; but got {name}"
         )
     count, rows = indices.shape[0], weight.shape[0]
-    if without_values(indices):
+    if without_values(indices) or is_one_of_many(indices) or is_one_of_many(offsets):
         return
     if offsets.shape[0]:
         first, last = int(offsets[0]), int(offsets[-1])

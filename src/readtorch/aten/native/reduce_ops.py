@@ -11,6 +11,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
@@ -287,7 +288,9 @@ def _others(at: Any, x: Any, dim: int) -> Any:
 
 
 def _prod_backward(at: Any, grad: Any, self: Any, dim: int | None, keepdim: bool, result: Any) -> Any:
-    if self.ndim and not bool(at.any(at.eq(self, 0))):  # without a zero, the others' product is a quotient
+    if (
+        self.ndim and not is_one_of_many(self) and not bool(at.any(at.eq(self, 0)))
+    ):  # without a zero, the others' product is a quotient
         if dim is not None:
             place = maybe_wrap_dim(dim, self.ndim)
             grad, result = (spread(at, x, tuple(self.shape), place, keepdim) for x in (grad, result))
@@ -348,7 +351,7 @@ def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> A
     if not self.ndim:
         return grad
     place = maybe_wrap_dim(dim, self.ndim)
-    if not bool(at.any(at.eq(self, 0))):
+    if not is_one_of_many(self) and not bool(at.any(at.eq(self, 0))):
         return _reversed_sum(at, grad * at.conj(result), place) / at.conj(self)
     size = self.shape[place]
     parts = []

@@ -8,6 +8,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
 from readtorch.c10.core.dispatch_key import without_values
@@ -161,7 +162,10 @@ def _median_of_all(self: Array) -> Array:
 @composite("_shared_by_equals", variants="")
 def _shared_by_equals(at: Any, grad: Any, self: Any, result: Any) -> Any:
     """The gradient in equal parts for all elements that have the value of the result."""
-    equal = at.isnan(self) if bool(at.isnan(result)) else at.eq(self, result)
+    if is_one_of_many(self):
+        equal = at.logical_or(at.eq(self, result), at.logical_and(at.isnan(self), at.isnan(result)))
+    else:
+        equal = at.isnan(self) if bool(at.isnan(result)) else at.eq(self, result)
     share = at._to_copy_like(equal, grad)
     return share * (grad / at.sum(share))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.tensor_iterator import in_order
@@ -1079,6 +1080,8 @@ def _repeats(counts: Any, size: int) -> Any:
 def _scattered(at: Any, self: Any, src: Any, part: Any) -> Any:
     """A copy of `self` with `src` where `part` looks. Written with a mask, so that both gradients come from `where`."""
     zeros = at.zeros_like(self)
+    if is_one_of_many(src):  # then so is the result, and what is written to on the way to it
+        zeros = zeros + at._to_copy(at.zeros_like(at.sum(src)), self.dtype)
     if tuple(src.shape) != (shape := tuple(part(at, zeros).shape)):
         raise RuntimeError(
             f"expected src to have a size equal to the part of self, {list(shape)}, but got {list(src.shape)}"

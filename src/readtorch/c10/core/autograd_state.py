@@ -23,6 +23,8 @@ class AutogradState(threading.local):
     #: dtype by device type where autocast is on
     autocast: dict | None = None
     autocast_cache: dict | None = None
+    #: the function transforms that have been entered, innermost last
+    layers: tuple = ()
 
 
 state = AutogradState()

@@ -21,6 +21,8 @@ class DispatchKey(enum.IntEnum):
     SparseCPU = 4
     Autograd = 5
     Autocast = 6
+    FuncTorchBatched = 7
+    FuncTorchGradWrapper = 8
 
 
 class MetaArray(np.ndarray):

@@ -124,8 +124,15 @@ def wrap(array: Any, edge: Any = None) -> Any:
     tensor._vc = None
     tensor._view = None
     tensor._grad = None
-    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
-    return tensor
+    tensor._meta = None
+    return special(tensor) if counts.special else tensor
+
+
+def special(tensor: Any) -> Any:
+    """A fresh tensor as the modes of this thread have it."""
+    if state.inference_mode:
+        tensor._meta = INFERENCE
+    return state.layers[-1].lift(tensor) if state.layers else tensor
 
 
 def init(tensor: Any, array: Any, edge: Any = None) -> Any:

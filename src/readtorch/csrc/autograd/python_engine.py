@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
+from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
@@ -25,20 +27,31 @@ def run_backward(
     """Check the roots, run the engine, wrap what it captured."""
     edges: list[Any] = []
     grads: list[Any] = []
+    transformed = False
     for number, (tensor, grad) in enumerate(zip(tensors, grad_tensors, strict=True)):
         edge = variable.gradient_edge(tensor) if isinstance(tensor, TensorImpl) else gradient_edge(tensor)
+        if isinstance(tensor, TensorImpl) and is_wrapped(tensor._array):
+            transformed = True
         if edge is None:
             raise RuntimeError(f"element {number} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)
-        grads.append(grad if create_graph or grad is None else grad._array)
+        grads.append(grad)
     if create_graph and accumulate_grad:
         warn_once(
             "backward() with create_graph=True leaves a reference cycle between each parameter and its gradient, hence "
             "a memory leak, until .grad is set to None. autograd.grad() makes no such cycle.",
             stacklevel=4,
         )
+    graph = create_graph or transformed  # a formula of such tensors is computed by operators, which know the levels
+    if accumulate_grad and (transformed or state.layers):
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported: use torch.func.grad or vjp, or call "
+            "backward() outside of the transform."
+        )
+    if not graph:
+        grads = [grad if grad is None else grad._array for grad in grads]
     targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
-    captured = engine.execute(tuple(edges), grads, keep_graph, create_graph, targets or None, accumulate_grad)
+    captured = engine.execute(tuple(edges), grads, keep_graph, graph, targets or None, accumulate_grad)
     if accumulate_grad or not targets:
         return ()
     results: list[Any] = []
@@ -47,7 +60,9 @@ def run_backward(
             raise RuntimeError(
                 f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
             )
-        results.append(grad if grad is None or create_graph else wrap(_detached(grad, grads)))
+        if graph and not create_graph and grad is not None:
+            grad = grad.detach()
+        results.append(grad if grad is None or graph else wrap(_detached(grad, grads)))
     return tuple(results)
 
 

@@ -137,8 +137,8 @@ class FunctionNode(Node):
         return tensor_impl.wrap(np.zeros(shape, dtype))
 
 
-def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
-    """Run a custom function's forward and connect its outputs to `node`."""
+def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool, forward: Any = None) -> Any:
+    """Run a custom function's forward, or what stands for it, and connect its outputs to `node`."""
     recording = state.grad_mode
     tensors = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorImpl)}
     node.needs_input_grad = tuple(i in tensors and variable.requires_grad(tensors[i]) for i in range(len(args)))
@@ -148,7 +148,7 @@ def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool) -> Any:
     autograd_state.set_grad_enabled(False)
     try:
         if two_step:
-            outputs = cls.forward(*args)
+            outputs = (forward or cls.forward)(*args)
             cls.setup_context(node, args, outputs)
         else:
             outputs = cls.forward(node, *args)

@@ -11,11 +11,15 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.functorch.dynamic_layer import drawn, made_beside, made_like
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.aten.map_allocator import map_file
 from readtorch.aten.tensor_iterator import check_real, fitting, shapes
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
@@ -180,6 +184,9 @@ def _like(make: Any) -> Any:
         memory_format: Any = formats.preserve_format, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
         array = input._array
+        if state.layers or is_wrapped(array):
+            options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "memory_format": memory_format}
+            return made_like(like, input, options)
         kind = array.dtype if dtype is None else to_numpy_dtype(dtype)
         target = device_of(array) if device is None else device
         if layout is not None or array.__class__ in LAYOUT_OF:
@@ -390,6 +397,10 @@ def _new_method(function: Any) -> Any:
     ) -> Any:
         kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
         where = device_of(self._array) if device is None else device
+        if is_one_of_many(self):
+            return made_beside(
+                self, lambda shape: function(shape, dtype=kind, device=where), sizes(size, "size", named)
+            )
         if layout is not None or self._array.__class__ in LAYOUT_OF:
             named["layout"] = _layout_beside(self, layout, function)
         return function(*size, dtype=kind, device=where, requires_grad=requires_grad, **named)
@@ -409,6 +420,8 @@ def _new_full(
     pin_memory: bool = False,
 ) -> Any:
     kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+    if is_one_of_many(self):
+        return made_beside(self, lambda shape: full(shape, fill_value, dtype=kind), sizes((size,)))
     return full(
         size,
         fill_value,
@@ -580,6 +593,9 @@ def _random(name: str) -> Any:
     ) -> Any:  # fmt: skip
         several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
         shape = tuple(size[0]._array.tolist()) if several else sizes(size)
+        if state.layers:
+            options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "generator": generator}
+            return drawn(lambda shape: make(*shape, **options) if shape else make((), **options), shape)
         return _new(
             lambda numpy, shape, kind: _column(numpy, name)(numpy.empty(shape, kind), generator=generator),
             shape,
@@ -619,6 +635,9 @@ def randint(
     low, high = (bound.__index__() for bound in bounds)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
+    if state.layers:
+        options = {"generator": generator, "dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return drawn(lambda shape: randint(low, high, shape, **options), sizes((size,)))
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
     return _new(
         lambda numpy, shape, kind: _column(numpy, "random_")(numpy.empty(shape, kind), low, high, generator=generator),
@@ -638,6 +657,14 @@ def randperm(
     require("randperm", "int", n=n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    if state.layers:
+
+        def permutations(shape: tuple[int, ...]) -> Any:
+            if len(shape) > 1:
+                return dispatcher.autograd.stack([permutations(shape[1:]) for _ in range(shape[0])], 0)
+            return randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+
+        return drawn(permutations, (n,))
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
@@ -667,7 +694,12 @@ def normal(
         if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
     if isinstance(std, TensorImpl):
-        if std._array.size and not without_values(std) and not (std._array >= 0).all():
+        if (
+            std._array.size
+            and not without_values(std)
+            and not is_one_of_many(std)
+            and not (on_host(std._array) >= 0).all()
+        ):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many, refuse_condition
+from readtorch.aten.functorch.dynamic_layer import detached_below
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped, no_storage
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import scalar_type, storage_impl, tensor_impl
 from readtorch.c10.core.device import device
@@ -176,6 +179,8 @@ bind("retains_grad", retains_grad)
 
 def get_data(self: Any) -> Any:
     """The same memory in a tensor that autograd knows nothing of."""
+    if is_wrapped(self._array):
+        return detached_below(self, get_data)
     tensor = init(new(tensor_impl.Tensor), self._array)
     tensor._meta = INFERENCE if is_inference(self) else None
     return tensor
@@ -195,6 +200,8 @@ def set_data(self: Any, data: Any) -> None:
 
 def detach(self: Any) -> Any:
     """The same memory, outside of the graph. Writes through it are noticed by saved-tensor checks."""
+    if self._array.__class__ is not np.ndarray and is_wrapped(self._array):
+        return detached_below(self, detach)
     tensor = new(tensor_impl.Tensor)
     tensor._array = self._array
     tensor._edge = None
@@ -291,6 +298,8 @@ def untyped_storage(self: Any) -> Any:
 def data_ptr(self: Any) -> int:
     """Address of the first element; 0 for a tensor without memory."""
     array = self._array
+    if is_wrapped(array):
+        raise no_storage()
     return 0 if not array.size or array.__class__ is MetaArray or array.__class__ is FreedArray else data_address(array)
 
 
@@ -299,6 +308,8 @@ def storage_offset(self: Any) -> int:
     array = self._array
     if not array.size or array.__class__ is MetaArray:
         return 0
+    if is_wrapped(array):
+        return storage_offset(array.value)
     owner = owner_of(array)
     return 0 if owner is array else (data_address(array) - data_address(owner)) // array.itemsize
 
@@ -344,6 +355,8 @@ def to_bool(self: Any) -> bool:
         raise RuntimeError(
             f"Boolean value of Tensor with {'no values' if array.size == 0 else 'more than one value'} is ambiguous"
         )
+    if is_one_of_many(array):
+        raise refuse_condition()
     return bool(item(self))
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.functorch.batched_tensor_impl import concrete_mask, is_one_of_many
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
@@ -76,6 +78,8 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
 
 def _positions(mask: Any) -> list[Any]:
     """A mask as one index tensor per dimension it covers."""
+    if is_wrapped(mask):
+        mask = concrete_mask(mask)
     if mask.__class__ is MetaArray:
         raise NotImplementedError("a mask on the meta device has no positions (nonzero): how many depends on elements")
     with device_guard(mask):
@@ -138,6 +142,8 @@ def _normal_item(item: Any) -> Any:
         return item.item()  # which number it is cannot be told
     if isinstance(item, TensorImpl):
         kind = item._array.dtype.kind
+        if kind in "iu" and is_one_of_many(item):
+            return item  # one of many has no number
         if item._array.ndim == 0 and kind in "iu":
             return int(on_host(item._array))
         if item._array.ndim == 0 and kind == "b":
@@ -185,7 +191,7 @@ def getitem(self: Any, index: Any) -> Any:
 
 def beside(tensor: Any, other: Any) -> Any:
     """`other` on the device of `tensor`: indices, and numbers that are assigned, may come from the host."""
-    if other is None or other._array.__class__ is not np.ndarray:
+    if other is None or other._array.__class__ is not np.ndarray or is_wrapped(tensor._array):
         return other
     if tensor._array.__class__ is MetaArray:
         return wrap(meta_like(other._array))

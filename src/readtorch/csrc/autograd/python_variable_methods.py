@@ -9,6 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped, no_storage
 from readtorch.c10.core import layout as layouts
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
@@ -172,6 +173,11 @@ def legacy_dtype(name: Any) -> dtype:
 def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """Collect gradients in this tensor from now on."""
     require("requires_grad_", "bool", requires_grad=requires_grad)
+    if state.layers and requires_grad and is_wrapped(self._array):
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() inside of a function being transformed by a functorch transform. "
+            "This is unsupported: use torch.func.grad, vjp or jacrev, or call requires_grad_() outside of the function."
+        )
     variable.set_requires_grad(self, requires_grad)
     return self
 
@@ -191,6 +197,8 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if state.grad_mode and variable.requires_grad(self):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     array = self._array
+    if is_wrapped(array):
+        raise no_storage()
     if array.__class__ is not np.ndarray:
         where = device_of(array)
         if where.type == "cpu":

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import add_sparse_listener, lookup, operators
+from readtorch.aten.core.dispatch.dispatcher import add_sparse_listener, autograd, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
+from readtorch.aten.functorch.dynamic_layer import GO_ON, dispatch
+from readtorch.aten.functorch.tensor_wrapper import WrappedArray, is_wrapped
 from readtorch.aten.memory_overlap import (
     assert_no_internal_overlap,
     assert_no_overlap,
@@ -28,7 +30,15 @@ from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.scalar_type import can_cast, to_string
-from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, current_version, is_inference, new, version_counter
+from readtorch.c10.core.tensor_impl import (
+    INFERENCE,
+    TensorImpl,
+    current_version,
+    is_inference,
+    new,
+    special,
+    version_counter,
+)
 from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
@@ -107,8 +117,16 @@ def leading(entry: OperatorEntry) -> Call:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
                     return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
+                if (
+                    key in TRANSFORMED
+                    and (answer := transformed(entry, (*tensors, *options), kwargs, out)) is not GO_ON
+                ):
+                    return answer
                 kernel = lookup(entry, key)
                 break
+        else:
+            if counts.special and state.layers:
+                return transformed(entry, (*tensors, *options), kwargs, out)
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
@@ -369,6 +387,10 @@ def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
 
 
+#: the columns of tensors inside function transforms: they stand before those of devices
+TRANSFORMED = (DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchGradWrapper)
+
+
 def common_backend(arrays: list[Any]) -> DispatchKey:
     """The one column that all these arrays belong to. RuntimeError if they lie on different devices."""
     key, found = DispatchKey.Undefined, None
@@ -376,12 +398,24 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
         if array is None:
             continue
         where = device_of(array)
+        if BACKENDS.get(array.__class__) in TRANSFORMED:
+            return BACKENDS[array.__class__]
         if found is not None and where != found:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, {found} and {where}!"
             )
         key, found = max(key, BACKENDS[array.__class__]), where
     return key
+
+
+def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], out: Any = None, method: str = "") -> Any:
+    """What a function transform makes of this call; GO_ON where the rest of the ordinary path is to be taken."""
+    if out is not None:
+        raise RuntimeError(
+            f"{entry.name}(): functions with out=... arguments are not supported inside a function transform"
+        )
+    call = getattr(autograd, method) if method else entry.call
+    return dispatch(entry, call, args, kwargs, method)
 
 
 def assign(target: Any, raw: Any) -> None:
@@ -601,6 +635,17 @@ def special_node(node: GeneratedNode) -> None:
         node._result = Packed(tensor_impl.wrap(array_again(node._result)), innermost)
 
 
+def is_any_wrapped(values: Any) -> bool:
+    """Is there a tensor of a function transform among these?"""
+    for value in values:
+        if isinstance(value, TensorImpl):
+            if value._array.__class__ is not ndarray and isinstance(value._array, WrappedArray):
+                return True
+        elif value.__class__ in (list, tuple) and is_any_wrapped(value):
+            return True
+    return False
+
+
 def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     """The operator's raw results as tensors that know their node."""
     if raw.__class__ is tuple or raw.__class__ is list:
@@ -613,8 +658,8 @@ def give(entry: OperatorEntry, raw: Any, node: Any) -> Any:
     tensor._vc = None
     tensor._view = None
     tensor._grad = None
-    tensor._meta = INFERENCE if counts.special and state.inference_mode else None
-    return tensor
+    tensor._meta = None
+    return special(tensor) if counts.special else tensor
 
 
 def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) -> Any:
@@ -905,6 +950,10 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
+        if state.layers or is_any_wrapped(operands):
+            answer = transformed(entry, tuple(operands), {}, out)
+            if answer is not GO_ON:
+                return answer
         if entry.forms and (form := _form_for(entry, operands)) is not None:
             return form(*operands) if out is None else form(*operands, out=out)
         raw = run_pointwise(
@@ -1001,8 +1050,13 @@ def general(entry: OperatorEntry) -> Call:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
                     return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
+                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs, out)) is not GO_ON:
+                    return answer
                 kernel = lookup(entry, key)
                 break
+        else:
+            if counts.special and state.layers:
+                return transformed(entry, args, kwargs, out)
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
@@ -1108,13 +1162,18 @@ def view(entry: OperatorEntry) -> Call:
             else:
                 complain(entry, (*given(input), *args), kwargs)
                 raise
-        kernel = cpu_kernel
-        if array.__class__ is not ndarray:
-            if (key := BACKENDS[array.__class__]) in entry.forms:
-                return entry.forms[key](input, *args, **kwargs)
-            kernel = lookup(entry, key)
         if kwargs and check is not None:
             args, kwargs = check(args, kwargs)
+        kernel = cpu_kernel
+        if array.__class__ is not ndarray or counts.special:
+            key = BACKENDS[array.__class__]
+            if key in TRANSFORMED or state.layers:
+                answer = transformed(entry, (input, *args), kwargs)
+                if answer is not GO_ON:
+                    return answer
+            if key in entry.forms:
+                return entry.forms[key](input, *args, **kwargs)
+            kernel = lookup(entry, key)
         try:
             raw = kernel(array, *args, **kwargs)
         except Exception:
@@ -1126,7 +1185,7 @@ def view(entry: OperatorEntry) -> Call:
         if raw is array:
             if sometimes:
                 return input
-            raw = array.view() if array.__class__ is ndarray else array[...]
+            raw = array.view() if array.__class__ is ndarray else aliased(array)
         elif sometimes:
             base = raw.base
             aliases = base is not None and (base is array or base is array.base)
@@ -1189,6 +1248,11 @@ def _unrecorded() -> int:
     return INFERENCE_MODE if state.inference_mode else NO_GRAD_MODE
 
 
+def aliased(array: Any) -> Any:
+    """Another array of the same elements, where it is not NumPy's."""
+    return type(array)(array.value, array.layer) if is_wrapped(array) else array[...]
+
+
 def _copied(entry: OperatorEntry) -> OperatorEntry:
     """The same operator as it appears in the graph when it had to copy (`reshape` of a transposed matrix)."""
     other = OperatorEntry.__new__(OperatorEntry)
@@ -1213,7 +1277,7 @@ _APART = frozenset(
 def check_memory(entry: OperatorEntry, array: Any, operands: Any) -> None:
     """RuntimeError if writing to `array` would change what is still to be read, or write one place twice."""
     name = entry.name
-    if name in _ANYWHERE or array.__class__ is MetaArray:
+    if name in _ANYWHERE or array.__class__ is MetaArray or is_wrapped(array):
         return
     if not array.flags.c_contiguous and has_internal_overlap(array):
         if name not in _DEPRECATED:
@@ -1251,6 +1315,7 @@ def inplace(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        plain_class = tensor_impl.Tensor
         if entry.pointwise is not None and kwargs:
             kwargs, args = _scale_second(entry, kwargs, args)
         if check is not None and (kwargs or len(args) > first_option + 1):
@@ -1261,6 +1326,16 @@ def inplace(entry: OperatorEntry) -> Call:
         if not isinstance(input, TensorImpl):
             raise not_a_tensor(entry, 0, input)
         array = input._array
+        asks = counts.special or array.__class__ is not ndarray
+        for value in values:
+            if value.__class__ is plain_class:
+                asks = asks or value._array.__class__ is not ndarray
+            elif value.__class__ is list:
+                asks = True
+        if asks and (state.layers or is_any_wrapped(values)):
+            answer = transformed(entry, tuple(args), kwargs, method=method)
+            if answer is not GO_ON:
+                return input
         if array.__class__ is not ndarray and (key := BACKENDS[array.__class__]) is DispatchKey.SparseCPU:
             lookup(entry, key)  # says if there is none
             return entry.forms[key].in_place(method, values)
@@ -1480,6 +1555,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
         source = input
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
+        if counts.special and state.layers:
+            state.layers[-1].refuse_captured(f"{entry.name}_", input)
         refuse_inference(input)
         if BACKENDS.get(input._array.__class__) is DispatchKey.SparseCPU:
             return exchange(input, lambda: function(at, input, *args, **kwargs), args)

@@ -194,9 +194,10 @@ def _plain(data: Any, rank: int, target: np.dtype) -> Any:
         raise ValueError("only one element tensors can be converted to Python scalars")
     if target.kind in "fcV":
         warn_of_gradient(data)
+    array = on_host(data._array)
     if without_values(data):
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    return on_host(data._array).reshape(()).tolist()
+    return array.reshape(()).tolist()
 
 
 #: NumPy's stand-in on a device, and the context to use it in, by device type; the CUDA backend adds its own

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.aten.core.dispatch import dispatcher
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import MetaArray
 from readtorch.c10.core.memory_format import contiguous_format
@@ -99,7 +100,7 @@ def path_to(view: Any, base: Any) -> Path:
     If the elements are read as another type, or lie nowhere, the views have to be taken again, one by one.
     """
     part, whole = view._array, base._array
-    if part.dtype != whole.dtype or part.__class__ is MetaArray:
+    if part.dtype != whole.dtype or part.__class__ is MetaArray or is_wrapped(part):
         return Path(view._view[1], False)
     itemsize = whole.itemsize
     offset = (data_address(part) - data_address(whole)) // itemsize if part.size else 0
