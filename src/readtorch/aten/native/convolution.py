@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/nn_1_convolution.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -351,252 +351,6 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
     parallel_for(0, len(blocks), 1 if whole_images else max(len(blocks), 1), scatter)
     dx = np.moveaxis(padded[(slice(None), *geometry.interior(size))], -1, 1)
     return dx if channels_last else np.ascontiguousarray(dx)
-
-
-class _Shift(NamedTuple):
-    """The move `target[i] = source[i + distance]` over flattened images of one size."""
-
-    target: slice
-    source: slice
-    starved: tuple[tuple[Any, ...], ...]
-    """Regions of an image whose source lies beyond its edge; a flat move reads something else there."""
-    orphaned: tuple[tuple[Any, ...], ...]
-    """Regions of the source that are moved over an edge."""
-
-    @property
-    def moves(self) -> bool:
-        return bool(self.starved)
-
-    def reversed(self) -> _Shift:
-        return _Shift(self.source, self.target, self.orphaned, self.starved)
-
-
-def _shift(distances: Sequence[int], size: Sequence[int]) -> _Shift:
-    flat = 0
-    starved, orphaned = [], []
-    for axis, (q, n) in enumerate(zip(distances, size, strict=True)):
-        flat = flat * n + q
-        head, tail = slice(0, min(abs(q), n)), slice(max(n - abs(q), 0), n)
-        behind = (slice(None),) * (len(size) - 1 - axis)
-        if q:
-            starved.append((..., tail if q > 0 else head, *behind))
-            orphaned.append((..., head if q > 0 else tail, *behind))
-    ahead, back = slice(max(flat, 0), None), slice(None, -flat if flat > 0 else None)
-    if flat < 0:
-        ahead, back = slice(None, flat), slice(-flat, None)
-    return _Shift(back, ahead, tuple(starved), tuple(orphaned))
-
-
-class _Phase(NamedTuple):
-    """The share of a kernel that meets one phase of the input."""
-
-    places: tuple[Any, ...]
-    """Selects the phase from an input."""
-    taps: tuple[Any, ...]
-    """Selects the kernel elements, from an array that ends in `kernel`."""
-    rows: tuple[_Shift, ...]
-    """One per element of the kernel without its last dimension."""
-    columns: tuple[_Shift, ...]
-
-
-@functools.lru_cache(256)
-def _phases(kernel: tuple[int, ...], geometry: Geometry, size: tuple[int, ...]) -> tuple[_Phase, ...]:
-    """For images laid out with `size`, which has room for every phase of the input and for the output."""
-    along = []
-    for k, *slide in zip(kernel, *geometry, strict=True):
-        stride, padding, dilation = slide
-        phases: dict[int, list[tuple[int, int]]] = {}
-        for tap in range(k):
-            distance, phase = divmod(tap * dilation - padding, stride)
-            phases.setdefault(phase, []).append((tap, distance))
-        along.append([(slice(phase, None, stride), *zip(*found, strict=True)) for phase, found in phases.items()])
-    whole = []
-    for chosen in itertools.product(*along):
-        places, taps, distances = zip(*chosen, strict=True)
-        *above, last = distances
-        rows = tuple(_shift((*q, 0), size) for q in itertools.product(*above))
-        columns = tuple(_shift((*(0,) * len(above), q), size) for q in last)
-        whole.append(_Phase((..., *places), (..., *np.ix_(*taps)), rows, columns))
-    return tuple(whole)
-
-
-def _stack(name: str, x: Array, shifts: Sequence[_Shift], size: Sequence[int]) -> Array:
-    """`x (g, C, N, *own)` shifted in each of these ways, with zeros around it: `(g, shifts, C, N, *size)`."""
-    g, c, n, *own = x.shape
-    stack = _buffer(name, (g, len(shifts), c, n, *size), x.dtype)
-    still = next((i for i, shift in enumerate(shifts) if not shift.moves), None)
-    image = _buffer("image", (g, c, n, *size), x.dtype) if still is None else stack[:, still]
-    if own != list(size):
-        image[...] = 0
-    image[(..., *map(slice, own))] = x
-    source, target = image.reshape(g, c, -1), stack.reshape(g, len(shifts), c, -1)
-    for number, shift in enumerate(shifts):
-        if number != still:
-            target[:, number, :, shift.target] = source[..., shift.source]
-            for region in shift.starved:
-                stack[:, number][region] = 0
-    return stack
-
-
-def _add_shifted(products: Array, shifts: Sequence[_Shift]) -> Array:
-    """The sum of `products (g, shifts, O, N, *size)`, each shifted in its way; they are overwritten."""
-    g, _, o, *size = products.shape
-    still = next((i for i, shift in enumerate(shifts) if not shift.moves), None)
-    total = np.zeros((g, o, *size), products.dtype) if still is None else products[:, still]
-    target, source = total.reshape(g, o, -1), products.reshape(g, len(shifts), o, -1)
-    for number, shift in enumerate(shifts):
-        if number != still:
-            for region in shift.orphaned:
-                products[:, number][region] = 0
-            part = target[..., shift.target]
-            part += source[:, number, :, shift.source]
-    return total
-
-
-def _correlate(
-    x: Array, matrix: Array, rows: Sequence[_Shift], columns: Sequence[_Shift], size: Sequence[int]
-) -> Array:
-    """Stack, multiply, add: `x (g, C, N, *own)` to `(g, O, N, *size)`, in memory that the next call will overwrite."""
-    stack = _stack("columns", x, columns, size)
-    g, n, length = len(x), x.shape[2], matrix.shape[1]
-    products = _buffer("product", (g, length, n * math.prod(size)), x.dtype)
-    flat = stack.reshape(g, matrix.shape[2], -1)
-    # an outer product by matmul is ten times slower: it is too thin for BLAS
-    (np.multiply if matrix.shape[2] == 1 else np.matmul)(matrix, flat, out=products)
-    return _add_shifted(products.reshape(g, len(rows), length // len(rows), n, *size), rows)
-
-
-class _Groups:
-    """A convolution in `groups`, for inputs and outputs of given sizes: how they are laid out and cut into blocks."""
-
-    def __init__(
-        self, size: Sequence[int], out: Sequence[int], weight_shape: Sequence[int], geometry: Geometry, groups: int
-    ) -> None:
-        o, self.inputs, *kernel = weight_shape
-        self.groups, self.outputs, self.kernel = groups, o // groups, tuple(kernel)
-        self.size = tuple(max(-(-n // s), m) for n, s, m in zip(size, geometry.stride, out, strict=True))
-        self.phases = _phases(self.kernel, geometry, self.size)
-
-    def split(self, array: Array) -> Array:
-        """`(N, channels, *size)` as `(groups, channels of one, N, *size)`."""
-        n, c, *size = array.shape
-        return np.moveaxis(array.reshape(n, self.groups, c // self.groups, *size), 0, 2)
-
-    def blocks(self, images: int, itemsize: int) -> tuple[list[slice], list[slice]]:
-        """Groups and images that stay in the cache with their stacks and products; images are cut only if one group is too much."""
-        copies = max(self.inputs * len(phase.columns) + self.outputs * len(phase.rows) for phase in self.phases)
-        each = max(1, math.prod(self.size) * copies * itemsize)
-        together = max(1, min(images, _GROUPS_BLOCK // each))
-        step = max(1, _GROUPS_BLOCK // (each * together)) if together == images else 1
-        return _cut(self.groups, step), _cut(images, together)
-
-    def matrices(self, weight: Array, to_input: bool) -> list[Array]:
-        """For each phase the `(rows · outputs, columns · inputs)` of every group, or with outputs and inputs exchanged."""
-        weight = weight.reshape(self.groups, self.outputs, self.inputs, *self.kernel)
-        if to_input:
-            weight = weight.swapaxes(1, 2)
-        found = []
-        for phase in self.phases:
-            part = weight[phase.taps]
-            part = part.reshape(*part.shape[:3], len(phase.rows), len(phase.columns)).transpose(0, 3, 1, 4, 2)
-            found.append(np.ascontiguousarray(part).reshape(self.groups, part.shape[1] * part.shape[2], -1))
-        return found
-
-
-_GROUPS_BLOCK = 3 << 20
-"""Bytes of stack and products. Half of it is no faster in one thread, and in two it is a third slower: each block is a dozen calls."""
-
-
-def _cut(count: int, step: int) -> list[slice]:
-    return [slice(first, min(count, first + step)) for first in range(0, count, step)]
-
-
-def _are_narrow(weight_shape: Sequence[int], groups: int) -> bool:
-    """Is a product for each group worth less than one copy for each column of the kernel?"""
-    return max(weight_shape[1], weight_shape[0] // groups) <= _NARROW
-
-
-_NARROW = 32
-"""Channels per group. Measured from 1 to 64: at 32 both ways take the same time."""
-
-
-def _in_planes(x: Array) -> Array:
-    """`x (N, C, *size)` with a channel's numbers beside each other, which they are not in channels-last memory."""
-    if not is_channels_last(x):
-        return x
-    planes = np.empty((*x.shape[:2], math.prod(x.shape[2:])), x.dtype)
-    copy_transposed(planes, x.reshape(planes.shape))
-    return planes.reshape(x.shape)
-
-
-def _grouped_forward(x: Array, weight: Array, geometry: Geometry, groups: int) -> Array:
-    out = geometry.output_size(x.shape[2:], weight.shape[2:])
-    plan = _Groups(x.shape[2:], out, weight.shape, geometry, groups)
-    y = np.empty((len(x), len(weight), *out), x.dtype)
-    source, target, matrices = plan.split(x), plan.split(y), plan.matrices(weight, to_input=False)
-    own = (..., *map(slice, out))
-    blocks = list(itertools.product(*plan.blocks(len(x), x.itemsize)))
-
-    def correlate(start: int, stop: int) -> None:
-        for part, images in blocks[start:stop]:
-            for number, (phase, matrix) in enumerate(zip(plan.phases, matrices, strict=True)):
-                block = source[part, :, images][phase.places]
-                value = _correlate(block, matrix[part], phase.rows, phase.columns, plan.size)[own]
-                if number:
-                    target[part, :, images] += value
-                else:
-                    target[part, :, images] = value
-
-    parallel_for(0, len(blocks), 1, correlate)
-    return y
-
-
-def _grouped_input_gradient(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, groups: int) -> Array:
-    plan = _Groups(size, dy.shape[2:], weight.shape, geometry, groups)
-    skipped = len(plan.phases) < math.prod(geometry.stride)
-    dx = (np.zeros if skipped else np.empty)((len(dy), plan.groups * plan.inputs, *size), dy.dtype)
-    source, target, matrices = plan.split(dy), plan.split(dx), plan.matrices(weight, to_input=True)
-    blocks = list(itertools.product(*plan.blocks(len(dy), dy.itemsize)))
-    back = [
-        ([shift.reversed() for shift in phase.rows], [shift.reversed() for shift in phase.columns])
-        for phase in plan.phases
-    ]
-
-    def correlate(start: int, stop: int) -> None:
-        for part, images in blocks[start:stop]:
-            block = source[part, :, images]
-            for phase, matrix, shifts in zip(plan.phases, matrices, back, strict=True):
-                value = _correlate(block, matrix[part], *shifts, plan.size)
-                gradient = target[part, :, images][phase.places]
-                gradient[...] = value[(..., *map(slice, gradient.shape[3:]))]
-
-    parallel_for(0, len(blocks), 1, correlate)
-    return dx
-
-
-def _grouped_weight_gradient(
-    dy: Array, x: Array, weight_shape: Sequence[int], geometry: Geometry, groups: int
-) -> Array:
-    plan = _Groups(x.shape[2:], dy.shape[2:], weight_shape, geometry, groups)
-    dw = np.zeros((groups, plan.outputs, plan.inputs, *plan.kernel), x.dtype)
-    source, gradient = plan.split(x), plan.split(dy)
-    parts, batches = plan.blocks(len(x), x.itemsize)
-
-    def add_up(start: int, stop: int) -> None:
-        for part, images, phase in itertools.product(parts[start:stop], batches, plan.phases):
-            block, grad = source[part, :, images][phase.places], gradient[part, :, images]
-            stack = _stack("columns", block, phase.columns, plan.size)
-            above = _stack("product", grad, [shift.reversed() for shift in phase.rows], plan.size)
-            left = above.reshape(len(above), len(phase.rows) * plan.outputs, -1)
-            right = stack.reshape(len(stack), len(phase.columns) * plan.inputs, -1)
-            product = (left @ right.swapaxes(1, 2)).reshape(
-                len(left), len(phase.rows), plan.outputs, len(phase.columns), plan.inputs
-            )
-            total = dw[part][phase.taps]
-            dw[part][phase.taps] = total + product.transpose(0, 2, 4, 1, 3).reshape(total.shape)
-
-    parallel_for(0, len(parts), 1, add_up)
-    return dw.reshape(weight_shape)
 
 
 def _working(array: Array) -> Array:
@@ -1033,3 +787,249 @@ def conv_transpose3d(
     return _slide_back(
         at, "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
+
+
+class _Shift(NamedTuple):
+    """The move `target[i] = source[i + distance]` over flattened images of one size."""
+
+    target: slice
+    source: slice
+    starved: tuple[tuple[Any, ...], ...]
+    """Regions of an image whose source lies beyond its edge; a flat move reads something else there."""
+    orphaned: tuple[tuple[Any, ...], ...]
+    """Regions of the source that are moved over an edge."""
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.starved)
+
+    def reversed(self) -> _Shift:
+        return _Shift(self.source, self.target, self.orphaned, self.starved)
+
+
+def _shift(distances: Sequence[int], size: Sequence[int]) -> _Shift:
+    flat = 0
+    starved, orphaned = [], []
+    for axis, (q, n) in enumerate(zip(distances, size, strict=True)):
+        flat = flat * n + q
+        head, tail = slice(0, min(abs(q), n)), slice(max(n - abs(q), 0), n)
+        behind = (slice(None),) * (len(size) - 1 - axis)
+        if q:
+            starved.append((..., tail if q > 0 else head, *behind))
+            orphaned.append((..., head if q > 0 else tail, *behind))
+    ahead, back = slice(max(flat, 0), None), slice(None, -flat if flat > 0 else None)
+    if flat < 0:
+        ahead, back = slice(None, flat), slice(-flat, None)
+    return _Shift(back, ahead, tuple(starved), tuple(orphaned))
+
+
+class _Phase(NamedTuple):
+    """The share of a kernel that meets one phase of the input."""
+
+    places: tuple[Any, ...]
+    """Selects the phase from an input."""
+    taps: tuple[Any, ...]
+    """Selects the kernel elements, from an array that ends in `kernel`."""
+    rows: tuple[_Shift, ...]
+    """One per element of the kernel without its last dimension."""
+    columns: tuple[_Shift, ...]
+
+
+@functools.lru_cache(256)
+def _phases(kernel: tuple[int, ...], geometry: Geometry, size: tuple[int, ...]) -> tuple[_Phase, ...]:
+    """For images laid out with `size`, which has room for every phase of the input and for the output."""
+    along = []
+    for k, *slide in zip(kernel, *geometry, strict=True):
+        stride, padding, dilation = slide
+        phases: dict[int, list[tuple[int, int]]] = {}
+        for tap in range(k):
+            distance, phase = divmod(tap * dilation - padding, stride)
+            phases.setdefault(phase, []).append((tap, distance))
+        along.append([(slice(phase, None, stride), *zip(*found, strict=True)) for phase, found in phases.items()])
+    whole = []
+    for chosen in itertools.product(*along):
+        places, taps, distances = zip(*chosen, strict=True)
+        *above, last = distances
+        rows = tuple(_shift((*q, 0), size) for q in itertools.product(*above))
+        columns = tuple(_shift((*(0,) * len(above), q), size) for q in last)
+        whole.append(_Phase((..., *places), (..., *np.ix_(*taps)), rows, columns))
+    return tuple(whole)
+
+
+def _stack(name: str, x: Array, shifts: Sequence[_Shift], size: Sequence[int]) -> Array:
+    """`x (g, C, N, *own)` shifted in each of these ways, with zeros around it: `(g, shifts, C, N, *size)`."""
+    g, c, n, *own = x.shape
+    stack = _buffer(name, (g, len(shifts), c, n, *size), x.dtype)
+    still = next((i for i, shift in enumerate(shifts) if not shift.moves), None)
+    image = _buffer("image", (g, c, n, *size), x.dtype) if still is None else stack[:, still]
+    if own != list(size):
+        image[...] = 0
+    image[(..., *map(slice, own))] = x
+    source, target = image.reshape(g, c, -1), stack.reshape(g, len(shifts), c, -1)
+    for number, shift in enumerate(shifts):
+        if number != still:
+            target[:, number, :, shift.target] = source[..., shift.source]
+            for region in shift.starved:
+                stack[:, number][region] = 0
+    return stack
+
+
+def _add_shifted(products: Array, shifts: Sequence[_Shift]) -> Array:
+    """The sum of `products (g, shifts, O, N, *size)`, each shifted in its way; they are overwritten."""
+    g, _, o, *size = products.shape
+    still = next((i for i, shift in enumerate(shifts) if not shift.moves), None)
+    total = np.zeros((g, o, *size), products.dtype) if still is None else products[:, still]
+    target, source = total.reshape(g, o, -1), products.reshape(g, len(shifts), o, -1)
+    for number, shift in enumerate(shifts):
+        if number != still:
+            for region in shift.orphaned:
+                products[:, number][region] = 0
+            part = target[..., shift.target]
+            part += source[:, number, :, shift.source]
+    return total
+
+
+def _correlate(
+    x: Array, matrix: Array, rows: Sequence[_Shift], columns: Sequence[_Shift], size: Sequence[int]
+) -> Array:
+    """Stack, multiply, add: `x (g, C, N, *own)` to `(g, O, N, *size)`, in memory that the next call will overwrite."""
+    stack = _stack("columns", x, columns, size)
+    g, n, length = len(x), x.shape[2], matrix.shape[1]
+    products = _buffer("product", (g, length, n * math.prod(size)), x.dtype)
+    flat = stack.reshape(g, matrix.shape[2], -1)
+    # an outer product by matmul is ten times slower: it is too thin for BLAS
+    (np.multiply if matrix.shape[2] == 1 else np.matmul)(matrix, flat, out=products)
+    return _add_shifted(products.reshape(g, len(rows), length // len(rows), n, *size), rows)
+
+
+class _Groups:
+    """A convolution in `groups`, for inputs and outputs of given sizes: how they are laid out and cut into blocks."""
+
+    def __init__(
+        self, size: Sequence[int], out: Sequence[int], weight_shape: Sequence[int], geometry: Geometry, groups: int
+    ) -> None:
+        o, self.inputs, *kernel = weight_shape
+        self.groups, self.outputs, self.kernel = groups, o // groups, tuple(kernel)
+        self.size = tuple(max(-(-n // s), m) for n, s, m in zip(size, geometry.stride, out, strict=True))
+        self.phases = _phases(self.kernel, geometry, self.size)
+
+    def split(self, array: Array) -> Array:
+        """`(N, channels, *size)` as `(groups, channels of one, N, *size)`."""
+        n, c, *size = array.shape
+        return np.moveaxis(array.reshape(n, self.groups, c // self.groups, *size), 0, 2)
+
+    def blocks(self, images: int, itemsize: int) -> tuple[list[slice], list[slice]]:
+        """Groups and images that stay in the cache with their stacks and products; images are cut only if one group is too much."""
+        copies = max(self.inputs * len(phase.columns) + self.outputs * len(phase.rows) for phase in self.phases)
+        each = max(1, math.prod(self.size) * copies * itemsize)
+        together = max(1, min(images, _GROUPS_BLOCK // each))
+        step = max(1, _GROUPS_BLOCK // (each * together)) if together == images else 1
+        return _cut(self.groups, step), _cut(images, together)
+
+    def matrices(self, weight: Array, to_input: bool) -> list[Array]:
+        """For each phase the `(rows · outputs, columns · inputs)` of every group, or with outputs and inputs exchanged."""
+        weight = weight.reshape(self.groups, self.outputs, self.inputs, *self.kernel)
+        if to_input:
+            weight = weight.swapaxes(1, 2)
+        found = []
+        for phase in self.phases:
+            part = weight[phase.taps]
+            part = part.reshape(*part.shape[:3], len(phase.rows), len(phase.columns)).transpose(0, 3, 1, 4, 2)
+            found.append(np.ascontiguousarray(part).reshape(self.groups, part.shape[1] * part.shape[2], -1))
+        return found
+
+
+_GROUPS_BLOCK = 3 << 20
+"""Bytes of stack and products. Half of it is no faster in one thread, and in two it is a third slower: each block is a dozen calls."""
+
+
+def _cut(count: int, step: int) -> list[slice]:
+    return [slice(first, min(count, first + step)) for first in range(0, count, step)]
+
+
+def _are_narrow(weight_shape: Sequence[int], groups: int) -> bool:
+    """Is a product for each group worth less than one copy for each column of the kernel?"""
+    return max(weight_shape[1], weight_shape[0] // groups) <= _NARROW
+
+
+_NARROW = 32
+"""Channels per group. Measured from 1 to 64: at 32 both ways take the same time."""
+
+
+def _in_planes(x: Array) -> Array:
+    """`x (N, C, *size)` with a channel's numbers beside each other, which they are not in channels-last memory."""
+    if not is_channels_last(x):
+        return x
+    planes = np.empty((*x.shape[:2], math.prod(x.shape[2:])), x.dtype)
+    copy_transposed(planes, x.reshape(planes.shape))
+    return planes.reshape(x.shape)
+
+
+def _grouped_forward(x: Array, weight: Array, geometry: Geometry, groups: int) -> Array:
+    out = geometry.output_size(x.shape[2:], weight.shape[2:])
+    plan = _Groups(x.shape[2:], out, weight.shape, geometry, groups)
+    y = np.empty((len(x), len(weight), *out), x.dtype)
+    source, target, matrices = plan.split(x), plan.split(y), plan.matrices(weight, to_input=False)
+    own = (..., *map(slice, out))
+    blocks = list(itertools.product(*plan.blocks(len(x), x.itemsize)))
+
+    def correlate(start: int, stop: int) -> None:
+        for part, images in blocks[start:stop]:
+            for number, (phase, matrix) in enumerate(zip(plan.phases, matrices, strict=True)):
+                block = source[part, :, images][phase.places]
+                value = _correlate(block, matrix[part], phase.rows, phase.columns, plan.size)[own]
+                if number:
+                    target[part, :, images] += value
+                else:
+                    target[part, :, images] = value
+
+    parallel_for(0, len(blocks), 1, correlate)
+    return y
+
+
+def _grouped_input_gradient(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, groups: int) -> Array:
+    plan = _Groups(size, dy.shape[2:], weight.shape, geometry, groups)
+    skipped = len(plan.phases) < math.prod(geometry.stride)
+    dx = (np.zeros if skipped else np.empty)((len(dy), plan.groups * plan.inputs, *size), dy.dtype)
+    source, target, matrices = plan.split(dy), plan.split(dx), plan.matrices(weight, to_input=True)
+    blocks = list(itertools.product(*plan.blocks(len(dy), dy.itemsize)))
+    back = [
+        ([shift.reversed() for shift in phase.rows], [shift.reversed() for shift in phase.columns])
+        for phase in plan.phases
+    ]
+
+    def correlate(start: int, stop: int) -> None:
+        for part, images in blocks[start:stop]:
+            block = source[part, :, images]
+            for phase, matrix, shifts in zip(plan.phases, matrices, back, strict=True):
+                value = _correlate(block, matrix[part], *shifts, plan.size)
+                gradient = target[part, :, images][phase.places]
+                gradient[...] = value[(..., *map(slice, gradient.shape[3:]))]
+
+    parallel_for(0, len(blocks), 1, correlate)
+    return dx
+
+
+def _grouped_weight_gradient(
+    dy: Array, x: Array, weight_shape: Sequence[int], geometry: Geometry, groups: int
+) -> Array:
+    plan = _Groups(x.shape[2:], dy.shape[2:], weight_shape, geometry, groups)
+    dw = np.zeros((groups, plan.outputs, plan.inputs, *plan.kernel), x.dtype)
+    source, gradient = plan.split(x), plan.split(dy)
+    parts, batches = plan.blocks(len(x), x.itemsize)
+
+    def add_up(start: int, stop: int) -> None:
+        for part, images, phase in itertools.product(parts[start:stop], batches, plan.phases):
+            block, grad = source[part, :, images][phase.places], gradient[part, :, images]
+            stack = _stack("columns", block, phase.columns, plan.size)
+            above = _stack("product", grad, [shift.reversed() for shift in phase.rows], plan.size)
+            left = above.reshape(len(above), len(phase.rows) * plan.outputs, -1)
+            right = stack.reshape(len(stack), len(phase.columns) * plan.inputs, -1)
+            product = (left @ right.swapaxes(1, 2)).reshape(
+                len(left), len(phase.rows), plan.outputs, len(phase.columns), plan.inputs
+            )
+            total = dw[part][phase.taps]
+            dw[part][phase.taps] = total + product.transpose(0, 2, 4, 1, 3).reshape(total.shape)
+
+    parallel_for(0, len(parts), 1, add_up)
+    return dw.reshape(weight_shape)
