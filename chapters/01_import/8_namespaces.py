@@ -133,11 +133,16 @@ def get_float32_matmul_precision() -> str:
 #| into: backends/cudnn/__init__.py
 """cuDNN's switches. There is none: they are remembered."""
 
+from collections.abc import Iterator as _Iterator
+from contextlib import contextmanager as _contextmanager
+
 enabled = True
 benchmark = False
 benchmark_limit = 10
 deterministic = False
 allow_tf32 = True
+fp32_precision = "none"
+depthwise_kernel = "auto"
 
 
 def is_available() -> bool:
@@ -147,6 +152,65 @@ def is_available() -> bool:
 
 def version() -> None:
     """None: there is no cuDNN."""
+
+
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _benchmark_limit: int | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+    _fp32_precision: str = "none",
+    _depthwise_kernel: str | None = None,
+) -> tuple[bool, bool, int | None, bool, bool, str, str]:
+    """Set the switches that are not None, and return all as they were."""
+    names = (
+        "enabled",
+        "benchmark",
+        "benchmark_limit",
+        "deterministic",
+        "allow_tf32",
+        "fp32_precision",
+        "depthwise_kernel",
+    )
+    wanted = (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32, _fp32_precision, _depthwise_kernel)
+    before = tuple(globals()[name] for name in names)
+    globals().update({name: value for name, value in zip(names, wanted, strict=True) if value is not None})
+    return (*before[:2], before[2] if is_available() else None, *before[3:])
+
+
+@_contextmanager
+def flags(
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+    fp32_precision: str = "none",
+    depthwise_kernel: str = "auto",
+) -> _Iterator[None]:
+    """Other switches for a block: `with torch.backends.cudnn.flags(enabled=False):`."""
+    limit = globals()["benchmark_limit"]
+    before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32, fp32_precision, depthwise_kernel)
+    try:
+        yield
+    finally:
+        set_flags(*before)
+        globals()["benchmark_limit"] = limit
+
+
+# %%
+#| claim: the switches of cuDNN can be set for a block, and are then as they were
+def _(torch):
+    cudnn = torch.backends.cudnn
+    before = cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, cudnn.allow_tf32
+    with cudnn.flags(enabled=False, deterministic=True):
+        assert not cudnn.enabled and cudnn.deterministic
+    assert (cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, cudnn.allow_tf32) == before
+    was = cudnn.set_flags(_benchmark=True)
+    assert cudnn.benchmark and was[:2] == before[:2]
+    cudnn.set_flags(*was)
+    assert cudnn.benchmark == before[1]
 
 
 # %%
