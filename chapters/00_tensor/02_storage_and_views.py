@@ -274,6 +274,160 @@ def _(torch):
 
 
 # %% [markdown]
+# ### In which order does a result lie?
+#
+# A view has its source's memory, so its strides are settled. An operation that makes new memory may choose, and what it chooses
+# shows later: `(images * 2).view(n, -1)` works or is refused depending on where the product put its elements. Upstream's pointwise operations
+# follow their operands: a transposed matrix plus one is transposed, a channels-last image stays channels-last through a whole network of
+# convolutions and activations, and every kernel on the way walks through memory in steps of one.
+#
+# The rule is arithmetic on shapes and strides alone, which is why it stands here, below all arrays. If all operands have one shape
+# and the same dense strides, the result has them too. Otherwise the dimensions are sorted by stride, with a say for the first operand that can
+# tell two of them apart (a stride of 0 says nothing), and memory is filled in that order.
+#
+# On the CPU it is NumPy that chooses, and for one operand, or several in the same order, it chooses the same. Where operands disagree upstream asks the first; NumPy takes the
+# order of the last dimension. The functions below are what results on the device `meta` go by, and what copies are made by.
+
+# %%
+#| into: c10/core/contiguity.py
+#| imports
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# %%
+#| into: c10/core/contiguity.py
+#| upstream: c10/core/Contiguity.h#c10::_compute_contiguous
+Ints = tuple[int, ...]
+
+
+def contiguous_strides(shape: Ints) -> Ints:
+    """The strides, in elements, of a tensor in one piece, last dimension innermost."""
+    return dense_strides(shape, range(len(shape) - 1, -1, -1))
+
+
+def dense_strides(shape: Ints, order: Sequence[int]) -> Ints:
+    """The strides of a tensor in one piece whose dimensions lie in memory as `order` lists them, innermost first."""
+    strides, step = [1] * len(shape), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+def channels_innermost(rank: int) -> Ints:
+    """The order of dimensions, innermost first, of the channels-last formats."""
+    return (1, *range(rank - 1, 1, -1), 0)
+
+
+def is_contiguous(shape: Ints, strides: Ints, order: Sequence[int] | None = None) -> bool:
+    """Do the elements follow each other, without gaps, in this order of dimensions (innermost first; else the last one first)?"""
+    step = 1
+    for dim in range(len(shape) - 1, -1, -1) if order is None else order:
+        if shape[dim] != 1:
+            if strides[dim] != step:
+                return order is None and 0 in shape
+            step *= shape[dim]
+    return True
+
+
+def is_non_overlapping_and_dense(shape: Ints, strides: Ints) -> bool:
+    """Do the elements follow each other in some order of dimensions?"""
+    order = sorted(range(len(shape)), key=lambda dim: (shape[dim] < 2, strides[dim]))
+    return is_contiguous(shape, strides, order)
+
+
+# %%
+#| into: c10/core/contiguity.py
+#| upstream: aten/src/ATen/TensorIterator.cpp#at::TensorIteratorBase::reorder_dimensions
+#| upstream: aten/src/ATen/ExpandUtils.cpp#at::infer_dense_strides
+def strides_of_result(shape: Ints, operands: Sequence[tuple[Ints, Ints]]) -> Ints:
+    """The strides of what is computed of operands, given by shape and strides, that are broadcast to `shape`."""
+    first = operands[0][1] if operands else ()
+    if all(sizes == shape for sizes, _ in operands):
+        if all(is_contiguous(*operand) for operand in operands):
+            return contiguous_strides(shape)
+        if len(shape) == 4 and all(is_contiguous(*operand, channels_innermost(4)) for operand in operands):
+            return dense_strides(shape, channels_innermost(4))
+        if all(steps == first for _, steps in operands) and is_non_overlapping_and_dense(shape, first):
+            return first
+    rank = len(shape)
+    stretched = []
+    for sizes, steps in operands:
+        lead = rank - len(sizes)
+        stretched.append((0,) * lead + tuple(0 if n == 1 != shape[lead + i] else steps[i] for i, n in enumerate(sizes)))
+    order = list(range(rank - 1, -1, -1))
+    for start in range(1, rank):
+        place = start
+        for before in range(start - 1, -1, -1):
+            verdict = _inside_out(shape, stretched, order[before], order[place])
+            if verdict > 0:
+                order[before], order[place] = order[place], order[before]
+                place = before
+            elif verdict < 0:
+                break
+    return dense_strides(shape, order)
+
+
+def strides_of_copy(shape: Ints, strides: Ints) -> Ints:
+    """The strides of a copy that keeps the order of its source: the same if that has no gaps and no element twice."""
+    return strides if is_non_overlapping_and_dense(shape, strides) else strides_of_result(shape, [(shape, strides)])
+
+
+def _inside_out(shape: Ints, operands: Sequence[Ints], one: int, other: int) -> int:
+    """Positive if dimension `one` is to lie outside of `other`, negative if inside, 0 if no operand can tell."""
+    for steps in operands:
+        if steps[one] and steps[other]:
+            if steps[one] != steps[other]:
+                return 1 if steps[one] > steps[other] else -1
+            if shape[one] > shape[other]:
+                return 1
+    return 0
+
+
+# %%
+#| needs: a1_operators
+image = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
+(
+    image.stride(),
+    (image * 2).stride(),
+    (torch.ones(3, 4).t() + 1).stride(),
+    (torch.ones(4, 3) + torch.ones(4, 1).expand(4, 3)).stride(),
+)
+
+# %% [markdown]
+# Whether a view is possible is arithmetic as well: cut the dimensions into runs that could be walked with one stride, and
+# see whether the new shape can be made by cutting and joining inside of each run.
+
+
+# %%
+#| into: c10/core/contiguity.py
+#| upstream: aten/src/ATen/TensorUtils.cpp#at::detail::computeStride
+def strides_of_view(shape: Ints, strides: Ints, wanted: Ints) -> Ints | None:
+    """The strides that show these elements in the shape `wanted`, which has as many; None if only a copy could."""
+    if 0 in shape:
+        return strides if shape == wanted else contiguous_strides(wanted)
+    result, left = [1] * len(wanted), len(wanted) - 1
+    step, count, filled = strides[-1] if strides else 1, 1, 1
+    for dim in range(len(shape) - 1, -1, -1):
+        count *= shape[dim]
+        if dim and (shape[dim - 1] == 1 or strides[dim - 1] == count * step):
+            continue
+        while left >= 0 and (filled < count or wanted[left] == 1):
+            result[left] = filled * step
+            filled *= wanted[left]
+            left -= 1
+        if filled != count:
+            return None
+        if dim:
+            step, count, filled = strides[dim - 1], 1, 1
+    for dim in range(left, -1, -1):
+        result[dim] = filled * step
+        filled *= wanted[dim]
+    return tuple(result) if left < 0 or filled == count else None
+
+
+# %% [markdown]
 # ### Where may a write go?
 #
 # Two questions are asked before an in-place operation writes, and both are answered cheaply or not at all. Do two elements of the tensor share a place? A dense tensor has none that do, a stride of 0 has; between them upstream answers

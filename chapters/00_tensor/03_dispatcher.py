@@ -91,8 +91,12 @@ import enum
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
+from readtorch.c10.core import storage_impl
+from readtorch.c10.core.contiguity import Ints, contiguous_strides, strides_of_copy, strides_of_result, strides_of_view
 from readtorch.c10.core.device import cpu, device, meta
+from readtorch.c10.core.storage_impl import StorageImpl, data_address
 
 
 # %%
@@ -194,17 +198,73 @@ def _(torch):
 # ### Which backend?
 
 # %% [markdown]
-# Which backend's column a call ends in is decided here by the class of the raw array. The `meta` device has shapes and no
-# data: its arrays are one element seen through strides of zero, so that any shape costs eight bytes.
+# Which backend's column a call ends in is decided here by the class of the raw array. The `meta` device has shapes, dtypes and strides, and no
+# data: its arrays are one element seen through NumPy strides of zero, so that any shape costs a few bytes.
+#
+# The strides that such a tensor *tells* have to be kept elsewhere, because transposing, slicing or expanding it must give those
+# that the real tensor would have. NumPy knows how to do that for real arrays. It also knows elements of no bytes at all (a
+# structure without fields), and an array of those may have any shape and any strides: nothing is ever read. So each meta array has an *outline* of
+# such elements, whose strides count elements, and a view of the array is the same view of its outline.
 
 
 # %%
 #| into: c10/core/dispatch_key.py
-class MetaArray(np.ndarray):
-    """The array of a tensor on the `meta` device: a shape and a dtype over a single element.
+_NOWHERE = np.empty((), np.dtype([]))
 
-    Arithmetic with it, as formulas of derivatives do, gives shapes and dtypes again, and nothing can be written to it.
+
+def outline(shape: Ints, strides: Ints, offset: int = 0) -> np.ndarray:
+    """Shape, strides and place of elements that are not there."""
+    start = as_strided(_NOWHERE, (offset + 1,), (1,))[offset:] if offset else _NOWHERE
+    return as_strided(start, shape, strides)
+
+
+class MetaArray(np.ndarray):
+    """The array of a tensor on the `meta` device: a shape, a dtype and strides over a single element.
+
+    Arithmetic with it, as formulas of derivatives do, gives shapes, dtypes and strides again, and nothing can be written to it.
     """
+
+    _outline: np.ndarray | None = None
+    _storage: StorageImpl | None = None
+
+    @property
+    def outline(self) -> np.ndarray:
+        """What NumPy's views are taken of."""
+        if self._outline is None:
+            self._outline = outline(self.shape, contiguous_strides(self.shape))
+        return self._outline
+
+    @property
+    def steps(self) -> Ints:
+        """The strides, in elements."""
+        return contiguous_strides(self.shape) if self._outline is None else self._outline.strides
+
+    @property
+    def offset(self) -> int:
+        """How many elements lie between the storage's start and the first element."""
+        return 0 if self._outline is None else data_address(self._outline) - data_address(_NOWHERE)
+
+    @property
+    def storage(self) -> StorageImpl:
+        """The storage of this array and its views: a number of bytes and no more."""
+        if self._storage is None:
+            extent = 1 + sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True)) if self.size else 0
+            self._storage = storage_impl.Storage.__new__(storage_impl.Storage)
+            self._storage.owner = np.broadcast_to(np.zeros((), np.uint8), (extent * self.itemsize,))
+            self._storage.device = meta
+        return self._storage
+
+    def seen_as(self, outline: np.ndarray, dtype: np.dtype | None = None) -> MetaArray:
+        """A view: the same storage through another outline."""
+        view = MetaArray(outline.shape, dtype or self.dtype, self.base, 0, (0,) * outline.ndim)
+        view._outline, view._storage = outline, self.storage
+        return view
+
+    def read_as(self, dtype: Any, shape: Ints, drop: int = 0, tail: Ints = (), shift: int = 0) -> MetaArray:
+        """A view of the bytes as other elements: without the last `drop` strides, with others in their place, from `shift` on."""
+        kind = np.dtype(dtype)
+        steps, offset = ([n * self.itemsize // kind.itemsize for n in ns] for ns in (self.steps, (self.offset,)))
+        return self.seen_as(outline(shape, (*steps[: self.ndim - drop], *tail), offset[0] + shift), kind)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         if out is not None:
@@ -217,20 +277,45 @@ class MetaArray(np.ndarray):
         options.pop("where", None)
         results = ufunc(*(specimen(x, 1, whole=False) for x in inputs), **options)
         shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
+        strides = strides_of_result(shape, [geometry(x) for x in inputs])
         if ufunc.nout == 1:
-            return meta_array(shape, results.dtype)
-        return tuple(meta_array(shape, result.dtype) for result in results)
+            return meta_array(shape, results.dtype, strides)
+        return tuple(meta_array(shape, result.dtype, strides) for result in results)
+
+    def __getitem__(self, index: Any) -> Any:
+        if any(isinstance(item, list | np.ndarray) for item in (index if isinstance(index, tuple) else (index,))):
+            return meta_like(specimen(self)[index])
+        return self.seen_as(np.asarray(self.outline[(*index, ...) if isinstance(index, tuple) else (index, ...)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Nothing is kept."""
 
+    @property
+    def T(self) -> MetaArray:
+        """The dimensions in reverse order."""
+        return self.seen_as(self.outline.T)
+
+    def transpose(self, *axes: Any) -> MetaArray:
+        """The dimensions in another order."""
+        return self.seen_as(self.outline.transpose(*axes))
+
+    def swapaxes(self, axis1: Any, axis2: Any) -> MetaArray:
+        """Two dimensions exchanged."""
+        return self.seen_as(self.outline.swapaxes(axis1, axis2))
+
+    def reshape(self, *shape: Any, order: Any = "C") -> MetaArray:  # type: ignore[override]
+        """The same elements in another shape: a view where the strides allow it."""
+        wanted = np.broadcast_to(np.int8(0), self.shape).reshape(*shape, order=order).shape
+        steps = strides_of_view(self.shape, self.steps, wanted) if order == "C" else None
+        return meta_array(wanted, self.dtype) if steps is None else self.seen_as(outline(wanted, steps, self.offset))
+
     def copy(self, order: Any = "C") -> MetaArray:
-        """The same: there is nothing to copy."""
-        return meta_like(self)
+        """Another that has as few elements."""
+        return meta_array(self.shape, self.dtype, strides_of_copy(self.shape, self.steps) if order == "K" else None)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> MetaArray:
-        """The same shape with another dtype."""
-        return meta_array(self.shape, np.dtype(dtype))
+        """The same shape and order with another dtype."""
+        return meta_array(self.shape, np.dtype(dtype), strides_of_copy(self.shape, self.steps))
 
 
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
@@ -245,14 +330,43 @@ def device_of(array: Any) -> device:
     return DEVICE_OF[array.__class__](array)
 
 
-def meta_array(shape: tuple[int, ...], dtype: np.dtype) -> MetaArray:
-    """An array of that shape without data."""
-    return MetaArray(shape, dtype, np.zeros((), dtype), 0, (0,) * len(shape))
+def meta_array(shape: Ints, dtype: np.dtype, strides: Ints | None = None) -> MetaArray:
+    """An array of that shape without data. Strides count elements; without them it is in one piece."""
+    array = MetaArray(shape, dtype, np.zeros(_LARGEST, np.uint8), 0, (0,) * len(shape))
+    if strides is not None:
+        array._outline = outline(shape, strides)
+    return array
 
 
-def meta_like(array: Any, shape: tuple[int, ...] | None = None) -> MetaArray:
-    """The dtype of `array`, and its shape or another one, without data."""
-    return meta_array(array.shape if shape is None else shape, array.dtype)
+_LARGEST = np.dtype(np.complex128).itemsize
+
+
+def meta_in(storage: StorageImpl, dtype: np.dtype, shape: Ints, strides: Ints, offset: int) -> MetaArray:
+    """An array that looks into a storage without data."""
+    array = meta_array(shape, dtype)
+    array._outline, array._storage = outline(shape, strides, offset), storage
+    return array
+
+
+def meta_like(array: Any, shape: Ints | None = None) -> MetaArray:
+    """The dtype of `array`, and its shape and order or another shape, without data."""
+    if shape is not None:
+        return meta_array(shape, array.dtype)
+    return meta_array(array.shape, array.dtype, strides_of_copy(*geometry(array)))
+
+
+def on_meta(array: Any) -> MetaArray:
+    """What was made of meta arrays, as one of them."""
+    return array if array.__class__ is MetaArray else meta_like(array)
+
+
+def geometry(array: Any) -> tuple[Ints, Ints]:
+    """Shape, and strides in elements; of a number, those of a tensor without dimensions."""
+    if array.__class__ is MetaArray:
+        return array.shape, array.steps
+    shape = np.shape(array)
+    itemsize = getattr(array, "itemsize", 1)
+    return shape, tuple(step // itemsize for step in array.strides) if shape else ()
 
 
 def specimen(array: Any, fill: int = 0, *, whole: bool = True) -> Any:
@@ -371,9 +485,37 @@ left, right = torch.empty(3_000, 2_000, device="meta"), torch.empty(2_000, 10, d
 product = left @ right
 product.shape, product.device, product._array.strides
 
+# %%
+#| needs: a1_operators
+part = product.t()[1:]
+part.stride(), part.storage_offset(), (part + 1).stride(), part._array.strides, part.untyped_storage().nbytes()
+
 # %% [markdown]
-# A meta kernel answers *what would come out*. Model sizes, memory plans and shape errors can be had of a network that fits on no
-# machine here.
+# A meta kernel answers *what would come out*, and where it would lie. Model sizes, memory plans, shape errors and a `view` that will be refused can be
+# had of a network that fits on no machine here. The last tuple but one holds NumPy's strides of the one element; the first holds those of the outline.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a meta tensor tells strides, offset and size of storage as a real one would, and refuses a view that a real one would refuse
+#| upstream: c10/core/TensorImpl.h#c10::TensorImpl
+def _(torch):
+    x = torch.empty(1 << 20, 1 << 20, device="meta")
+    assert (
+        x.t()[3:].stride() == (1, 1 << 20)
+        and x.t()[3:].storage_offset() == 3
+        and x[1:].untyped_storage().nbytes() == 1 << 42
+    )
+    assert (x.t() + 1).stride() == (1, 1 << 20) and x.t().contiguous().is_contiguous() and not x.t().is_contiguous()
+    images = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
+    assert torch.nn.functional.max_pool2d(images * 2, 2).is_contiguous(memory_format=torch.channels_last)
+    try:
+        x.t().view(-1)
+    except RuntimeError as error:
+        assert "view size is not compatible" in str(error)
+    else:
+        raise AssertionError("viewed")
+
 
 # %% [markdown]
 # ## Who is watching?
@@ -744,14 +886,15 @@ entry, {key.name: kernel for key, kernel in entry.kernels.items()}, entry.node_n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
-from readtorch.c10.core.dispatch_key import DispatchKey, identity, meta_array, meta_like, specimen
+from readtorch.c10.core.contiguity import strides_of_result
+from readtorch.c10.core.dispatch_key import DispatchKey, geometry, identity, meta_array, on_meta, specimen
 
 # %%
 #| into: aten/core/dispatch/dispatcher.py
@@ -934,13 +1077,16 @@ meta = MetaColumn()
 def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
     """The Meta column, for operators that fill none: run the CPU kernel on a specimen and keep shape and dtype.
 
-    A pointwise operator is run on one element of each operand. The others see the whole shape, all strides 0.
+    A view is taken of the outline. A pointwise operator is run on one element of each operand, and its result lies as they do.
+    The others see the whole shape, all strides 0.
     """
     if entry.composite is not None:
         return partial(entry.composite, meta)
     kernel = entry.kernels[DispatchKey.CPU]
     if entry.pointwise is not None:
         return partial(_pointwise_on_meta, kernel)
+    if entry.view:
+        return lambda array, *args, **kwargs: _map_arrays(kernel(array.outline, *args, **kwargs), array.seen_as)
 
     fills: dict[str, Callable[[Any], Any]] = {
         "zeros": specimen,
@@ -951,14 +1097,14 @@ def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         kwargs = {name: _map_arrays(arg, filled) for name, arg in kwargs.items()}
-        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), meta_like)
+        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), on_meta)
 
     return run
 
 
 def formula_on_meta(formula: Callable[..., Any]) -> Callable[..., Any]:
     """A formula of a derivative, for meta arrays. What it makes with NumPy's own functions is no meta array by itself."""
-    return lambda *values: _map_arrays(formula(*values), meta_like)
+    return lambda *values: _map_arrays(formula(*values), on_meta)
 
 
 def broadcasts_on_meta(*names: str) -> None:
@@ -976,7 +1122,8 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any, **options: An
     except ValueError:
         return kernel(*(_map_arrays(operand, specimen) for operand in operands), **options)  # says which shapes
     result = kernel(*(_map_arrays(operand, _one_element) for operand in operands), **options)
-    return meta_array(shape, result.dtype)
+    strides = strides_of_result(shape, [geometry(array) for array in arrays])
+    return _map_arrays(result, lambda array: meta_array(shape, array.dtype, strides))
 
 
 def keeps_shape_on_meta(*names: str) -> None:
@@ -989,7 +1136,7 @@ def keeps_shape_on_meta(*names: str) -> None:
 
 def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> Any:
     result = kernel(*(_one_element(arg) if isinstance(arg, np.ndarray) else arg for arg in args), **options)
-    return meta_like(result, args[0].shape)
+    return meta_array(args[0].shape, result.dtype)
 
 
 def _one_element(array: Any) -> np.ndarray:
@@ -1006,6 +1153,32 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
         mapped = [_map_arrays(item, function) for item in value]
         return tuple(mapped) if isinstance(value, tuple) else mapped
     return value
+
+
+def results_lie(how: Callable[[Any, Any], Any], *names: str) -> None:
+    """Put the results of these operators into an order of dimensions in memory: `how(result, first argument)` does it.
+
+    A kernel that leaves the order to NumPy gets that of its operands, which upstream's kernel may not.
+    """
+    for name in names:
+        entry = operators[name]
+        before = {key: entry.kernels[key] for key in entry.kernels if key <= DispatchKey.CUDA}
+        before[DispatchKey.Meta] = lookup(entry, DispatchKey.Meta)
+        made = {kernel: _laid(how, kernel) for kernel in before.values()}
+        entry.kernels.update({key: made[kernel] for key, kernel in before.items()})
+        setattr(cpu, name, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _laid(how: Callable[[Any, Any], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def call(first: Any, *args: Any, **options: Any) -> Any:
+        result = kernel(first, *args, **options)
+        if result.__class__ is list or result.__class__ is tuple:
+            return result.__class__([how(part, first) for part in result])
+        return how(result, first)
+
+    return call
 
 
 #: for a column that is made and not filled: what makes an operator's kernel in it

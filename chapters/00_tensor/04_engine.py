@@ -624,6 +624,8 @@ import numpy as np
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.layout import LAYOUT_OF
+from readtorch.c10.core.contiguity import is_non_overlapping_and_dense
+from readtorch.c10.core.dispatch_key import MetaArray, geometry, meta_array
 from readtorch.csrc.autograd.node import Node
 from readtorch.csrc.autograd.python_hook import check_is_tensor
 
@@ -716,6 +718,9 @@ def _copy_like(grad: Any, leaf: Any) -> Any:
     """A copy in the leaf's own memory order. A sparse gradient is kept, and not known to be coalesced any more."""
     if grad.__class__ in LAYOUT_OF:
         return type(grad)(grad.indices, grad.values, grad.shape)
+    if grad.__class__ is MetaArray:
+        dense = is_non_overlapping_and_dense(*geometry(leaf))
+        return meta_array(leaf.shape, grad.dtype, leaf.steps if dense else None)
     if grad.shape != leaf.shape:
         grad = np.broadcast_to(grad, leaf.shape)
     if leaf.flags.c_contiguous or grad.ndim < 2:

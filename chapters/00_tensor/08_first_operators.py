@@ -468,7 +468,6 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import to_numpy_dtype
 
 
@@ -489,7 +488,7 @@ def _to_copy(self: Array, dtype: Any) -> Array:
 @register("_to_copy", key="Meta")
 def _to_copy_of_nothing(self: Array, dtype: Any) -> Array:
     wanted = dtype if isinstance(dtype, np.dtype) else to_numpy_dtype(dtype)
-    return meta_like(np.broadcast_to(np.zeros((), wanted), self.shape))
+    return self.astype(wanted)
 
 
 def _saturating(array: Array, wanted: np.dtype) -> Array:
@@ -513,6 +512,8 @@ from __future__ import annotations
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core import memory_format as formats
+from readtorch.c10.core.contiguity import is_contiguous, strides_of_copy
+from readtorch.c10.core.dispatch_key import geometry, meta_like, without_values
 from readtorch.c10.core.memory_format import memory_format
 
 # %%
@@ -533,6 +534,17 @@ def clone(self: Array, *, memory_format: memory_format = formats.preserve_format
     return to_channels_last(self, memory_format, copy=True)
 
 
+@register("clone", key="Meta")
+def _clone_on_meta(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
+    if memory_format is formats.preserve_format:
+        return meta_like(self)
+    return (
+        meta_like(self, self.shape)
+        if memory_format is formats.contiguous_format
+        else clone(self, memory_format=memory_format)
+    )
+
+
 derivative("clone", self=lambda at, grad: grad)
 
 
@@ -544,9 +556,40 @@ def to_channels_last(array: Array, wanted: memory_format, copy: bool = False) ->
     order = (0, *range(2, rank), 1)
     inverse = (0, rank - 1, *range(1, rank - 1))
     inner = array.transpose(order)
-    if inner.flags.c_contiguous and not copy:
+    if not copy and is_in_one_piece(inner):
         return array
     return inner.copy(order="C").transpose(inverse)
+
+
+def is_in_one_piece(array: Array) -> bool:
+    """Do its elements follow each other, last dimension innermost?"""
+    return array.flags.c_contiguous or (without_values(array) and is_contiguous(*geometry(array)))
+
+
+def in_one_piece(result: Array, operand: Array) -> Array:
+    """The result with its last dimension innermost."""
+    return result if is_in_one_piece(result) else result.copy(order="C")
+
+
+def in_order_of(result: Array, operand: Array) -> Array:
+    """The result with its dimensions in the order of the operand's."""
+    if result.shape != operand.shape or is_in_one_piece(operand):
+        return result
+    wanted = strides_of_copy(*geometry(operand))
+    if geometry(result)[1] == wanted:
+        return result
+    order = sorted(range(result.ndim), key=lambda dim: -wanted[dim])
+    return result.transpose(order).copy(order="C").transpose(sorted(range(result.ndim), key=order.__getitem__))
+
+
+def in_suggested_format(result: Array, operand: Array) -> Array:
+    """The result with its channels innermost if the operand's are, else with its last dimension innermost."""
+    rank = operand.ndim
+    if rank not in (4, 5) or result.ndim != rank or is_in_one_piece(operand):
+        return in_one_piece(result, operand)
+    if not is_in_one_piece(operand.transpose((0, *range(2, rank), 1))):
+        return in_one_piece(result, operand)
+    return to_channels_last(result, formats.channels_last if rank == 4 else formats.channels_last_3d)
 
 
 # %%
@@ -945,6 +988,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host
+from readtorch.c10.core.dispatch_key import geometry, outline
 from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
@@ -994,6 +1038,11 @@ def reshape(self: Array, *shape: Any) -> Array:
     return result
 
 
+@register("reshape", key="Meta")
+def _reshape_on_meta(self: Array, *shape: Any) -> Array:
+    return self.reshape(inferred(sizes(shape, "shape"), self.size))
+
+
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
@@ -1002,6 +1051,8 @@ def _unsafe_view(self: Array, shape: tuple[int, ...]) -> Array:
     """A fresh result in another shape. It is no view of anything that anybody has seen."""
     return self.reshape(shape)
 
+
+register("_unsafe_view", key="Meta")(_reshape_on_meta)
 
 derivative("_unsafe_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
@@ -1019,10 +1070,22 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
         and (self.base is None or result.base is not self.base)
         and result is not self
     ):
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
-            "gap in memory). .reshape(...) copies where it must."
-        )
+        raise _no_view()
+    return result
+
+
+def _no_view() -> RuntimeError:
+    return RuntimeError(
+        "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
+        "gap in memory). .reshape(...) copies where it must."
+    )
+
+
+@register("_view", key="Meta")
+def _view_on_meta(self: Array, shape: tuple[int, ...]) -> Array:
+    result = _reshape_on_meta(self, shape)
+    if result.base is not self.base:
+        raise _no_view()
     return result
 
 
@@ -1154,6 +1217,16 @@ def unsqueeze(self: Array, dim: int) -> Array:
         self.reshape(*self.shape[:place], 1, *self.shape[place:])
         if self.flags.c_contiguous
         else self[(slice(None),) * place + (None,)]
+    )
+
+
+@register("unsqueeze", key="Meta")
+def _unsqueeze_on_meta(self: Array, dim: int) -> Array:
+    place = maybe_wrap_dim(dim, self.ndim + 1)
+    shape, steps = geometry(self)
+    step = shape[place] * steps[place] if place < self.ndim else 1
+    return self.seen_as(
+        outline((*shape[:place], 1, *shape[place:]), (*steps[:place], step, *steps[place:]), self.offset)
     )
 
 

@@ -494,9 +494,10 @@ from readtorch.aten.functorch.tensor_wrapper import no_storage
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.contiguity import contiguous_strides
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import device_guard, with_index
-from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
+from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_in
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
@@ -589,12 +590,10 @@ dispatcher.derivative("_to_device", self=lambda at, grad, target, source: at._to
 def contiguous(self: Any, *, memory_format: Any = formats.contiguous_format) -> Any:
     """A tensor with these elements in memory order: this one if it is so already."""
     _require_format("contiguous", memory_format)
-    if memory_format in (formats.contiguous_format, formats.preserve_format):
-        return (
-            self
-            if self._array.flags.c_contiguous
-            else dispatcher.autograd.clone(self, memory_format=formats.contiguous_format)
-        )
+    if self._array.flags.c_contiguous and memory_format is formats.contiguous_format:
+        return self
+    if memory_format is formats.preserve_format:
+        memory_format = formats.contiguous_format
     if properties.is_contiguous(self, memory_format=memory_format):
         return self
     return dispatcher.autograd.clone(self, memory_format=memory_format)
@@ -733,6 +732,9 @@ def _grown_to_hold(storage: Any, asking: Any, kind: np.dtype, offset: int, shape
 
 def array_of_storage(storage: Any, kind: np.dtype, offset: int, shape: Any, strides: Any) -> np.ndarray:
     """An array of elements of type `kind` over the bytes of a storage."""
+    if storage.device.type == "meta":
+        shape = (storage.nbytes() // kind.itemsize - offset,) if shape is None else tuple(shape)
+        return meta_in(storage, kind, shape, contiguous_strides(shape) if strides is None else tuple(strides), offset)
     flat = storage.bytes()
     elements = flat[: flat.size // kind.itemsize * kind.itemsize].view(kind)
     if shape is None:
@@ -760,16 +762,6 @@ def _empty_beside(array: Any, shape: Any) -> Any:
         return numpy.empty(shape, array.dtype)
 
 
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a contiguous tensor of this shape."""
-    steps = []
-    step = 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(steps))
-
-
 def _has_memory(self: Any, name: str) -> None:
     if self._array.__class__ in LAYOUT_OF:
         raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend.")
@@ -786,9 +778,6 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if shape == self._array.shape:
-        return self
-    if self._array.__class__ is MetaArray:
-        self._array = meta_like(np.broadcast_to(np.zeros((), self._array.dtype), shape))
         return self
     offset = properties.storage_offset(self)
     self._array = _grown_to_hold(properties.untyped_storage(self), self, self._array.dtype, offset, shape, None)

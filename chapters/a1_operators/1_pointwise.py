@@ -45,7 +45,7 @@ import math
 
 from readtorch.c10.core import scalar_type
 
-from readtorch.aten.core.dispatch.dispatcher import composite, overloads
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, overloads
 
 
 # %%
@@ -377,6 +377,9 @@ def heaviside(self: Array, values: Array) -> Array:
     return np.where(self == 0, values, self > 0).astype(values.dtype, copy=False)
 
 
+broadcasts_on_meta("heaviside")
+
+
 binary("gcd", np.gcd, numbers="")
 binary("lcm", np.lcm, numbers="")
 
@@ -521,8 +524,10 @@ for _name, _ufunc in (
 #| imports
 import math
 
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta
 from readtorch.aten.native import math as special
 from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.dispatch_key import specimen, without_values
 
 # %%
 #| into: aten/native/unary_ops.py
@@ -846,6 +851,7 @@ def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
     return at.where(inside, grad / (self * (1 - self)), outside)
 
 
+broadcasts_on_meta("logit")
 derivative("logit", self=_logit_backward)
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
@@ -950,6 +956,7 @@ def abs(self: Array) -> Array:
     return np.abs(self)
 
 
+broadcasts_on_meta("abs", "round")
 derivative("abs", self=lambda at, grad, self: grad * at.sgn(self))
 composite("absolute", variants="function method", inplace=True, out=True)(lambda at, self: at.abs(self))
 unary(
@@ -999,12 +1006,16 @@ def isreal(at: Any, self: Array) -> Any:
 #| upstream: aten/src/ATen/native/UnaryOps.cpp#at::native::real
 @register("_real", key="CPU CUDA", variants="", view="always", node="Select")
 def _real(self: Array) -> Array:
-    return self.real
+    return self.read_as(specimen(self).real.dtype, self.shape) if without_values(self) else self.real
 
 
 @register("_imag", key="CPU CUDA", variants="", view="always", node="Select")
 def _imag(self: Array) -> Array:
-    return self.imag
+    return self.read_as(specimen(self).real.dtype, self.shape, shift=1) if without_values(self) else self.imag
+
+
+for _name, _part in (("_real", _real), ("_imag", _imag)):
+    register(_name, key="Meta")(_part)
 
 
 @register("complex", key="CPU CUDA", variants="function", out=True)

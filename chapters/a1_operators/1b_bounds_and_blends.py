@@ -107,6 +107,7 @@ def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[
     return at.where(outside, zero, grad), to_min, to_max
 
 
+broadcasts_on_meta("_clamp_tensor")
 derivative(
     "_clamp_tensor",
     {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
@@ -177,6 +178,7 @@ def nan_to_num(
     return np.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
 
 
+broadcasts_on_meta("nan_to_num")
 derivative("nan_to_num", self=lambda at, grad, self: grad * at.isfinite(self))
 
 

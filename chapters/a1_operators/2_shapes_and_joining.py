@@ -38,10 +38,12 @@ live()
 # %%
 #| into: aten/native/tensor_shape.py
 #| imports
+from readtorch.aten.core.dispatch.dispatcher import meta_kernel, operators, results_lie
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_order_of, in_suggested_format, is_in_one_piece
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.wrap_dim_utils import together
-from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
+from readtorch.c10.core.dispatch_key import outline, specimen, without_values
 
 from readtorch.aten.tensor_iterator import in_order
 
@@ -500,7 +502,8 @@ def _as_strided_on_meta(self: Array, size: Dims, stride: Dims, storage_offset: i
         raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    return meta_array(shape, self.dtype)
+    offset = self.offset if storage_offset is None else storage_offset
+    return self.seen_as(outline(shape, sizes((stride,)), offset))
 
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -602,14 +605,14 @@ def _view_dtype(self: Array, dtype: Any) -> Array:
 @register("_view_dtype", key="Meta")
 def _view_dtype_on_meta(self: Array, dtype: Any) -> Array:
     wanted = to_numpy_dtype(dtype)
-    if not self.ndim:
-        return meta_array((), _view_dtype(specimen(self), dtype).dtype)
+    if wanted.itemsize == self.itemsize or not self.ndim:
+        return self.read_as(_view_dtype(specimen(self), dtype).dtype, self.shape)
     if self.shape[-1] * self.itemsize % wanted.itemsize:
         raise RuntimeError(
             f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {self.dtype} as {dtype} "
             f"(different element sizes), but got {self.shape[-1]}"
         )
-    return meta_array((*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), wanted)
+    return self.read_as(wanted, (*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), 1, (1,))
 
 
 @register("view_as_real", key="CPU CUDA", variants="function", view="always")
@@ -617,7 +620,12 @@ def view_as_real(self: Array) -> Array:
     """A complex tensor as pairs of real numbers."""
     if self.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors")
+    if without_values(self):
+        return self.read_as(specimen(self).real.dtype, (*self.shape, 2), tail=(1,))
     return self[..., None].view(self.real.dtype)
+
+
+register("view_as_real", key="Meta")(view_as_real)
 
 
 @register("view_as_complex", key="CPU CUDA", variants="function", view="always")
@@ -626,7 +634,7 @@ def view_as_complex(self: Array) -> Array:
     if not self.ndim or self.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     kind = np.dtype(np.complex64 if self.dtype == np.float32 else np.complex128)
-    return meta_array(self.shape[:-1], kind) if without_values(self) else self.view(kind)[..., 0]
+    return self.read_as(kind, self.shape[:-1], 1) if without_values(self) else self.view(kind)[..., 0]
 
 
 register("view_as_complex", key="Meta")(view_as_complex)
@@ -669,6 +677,16 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         return _joined_in_order(joined, tensors)
     except (ValueError, IndexError):
         return _cat_checked([array for array in tensors if array.shape != (0,)] or tensors[:1], dim, dtype)
+
+
+_joined = meta_kernel(operators["cat"])
+
+
+@register("cat", key="Meta")
+def _cat_on_meta(tensors: Sequence[Array], dim: int = 0) -> Array:
+    joined = _joined(tensors, dim)
+    alike = all(array.ndim == 4 and not is_in_one_piece(array) for array in tensors)
+    return in_suggested_format(joined, tensors[0]) if alike else joined
 
 
 def _cat_checked(tensors: Sequence[Array], dim: int, dtype: np.dtype) -> Array:
@@ -837,6 +855,7 @@ def flip(self: Array, *dims: Any) -> Array:
     return np.flip(self, axes).copy(order="K") if self.ndim else self.copy()
 
 
+results_lie(in_order_of, "flip")
 derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
 composite("fliplr", variants="function method")(lambda at, self: at.flip(self, 1))
 composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0))

@@ -44,10 +44,17 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    broadcasts_on_meta,
+    composite,
+    derivative,
+    register,
+    results_lie,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import cast, fitting
 from readtorch.c10.core.device_guard import number_beside
@@ -90,7 +97,8 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
     """Elements at the given positions; index tensors broadcast against each other."""
     key = _key(self, indices)
     try:
-        return in_order(self[key])
+        found = self[key]
+        return found if key[0].__class__ is not slice else in_order(found)
     except IndexError as error:
         shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
         raise IndexError(
@@ -378,6 +386,7 @@ def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Ar
     return result
 
 
+results_lie(in_order_of, "index_fill", "index_put")
 derivative("index_fill", self=lambda at, grad, dim, index: at.index_fill(grad, dim, index, 0))
 
 # %% [markdown]
@@ -440,6 +449,7 @@ def gather(self: Array, dim: int, index: Array, *, sparse_grad: bool = False) ->
     return self[_grid(index, place)]
 
 
+results_lie(in_one_piece, "gather")
 derivative("gather", self=lambda at, grad, self_shape, dim, index: at._scatter_add_zeros(grad, self_shape, dim, index))
 
 
@@ -786,7 +796,7 @@ derivative(
 def _nonzero(self: Array) -> Array:
     if not self.ndim:
         return np.zeros((int(bool(self)), 0), np.int64)
-    return np.stack(self.nonzero(), axis=1).astype(np.int64)
+    return np.stack(self.nonzero()).astype(np.int64, copy=False).T  # a column holds one dimension, and is in one piece
 
 
 def refuse_on_meta(name: str) -> None:
@@ -899,6 +909,9 @@ def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> A
     else:
         flat[places] = source.reshape(-1)
     return flat.reshape(self.shape)
+
+
+results_lie(in_order_of, "put")
 
 
 def _put_self(at: Any, grad: Any, index: Any, accumulate: bool) -> Any:

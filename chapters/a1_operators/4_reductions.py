@@ -42,7 +42,8 @@ import builtins
 import math
 import warnings
 
-from readtorch.aten.core.dispatch.dispatcher import composite, overloads
+from readtorch.aten.core.dispatch.dispatcher import composite, overloads, results_lie
+from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.c10.core.default_dtype import get_default_dtype
@@ -396,6 +397,7 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
     return at.conj(at.exp(self - top)) * _reversed_sum(at, grad * at.conj(at.exp(top - result)), dim)
 
 
+results_lie(in_one_piece, "logcumsumexp")
 derivative("logcumsumexp", self=_logcumsumexp_backward)
 
 

@@ -692,9 +692,10 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_one_piece, is_in_one_piece
 from readtorch.c10.core.dispatch_key import values_for, without_values
 from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
 from readtorch.aten.native.unary_ops import is_complex

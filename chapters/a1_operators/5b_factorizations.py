@@ -213,6 +213,38 @@ def linalg_solve_triangular(
 
 
 # %% [markdown]
+# LAPACK was written in Fortran, which keeps the columns of a matrix together. What upstream takes from it stays so: an inverse is no
+# contiguous tensor, and `torch.linalg.inv(a).view(-1)` is refused. NumPy copies LAPACK's results into rows; here they are turned back.
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+def in_columns(result: Array, operand: Array) -> Array:
+    """The matrices of the result with the elements of a column next to each other."""
+    if result.ndim < 2 or is_in_one_piece(result.swapaxes(-2, -1)):
+        return result
+    return result.swapaxes(-2, -1).copy(order="C").swapaxes(-2, -1)
+
+
+results_lie(in_columns, "linalg_inv", "_linalg_solve", "linalg_cholesky")
+results_lie(in_one_piece, "_linalg_lu")
+
+
+# %%
+#| claim: inverses, solutions and Cholesky factors lie in memory column by column
+def _(torch):
+    a = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    for matrix in (torch.linalg.inv(a), torch.linalg.solve(a, torch.ones(3, 2)), torch.linalg.cholesky(a)):
+        assert matrix.stride() == (1, 3)
+    try:
+        torch.linalg.inv(a).view(-1)
+    except RuntimeError as error:
+        assert "view size is not compatible" in str(error)
+    else:
+        raise AssertionError("viewed")
+
+
+# %% [markdown]
 # ## Those that tell, and those that raise
 #
 # The functions with `_ex` return a number per matrix in place of an error: on a GPU raising means waiting, and in a batch one bad matrix should not lose the others.

@@ -376,7 +376,8 @@ class NotImplementedNode(Node):
 def _form_for(entry: OperatorEntry, operands: list[Any]) -> Call | None:
     """The whole call that a column has for these operands, if it has one."""
     arrays = [operand._array for operand in operands if isinstance(operand, TensorImpl)]
-    return entry.forms.get(common_backend(arrays)) if any(array.__class__ is not ndarray for array in arrays) else None
+    others = [array for array in arrays if array.__class__ is not ndarray]
+    return entry.forms.get(common_backend(others)) if others else None
 
 
 def exchange(input: Any, compute: Callable[[], Any], values: Any) -> Any:

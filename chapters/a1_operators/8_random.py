@@ -819,6 +819,8 @@ def _random_like(function: Any) -> Any:
         where = device_of(input._array) if device is None else device
         args = tuple(_bound(value) for value in args)
         array = input._array
+        if str(where) == "meta":
+            return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
         strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
         keeps = memory_format in (None, formats.preserve_format) and function is not randint
         if strided and keeps and str(where) == "cpu":

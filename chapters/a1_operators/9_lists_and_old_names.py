@@ -515,7 +515,7 @@ METHODS.update(
         "is_neg": lambda self: False,
         "is_distributed": lambda self: False,
         "record_stream": lambda self, stream: None,
-        "dim_order": lambda self: tuple(sorted(range(self._array.ndim), key=lambda axis: -self._array.strides[axis])),
+        "dim_order": lambda self: tuple(sorted(range(self.ndim), key=lambda axis: -self.stride(axis))),
         "arctan2": lambda self, other: dispatcher.autograd.atan2(self, other),
         "arctan2_": lambda self, other: dispatcher.autograd.atan2_(self, other),
         "new": lambda self, *args: finish(

@@ -668,6 +668,7 @@ def _polygamma(self: Array, n: int) -> Array:
 
 
 derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))
+broadcasts_on_meta("_polygamma")
 derivative("_polygamma", self=lambda at, grad, self, n: grad * at._polygamma(self, n + 1))
 
 
@@ -706,6 +707,7 @@ def frexp(self: Array) -> Any:
     return [mantissa.astype(self.dtype, copy=False), exponent.astype(np.int32)]
 
 
+broadcasts_on_meta("frexp")
 derivative("frexp", self=lambda at, grads, exponent: grads[0] / 2.0**exponent)
 
 

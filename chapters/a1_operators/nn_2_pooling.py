@@ -43,7 +43,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -275,6 +276,7 @@ def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
 
 derivative("_pool_scatter", dy=lambda at, grad, indices, dims: at._pool_gather(grad, indices, dims))
 derivative("_pool_gather", x=lambda at, grad, indices, x_shape, dims: at._pool_scatter(grad, indices, x_shape, dims))
+results_lie(in_suggested_format, "_max_pool", "_max_pool_indices")
 derivative(
     "_max_pool",
     x=lambda at, grad, x, result, kernel_size, stride, padding, dilation, ceil_mode: at._max_pool_backward(
@@ -483,7 +485,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 
 
@@ -527,6 +530,7 @@ def max_unpool3d(
     return _put(self, indices, tuple(output_size))
 
 
+results_lie(in_suggested_format, "max_unpool2d")
 derivative("max_unpool2d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 2))
 derivative("max_unpool3d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 3))
 
@@ -550,7 +554,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -665,6 +670,7 @@ def _mean_again(
     return at._avg_pool(grad, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override)
 
 
+results_lie(in_suggested_format, "_avg_pool")
 derivative("_avg_pool", self=_mean_gradient)
 derivative("_avg_pool_backward", dy=_mean_again)
 
@@ -747,7 +753,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -811,6 +818,7 @@ def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
     return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
 
 
+results_lie(in_suggested_format, "_adaptive_avg_pool")
 derivative(
     "_adaptive_avg_pool",
     self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(
@@ -884,7 +892,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
 
@@ -913,6 +922,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     return result, indices
 
 
+results_lie(in_suggested_format, "_windowed_max")
 derivative(
     "_windowed_max",
     self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),

@@ -350,7 +350,7 @@ def native_batch_norm_backward(
 @register("native_batch_norm_backward", key="Meta")
 def _batch_norm_backward_on_meta(grad_out: Array, input: Array, weight: Array | None, *more: Any) -> Any:
     parameter = meta_like(input if weight is None else weight, (input.shape[1],))
-    return meta_like(input), parameter, parameter
+    return meta_like(input, input.shape), parameter, parameter
 
 
 # %% [markdown]
@@ -632,7 +632,7 @@ def native_layer_norm(
     check_floats("LayerNormKernelImpl", input, weight, bias)
     if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
         if input.ndim > 1:
-            return _normalize_few(input, weight, bias, eps)
+            return _normalize_few(np.ascontiguousarray(input), weight, bias, eps)
         y, mean, rstd = _normalize_few(input[None], weight, bias, eps)
         return y[0], mean[0], rstd[0]
     leading = input.shape[: input.ndim - len(normalized_shape)]
@@ -670,7 +670,7 @@ def _layer_norm_on_meta(input: Array, normalized_shape: Sequence[int], *paramete
     check_floats("LayerNormKernelImpl", input, *parameters[:2])
     leading = input.shape[: input.ndim - len(normalized_shape)]
     statistics = meta_like(in_working_precision(input), (*leading, *(1,) * len(normalized_shape)))
-    return meta_like(input), statistics, statistics
+    return meta_like(input, input.shape), statistics, statistics
 
 
 @register("native_layer_norm_backward", key="Meta")
@@ -678,7 +678,7 @@ def _layer_norm_backward_on_meta(
     grad_out: Array, input: Array, normalized_shape: Sequence[int], mean: Array, rstd: Array, weight: Array | None
 ) -> Any:
     parameter = meta_like(input if weight is None else weight, tuple(normalized_shape))
-    return meta_like(input), parameter, parameter
+    return meta_like(input, input.shape), parameter, parameter
 
 
 def _layer_norm_gradients(
@@ -801,7 +801,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
 from readtorch.aten.native.normalization import check_floats, in_working_precision
@@ -893,6 +894,7 @@ def _group_norm_gradients(
     return at.reshape(dx, tuple(input.shape)), dw, at.sum(by_channel, (0, 2)) if mask[2] else None
 
 
+results_lie(in_suggested_format, "native_group_norm")
 derivative("native_group_norm", {"input, weight, bias": _group_norm_gradients})
 
 

@@ -37,11 +37,14 @@ from typing import Any
 
 import numpy as np
 
+from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.core.dispatch.dispatcher import (
+    results_lie,
     autograd,
     composite,
     cpu,
     derivative,
+    broadcasts_on_meta,
     keeps_shape_on_meta,
     register,
 )
@@ -226,6 +229,9 @@ def _prelu_kernel(self: Array, weight: Array) -> Array:
     return np.where(self > 0, self, weight * self)
 
 
+broadcasts_on_meta("_prelu_kernel")
+
+
 derivative(
     "_prelu_kernel",
     self=lambda at, grad, self, weight: at.where(self > 0, grad, weight * grad),
@@ -365,6 +371,7 @@ def log_sigmoid(self: Array) -> Array:
     return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
+results_lie(in_one_piece, "log_sigmoid")
 derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 
 
@@ -539,11 +546,13 @@ def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
     return at.gelu_backward(grad, self, approximate)
 
 
+results_lie(in_order_of, "gelu")
 derivative("gelu", self=_gelu_gradient_of)
-keeps_shape_on_meta(
+broadcasts_on_meta(
     "threshold", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardswish_backward", "hardshrink", "softshrink", "elu", "softplus",
-    "log_sigmoid", "silu", "silu_backward", "mish", "gelu", "gelu_backward",
+    "silu", "silu_backward", "mish", "gelu", "gelu_backward",
 )  # fmt: skip
+keeps_shape_on_meta("log_sigmoid")
 
 # %% [markdown]
 # ## Gated

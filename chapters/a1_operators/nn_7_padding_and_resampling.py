@@ -38,7 +38,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 
 
@@ -70,6 +71,9 @@ def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
     return out
 
 
+results_lie(in_suggested_format, "constant_pad_nd")
+
+
 derivative("constant_pad_nd", self=lambda at, grad, pad: at.constant_pad_nd(grad, [-p for p in pad], 0))
 
 # %% [markdown]
@@ -88,7 +92,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -137,6 +142,7 @@ def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int
     return np.ascontiguousarray(dy)
 
 
+results_lie(in_suggested_format, "_pad_from_inside")
 derivative(
     "_pad_from_inside",
     self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),
@@ -311,7 +317,8 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented
@@ -470,6 +477,7 @@ def _resample_again(
     return at._resample(grad, tuple(dy_shape[-len(size) :]), mode, align_corners, scales, antialias)
 
 
+results_lie(in_suggested_format, "_resample")
 derivative("_resample", self=_resample_gradient)
 overloads("_resample", lambda given: _node_of_resample(given["mode"], len(given["output_size"]), given["antialias"]))
 derivative("_resample_backward", dy=_resample_again)

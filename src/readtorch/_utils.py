@@ -36,9 +36,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Sequence[int], stri
             f"{itemsize}) need {needed * itemsize} bytes, and are out of bounds for storage of size {untyped.nbytes()}"
         )
     if untyped.device.type == "meta":
-        from readtorch import empty_strided
-
-        return empty_strided(size, stride, dtype=storage.dtype, device="meta")
+        return wrap(array_of_storage(untyped, to_numpy_dtype(storage.dtype), storage_offset, size, stride))
     kind = to_numpy_dtype(storage.dtype)
     if not needed:
         return finish(np.empty(size, kind), untyped.device)

@@ -128,9 +128,3 @@ def difference(ours: Any, theirs: Any) -> str:
         if mine != wanted:
             return f"{what} {mine}, upstream {wanted}"
     return ""
-
-
-def without_strides(found: Any) -> Any:
-    if isinstance(found[0], str):
-        return found
-    return tuple([f if len(f) < 5 else (*f[:3], f[4]) for f in part] for part in found)

@@ -1,4 +1,4 @@
-"""The tables once more on the device `meta`: shapes, dtypes, devices and errors beside upstream's. `left_out_meta.txt` says what differs, and why."""
+"""The tables once more on the device `meta`: shapes, strides, dtypes, devices and errors beside upstream's. `left_out_meta.txt` says what differs, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import readtorch
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-from on_meta import difference, forms, lines, without_strides  # noqa: E402  # draws on modules that import torch
+from on_meta import difference, forms, lines  # noqa: E402  # draws on modules that import torch
 
 
 def left_out() -> dict[str, str]:
@@ -25,7 +25,7 @@ def left_out() -> dict[str, str]:
 def test_every_line_gives_on_meta_the_forms_that_upstream_gives() -> None:
     known, faults, met = left_out(), [], set()
     for line in lines():
-        differs = difference(without_strides(forms(readtorch, line)), without_strides(forms(upstream, line)))
+        differs = difference(forms(readtorch, line), forms(upstream, line))
         if differs and line.id not in known:
             faults.append(f"{line.id}: {differs}")
         if line.id in known:
@@ -178,3 +178,63 @@ def test_a_call_gives_a_shape_or_the_error_that_upstream_gives(expression: str) 
             return type(error).__name__
 
     assert called(readtorch) == called(upstream)
+
+
+def geometry(torch: Any, value: Any) -> Any:
+    """Where a tensor's elements would lie."""
+    if isinstance(value, list | tuple):
+        return [geometry(torch, item) for item in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    formats = {"memory_format": torch.channels_last} if value.dim() == 4 else {}
+    return (
+        tuple(value.shape), value.stride(), value.storage_offset(), value.is_contiguous(), value.is_contiguous(**formats),
+        value.untyped_storage().nbytes(), value.data_ptr(),
+    )  # fmt: skip
+
+
+VIEWS = [
+    "a.t()", "a.t()[1:]", "a[:, 1::2]", "a[..., None]", "a.t()[None, :, None]", "a.t().unsqueeze(-1)", "a[0]", "a[:, 0]",
+    "a.narrow(1, 1, 2)", "a.unfold(1, 2, 1)", "a.diagonal(1)", "a.as_strided((2, 2), (1, 2), 3)", "a[:1].expand(5, 4)", "x.permute(0, 2, 3, 1)",
+    "x.movedim(1, -1).flatten(1, 2)", "a.split(2, 1)", "a.unbind(1)", "a.chunk(2)", "a.t().squeeze()", "x[:, :1].squeeze(1)", "a.view(2, 6)",
+    "a.t().view(12)", "a.t().reshape(12)", "a.reshape(2, -1)", "a.reshape(3, 4)", "x.transpose(1, 2).view(2, 4, 15)", "x.view(2, 3, 20)",
+    "x.transpose(2, 3).view(6, 5, 4)", "a.view(t.int32)", "a.view(t.int16)", "a.view(t.float64)", "t.view_as_complex(a.view(3, 2, 2))",
+    "t.view_as_real(c)", "c.real", "c.imag", "c[1:].real", "a.t().contiguous()", "a.contiguous()", "a.t().clone()", "a[:, ::2].clone()",
+    "a.t().clone(memory_format=t.contiguous_format)", "x.to(memory_format=t.channels_last)", "x.contiguous(memory_format=t.channels_last)",
+    "x.to(memory_format=t.channels_last).to(memory_format=t.channels_last)", "a.t().double()", "a.t().to('meta')", "t.empty_like(a.t())",
+    "t.zeros_like(a.t()[:, ::2])", "t.empty_like(a.t(), memory_format=t.contiguous_format)", "t.empty_like(a[:1].expand(5, 4))",
+    "t.empty_strided((2, 3), (5, 1), device='meta')", "t.empty(2, 3, 4, 5, memory_format=t.channels_last, device='meta')",
+    "t.empty_like(x, memory_format=t.channels_last)", "t.randn_like(a.t())", "t.full_like(a.t(), 2)", "a.t().sin()", "a.t() + 1",
+    "a.t() + t.ones(4, 3, device='meta')", "t.ones(4, 3, device='meta') + a.t()", "a[:1].expand(3, 4) + 1", "x.permute(0, 2, 3, 1) * 2",
+    "x.permute(0, 2, 3, 1) + t.ones(5, 3, device='meta')", "a.t().gt(0)", "a.t().sum(0)", "x.to(memory_format=t.channels_last).sum(1)",
+    "t.relu(x.to(memory_format=t.channels_last))", "t.cat([x.to(memory_format=t.channels_last)] * 2)", "t.cat([a.t(), a.t()])",
+    "t.nn.functional.max_pool2d(x.to(memory_format=t.channels_last), 2)", "t.softmax(a.t(), 0)", "a.t().cumsum(0)", "a.t().sort(0)", "a.t() @ a",
+    "a.t().flip(0)", "a.clone().t_()", "a.clone().unsqueeze_(0)", "a.clone().resize_(2, 2)", "a.clone().resize_(20, 2)",
+    "t.empty(0, device='meta').set_(a.untyped_storage(), 1, (2, 2), (4, 1))", "a.detach()[1:]", "a.t().add_(1)", "t.ones(3, 4).t().to('meta')",
+    "t.ones(3, 1).expand(3, 4).to('meta')", "a[a.size(0) - 1:]", "[v.storage_offset() for v in a]", "a.t().dim_order()",
+    "[v._is_view() for v in (a.reshape(3, 4), a.reshape(12), a.t().reshape(12), a.t(), a.contiguous(), a.t().contiguous())]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", VIEWS)
+def test_a_tensor_without_elements_tells_where_they_would_lie(expression: str) -> None:
+    def told(torch: Any) -> Any:
+        names = {
+            "t": torch,
+            "a": torch.ones(3, 4, device="meta"),
+            "c": torch.ones(3, 4, dtype=torch.complex64, device="meta"),
+            "x": torch.ones(2, 3, 4, 5, device="meta"),
+        }
+        try:
+            return geometry(torch, eval(expression, names))
+        except Exception as error:
+            return type(error).__name__
+
+    assert told(readtorch) == told(upstream)
+
+
+def test_views_of_a_tensor_without_elements_share_its_storage() -> None:
+    for torch in (readtorch, upstream):
+        x = torch.ones(4, 4, device="meta")
+        assert x[1:].untyped_storage()._cdata == x.untyped_storage()._cdata != x.clone().untyped_storage()._cdata
+        assert torch.ones(1 << 20, 1 << 20, device="meta").t()[3:].storage_offset() == 3

@@ -10,16 +10,19 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import (
     autograd,
+    broadcasts_on_meta,
     composite,
     cpu,
     derivative,
     keeps_shape_on_meta,
     register,
+    results_lie,
 )
 from readtorch.aten.core.dispatch.operator_entry import Array, Real
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.unary_ops import unary
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core import scalar_type
@@ -186,6 +189,9 @@ def _prelu_kernel(self: Array, weight: Array) -> Array:
     return np.where(self > 0, self, weight * self)
 
 
+broadcasts_on_meta("_prelu_kernel")
+
+
 derivative(
     "_prelu_kernel",
     self=lambda at, grad, self, weight: at.where(self > 0, grad, weight * grad),
@@ -303,6 +309,7 @@ def log_sigmoid(self: Array) -> Array:
     return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
+results_lie(in_one_piece, "log_sigmoid")
 derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
 
 
@@ -466,8 +473,10 @@ def _gelu_gradient_of(at: Any, grad: Any, self: Any, approximate: str) -> Any:
     return at.gelu_backward(grad, self, approximate)
 
 
+results_lie(in_order_of, "gelu")
 derivative("gelu", self=_gelu_gradient_of)
-keeps_shape_on_meta(
+broadcasts_on_meta(
     "threshold", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardswish_backward", "hardshrink", "softshrink", "elu", "softplus",
-    "log_sigmoid", "silu", "silu_backward", "mish", "gelu", "gelu_backward",
+    "silu", "silu_backward", "mish", "gelu", "gelu_backward",
 )  # fmt: skip
+keeps_shape_on_meta("log_sigmoid")

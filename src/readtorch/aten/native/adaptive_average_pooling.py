@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
@@ -68,6 +69,7 @@ def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
     return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
 
 
+results_lie(in_suggested_format, "_adaptive_avg_pool")
 derivative(
     "_adaptive_avg_pool",
     self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
 @register("_windowed_max", variants="", outputs="result indices", differentiable_outputs=(0,), node="AdaptiveMaxPool2D")
@@ -35,6 +36,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
     return result, indices
 
 
+results_lie(in_suggested_format, "_windowed_max")
 derivative(
     "_windowed_max",
     self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -120,6 +121,7 @@ def _mean_again(
     return at._avg_pool(grad, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override)
 
 
+results_lie(in_suggested_format, "_avg_pool")
 derivative("_avg_pool", self=_mean_gradient)
 derivative("_avg_pool_backward", dy=_mean_again)
 

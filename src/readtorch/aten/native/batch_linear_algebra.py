@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_one_piece, is_in_one_piece
 from readtorch.aten.native.unary_ops import is_complex
 from readtorch.c10.core.dispatch_key import values_for, without_values
 from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
@@ -605,6 +606,17 @@ def linalg_solve_triangular(
     if unitriangular:
         A = A + at._eye_rows(self)
     return at._linalg_solve(A, B) if left else _right_solve(at, B, A)
+
+
+def in_columns(result: Array, operand: Array) -> Array:
+    """The matrices of the result with the elements of a column next to each other."""
+    if result.ndim < 2 or is_in_one_piece(result.swapaxes(-2, -1)):
+        return result
+    return result.swapaxes(-2, -1).copy(order="C").swapaxes(-2, -1)
+
+
+results_lie(in_columns, "linalg_inv", "_linalg_solve", "linalg_cholesky")
+results_lie(in_one_piece, "_linalg_lu")
 
 
 def _failures(A: Array, attempt: Any) -> Array:

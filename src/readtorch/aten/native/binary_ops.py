@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, overloads, pointwise, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    broadcasts_on_meta,
+    composite,
+    derivative,
+    operators,
+    overloads,
+    pointwise,
+    register,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
@@ -373,6 +381,9 @@ def heaviside(self: Array, values: Array) -> Array:
         raise RuntimeError("heaviside is not implemented for different dtypes")
     shapes("heaviside", (self, values))
     return np.where(self == 0, values, self > 0).astype(values.dtype, copy=False)
+
+
+broadcasts_on_meta("heaviside")
 
 
 binary("gcd", np.gcd, numbers="")

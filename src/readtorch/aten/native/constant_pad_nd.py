@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
 @register("constant_pad_nd", node="ConstantPadNd")
@@ -33,6 +34,9 @@ def constant_pad_nd(self: Array, pad: Sequence[int], value: float = 0) -> Array:
     outer = [slice(max(-b, 0), max(n - max(-a, 0), 0)) for n, (b, a) in zip(self.shape, sides, strict=True)]
     out[tuple(inner)] = self[tuple(outer)]
     return out
+
+
+results_lie(in_suggested_format, "constant_pad_nd")
 
 
 derivative("constant_pad_nd", self=lambda at, grad, pad: at.constant_pad_nd(grad, [-p for p in pad], 0))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
 from readtorch.aten.native.normalization import check_floats, in_working_precision
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
 @register("native_group_norm", outputs="output mean rstd", differentiable_outputs=(0,))
@@ -94,6 +95,7 @@ def _group_norm_gradients(
     return at.reshape(dx, tuple(input.shape)), dw, at.sum(by_channel, (0, 2)) if mask[2] else None
 
 
+results_lie(in_suggested_format, "native_group_norm")
 derivative("native_group_norm", {"input, weight, bias": _group_norm_gradients})
 
 

@@ -121,7 +121,7 @@ def native_layer_norm(
     check_floats("LayerNormKernelImpl", input, weight, bias)
     if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
         if input.ndim > 1:
-            return _normalize_few(input, weight, bias, eps)
+            return _normalize_few(np.ascontiguousarray(input), weight, bias, eps)
         y, mean, rstd = _normalize_few(input[None], weight, bias, eps)
         return y[0], mean[0], rstd[0]
     leading = input.shape[: input.ndim - len(normalized_shape)]
@@ -157,7 +157,7 @@ def _layer_norm_on_meta(input: Array, normalized_shape: Sequence[int], *paramete
     check_floats("LayerNormKernelImpl", input, *parameters[:2])
     leading = input.shape[: input.ndim - len(normalized_shape)]
     statistics = meta_like(in_working_precision(input), (*leading, *(1,) * len(normalized_shape)))
-    return meta_like(input), statistics, statistics
+    return meta_like(input, input.shape), statistics, statistics
 
 
 @register("native_layer_norm_backward", key="Meta")
@@ -165,7 +165,7 @@ def _layer_norm_backward_on_meta(
     grad_out: Array, input: Array, normalized_shape: Sequence[int], mean: Array, rstd: Array, weight: Array | None
 ) -> Any:
     parameter = meta_like(input if weight is None else weight, tuple(normalized_shape))
-    return meta_like(input), parameter, parameter
+    return meta_like(input, input.shape), parameter, parameter
 
 
 def _layer_norm_gradients(

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
 def _put(x: Array, indices: Array, size: Sequence[int]) -> Array:
@@ -48,5 +49,6 @@ def max_unpool3d(
     return _put(self, indices, tuple(output_size))
 
 
+results_lie(in_suggested_format, "max_unpool2d")
 derivative("max_unpool2d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 2))
 derivative("max_unpool3d", self=lambda at, grad, indices, output_size: at._pool_gather(grad, indices, 3))

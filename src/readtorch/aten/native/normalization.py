@@ -271,7 +271,7 @@ def native_batch_norm_backward(
 @register("native_batch_norm_backward", key="Meta")
 def _batch_norm_backward_on_meta(grad_out: Array, input: Array, weight: Array | None, *more: Any) -> Any:
     parameter = meta_like(input if weight is None else weight, (input.shape[1],))
-    return meta_like(input), parameter, parameter
+    return meta_like(input, input.shape), parameter, parameter
 
 
 def _batch_norm_gradients(

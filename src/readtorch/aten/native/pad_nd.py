@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
@@ -52,6 +53,7 @@ def _pad_from_inside_backward(dy: Array, shape: Sequence[int], pad: Sequence[int
     return np.ascontiguousarray(dy)
 
 
+results_lie(in_suggested_format, "_pad_from_inside")
 derivative(
     "_pad_from_inside",
     self=lambda at, grad, self_shape, pad, mode: at._pad_from_inside_backward(grad, self_shape, pad, mode),

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
@@ -214,6 +215,7 @@ def _pool_gather(x: Array, indices: Array, dims: int) -> Array:
 
 derivative("_pool_scatter", dy=lambda at, grad, indices, dims: at._pool_gather(grad, indices, dims))
 derivative("_pool_gather", x=lambda at, grad, indices, x_shape, dims: at._pool_scatter(grad, indices, x_shape, dims))
+results_lie(in_suggested_format, "_max_pool", "_max_pool_indices")
 derivative(
     "_max_pool",
     x=lambda at, grad, x, result, kernel_size, stride, padding, dilation, ceil_mode: at._max_pool_backward(

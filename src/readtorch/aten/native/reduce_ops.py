@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
+from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.default_dtype import get_default_dtype
@@ -388,6 +389,7 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
     return at.conj(at.exp(self - top)) * _reversed_sum(at, grad * at.conj(at.exp(top - result)), dim)
 
 
+results_lie(in_one_piece, "logcumsumexp")
 derivative("logcumsumexp", self=_logcumsumexp_backward)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, keeps_shape_on_meta, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -38,7 +39,7 @@ def _softmax(self: Array, dim: int) -> Array:
     y = _shifted(x, axis)
     np.exp(y, out=y)
     y /= y.sum(axis, keepdims=True)
-    return y.astype(self.dtype, copy=False)
+    return (y if y.ndim == 1 else in_one_piece(y, self)).astype(self.dtype, copy=False)
 
 
 @register("_log_softmax", variants="", node="LogSoftmax")
@@ -49,7 +50,7 @@ def _log_softmax(self: Array, dim: int) -> Array:
         return np.zeros_like(self)
     y = _shifted(x, axis)
     y -= np.log(np.exp(y).sum(axis, keepdims=True))
-    return y.astype(self.dtype, copy=False)
+    return (y if y.ndim == 1 else in_one_piece(y, self)).astype(self.dtype, copy=False)
 
 
 @register("_softmax_backward_data", variants="", node="SoftmaxBackwardData")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.reduce_ops import value_selecting_backward
+from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
 from readtorch.c10.core.dispatch_key import without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -57,6 +58,7 @@ def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool =
     return _order(self, place, descending).astype(np.int64, copy=False) if self.ndim else np.zeros((), np.int64)
 
 
+results_lie(in_order_of, "sort", "argsort")
 composite("msort", variants="function method")(lambda at, self: at.sort(self, 0)[0])
 
 
@@ -361,3 +363,4 @@ def _register_running(name: str, better: Any) -> None:
 
 _register_running("cummax", np.greater_equal)
 _register_running("cummin", np.less_equal)
+results_lie(in_one_piece, "cummax", "cummin")

@@ -8,7 +8,6 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import to_numpy_dtype
 
 
@@ -26,7 +25,7 @@ def _to_copy(self: Array, dtype: Any) -> Array:
 @register("_to_copy", key="Meta")
 def _to_copy_of_nothing(self: Array, dtype: Any) -> Array:
     wanted = dtype if isinstance(dtype, np.dtype) else to_numpy_dtype(dtype)
-    return meta_like(np.broadcast_to(np.zeros((), wanted), self.shape))
+    return self.astype(wanted)
 
 
 def _saturating(array: Array, wanted: np.dtype) -> Array:

@@ -10,15 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    composite,
+    derivative,
+    meta_kernel,
+    operators,
+    overloads,
+    register,
+    results_lie,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_order_of, in_suggested_format, is_in_one_piece
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core.device_guard import on_host
-from readtorch.c10.core.dispatch_key import meta_array, specimen, without_values
+from readtorch.c10.core.dispatch_key import geometry, outline, specimen, without_values
 from readtorch.c10.core.scalar_type import not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
@@ -62,6 +71,11 @@ def reshape(self: Array, *shape: Any) -> Array:
     return result
 
 
+@register("reshape", key="Meta")
+def _reshape_on_meta(self: Array, *shape: Any) -> Array:
+    return self.reshape(inferred(sizes(shape, "shape"), self.size))
+
+
 derivative("reshape", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
 
@@ -70,6 +84,8 @@ def _unsafe_view(self: Array, shape: tuple[int, ...]) -> Array:
     """A fresh result in another shape. It is no view of anything that anybody has seen."""
     return self.reshape(shape)
 
+
+register("_unsafe_view", key="Meta")(_reshape_on_meta)
 
 derivative("_unsafe_view", self=lambda at, grad, self_shape: at.reshape(grad, self_shape))
 
@@ -84,10 +100,22 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
         and (self.base is None or result.base is not self.base)
         and result is not self
     ):
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
-            "gap in memory). .reshape(...) copies where it must."
-        )
+        raise _no_view()
+    return result
+
+
+def _no_view() -> RuntimeError:
+    return RuntimeError(
+        "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
+        "gap in memory). .reshape(...) copies where it must."
+    )
+
+
+@register("_view", key="Meta")
+def _view_on_meta(self: Array, shape: tuple[int, ...]) -> Array:
+    result = _reshape_on_meta(self, shape)
+    if result.base is not self.base:
+        raise _no_view()
     return result
 
 
@@ -153,6 +181,16 @@ def unsqueeze(self: Array, dim: int) -> Array:
         self.reshape(*self.shape[:place], 1, *self.shape[place:])
         if self.flags.c_contiguous
         else self[(slice(None),) * place + (None,)]
+    )
+
+
+@register("unsqueeze", key="Meta")
+def _unsqueeze_on_meta(self: Array, dim: int) -> Array:
+    place = maybe_wrap_dim(dim, self.ndim + 1)
+    shape, steps = geometry(self)
+    step = shape[place] * steps[place] if place < self.ndim else 1
+    return self.seen_as(
+        outline((*shape[:place], 1, *shape[place:]), (*steps[:place], step, *steps[place:]), self.offset)
     )
 
 
@@ -657,7 +695,8 @@ def _as_strided_on_meta(self: Array, size: Dims, stride: Dims, storage_offset: i
         raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    return meta_array(shape, self.dtype)
+    offset = self.offset if storage_offset is None else storage_offset
+    return self.seen_as(outline(shape, sizes((stride,)), offset))
 
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -757,14 +796,14 @@ def _view_dtype(self: Array, dtype: Any) -> Array:
 @register("_view_dtype", key="Meta")
 def _view_dtype_on_meta(self: Array, dtype: Any) -> Array:
     wanted = to_numpy_dtype(dtype)
-    if not self.ndim:
-        return meta_array((), _view_dtype(specimen(self), dtype).dtype)
+    if wanted.itemsize == self.itemsize or not self.ndim:
+        return self.read_as(_view_dtype(specimen(self), dtype).dtype, self.shape)
     if self.shape[-1] * self.itemsize % wanted.itemsize:
         raise RuntimeError(
             f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {self.dtype} as {dtype} "
             f"(different element sizes), but got {self.shape[-1]}"
         )
-    return meta_array((*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), wanted)
+    return self.read_as(wanted, (*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), 1, (1,))
 
 
 @register("view_as_real", key="CPU CUDA", variants="function", view="always")
@@ -772,7 +811,12 @@ def view_as_real(self: Array) -> Array:
     """A complex tensor as pairs of real numbers."""
     if self.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors")
+    if without_values(self):
+        return self.read_as(specimen(self).real.dtype, (*self.shape, 2), tail=(1,))
     return self[..., None].view(self.real.dtype)
+
+
+register("view_as_real", key="Meta")(view_as_real)
 
 
 @register("view_as_complex", key="CPU CUDA", variants="function", view="always")
@@ -781,7 +825,7 @@ def view_as_complex(self: Array) -> Array:
     if not self.ndim or self.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     kind = np.dtype(np.complex64 if self.dtype == np.float32 else np.complex128)
-    return meta_array(self.shape[:-1], kind) if without_values(self) else self.view(kind)[..., 0]
+    return self.read_as(kind, self.shape[:-1], 1) if without_values(self) else self.view(kind)[..., 0]
 
 
 register("view_as_complex", key="Meta")(view_as_complex)
@@ -818,6 +862,16 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         return _joined_in_order(joined, tensors)
     except (ValueError, IndexError):
         return _cat_checked([array for array in tensors if array.shape != (0,)] or tensors[:1], dim, dtype)
+
+
+_joined = meta_kernel(operators["cat"])
+
+
+@register("cat", key="Meta")
+def _cat_on_meta(tensors: Sequence[Array], dim: int = 0) -> Array:
+    joined = _joined(tensors, dim)
+    alike = all(array.ndim == 4 and not is_in_one_piece(array) for array in tensors)
+    return in_suggested_format(joined, tensors[0]) if alike else joined
 
 
 def _cat_checked(tensors: Sequence[Array], dim: int, dtype: np.dtype) -> Array:
@@ -979,6 +1033,7 @@ def flip(self: Array, *dims: Any) -> Array:
     return np.flip(self, axes).copy(order="K") if self.ndim else self.copy()
 
 
+results_lie(in_order_of, "flip")
 derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
 composite("fliplr", variants="function method")(lambda at, self: at.flip(self, 1))
 composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0))

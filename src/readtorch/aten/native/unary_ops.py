@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, pointwise, register
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.dispatch_key import specimen, without_values
 from readtorch.c10.core.scalar_type import dtype, not_implemented, to_numpy_dtype
 
 
@@ -164,6 +165,7 @@ def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
     return at.where(inside, grad / (self * (1 - self)), outside)
 
 
+broadcasts_on_meta("logit")
 derivative("logit", self=_logit_backward)
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
@@ -261,6 +263,7 @@ def abs(self: Array) -> Array:
     return np.abs(self)
 
 
+broadcasts_on_meta("abs", "round")
 derivative("abs", self=lambda at, grad, self: grad * at.sgn(self))
 composite("absolute", variants="function method", inplace=True, out=True)(lambda at, self: at.abs(self))
 unary(
@@ -303,12 +306,16 @@ def isreal(at: Any, self: Array) -> Any:
 
 @register("_real", key="CPU CUDA", variants="", view="always", node="Select")
 def _real(self: Array) -> Array:
-    return self.real
+    return self.read_as(specimen(self).real.dtype, self.shape) if without_values(self) else self.real
 
 
 @register("_imag", key="CPU CUDA", variants="", view="always", node="Select")
 def _imag(self: Array) -> Array:
-    return self.imag
+    return self.read_as(specimen(self).real.dtype, self.shape, shift=1) if without_values(self) else self.imag
+
+
+for _name, _part in (("_real", _real), ("_imag", _imag)):
+    register(_name, key="Meta")(_part)
 
 
 @register("complex", key="CPU CUDA", variants="function", out=True)
@@ -372,6 +379,7 @@ def _polygamma(self: Array, n: int) -> Array:
 
 
 derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))
+broadcasts_on_meta("_polygamma")
 derivative("_polygamma", self=lambda at, grad, self, n: grad * at._polygamma(self, n + 1))
 
 
@@ -410,4 +418,5 @@ def frexp(self: Array) -> Any:
     return [mantissa.astype(self.dtype, copy=False), exponent.astype(np.int32)]
 
 
+broadcasts_on_meta("frexp")
 derivative("frexp", self=lambda at, grads, exponent: grads[0] / 2.0**exponent)

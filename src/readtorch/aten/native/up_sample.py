@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented
 
 
@@ -158,6 +159,7 @@ def _resample_again(
     return at._resample(grad, tuple(dy_shape[-len(size) :]), mode, align_corners, scales, antialias)
 
 
+results_lie(in_suggested_format, "_resample")
 derivative("_resample", self=_resample_gradient)
 overloads("_resample", lambda given: _node_of_resample(given["mode"], len(given["output_size"]), given["antialias"]))
 derivative("_resample_backward", dy=_resample_again)

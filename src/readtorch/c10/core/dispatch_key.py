@@ -6,9 +6,12 @@ import enum
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
+from readtorch.c10.core import storage_impl
+from readtorch.c10.core.contiguity import Ints, contiguous_strides, strides_of_copy, strides_of_result, strides_of_view
 from readtorch.c10.core.device import cpu, device, meta
-from readtorch.c10.core.storage_impl import FreedArray
+from readtorch.c10.core.storage_impl import FreedArray, StorageImpl, data_address
 
 
 class DispatchKey(enum.IntEnum):
@@ -25,11 +28,62 @@ class DispatchKey(enum.IntEnum):
     FuncTorchGradWrapper = 8
 
 
-class MetaArray(np.ndarray):
-    """The array of a tensor on the `meta` device: a shape and a dtype over a single element.
+_NOWHERE = np.empty((), np.dtype([]))
 
-    Arithmetic with it, as formulas of derivatives do, gives shapes and dtypes again, and nothing can be written to it.
+
+def outline(shape: Ints, strides: Ints, offset: int = 0) -> np.ndarray:
+    """Shape, strides and place of elements that are not there."""
+    start = as_strided(_NOWHERE, (offset + 1,), (1,))[offset:] if offset else _NOWHERE
+    return as_strided(start, shape, strides)
+
+
+class MetaArray(np.ndarray):
+    """The array of a tensor on the `meta` device: a shape, a dtype and strides over a single element.
+
+    Arithmetic with it, as formulas of derivatives do, gives shapes, dtypes and strides again, and nothing can be written to it.
     """
+
+    _outline: np.ndarray | None = None
+    _storage: StorageImpl | None = None
+
+    @property
+    def outline(self) -> np.ndarray:
+        """What NumPy's views are taken of."""
+        if self._outline is None:
+            self._outline = outline(self.shape, contiguous_strides(self.shape))
+        return self._outline
+
+    @property
+    def steps(self) -> Ints:
+        """The strides, in elements."""
+        return contiguous_strides(self.shape) if self._outline is None else self._outline.strides
+
+    @property
+    def offset(self) -> int:
+        """How many elements lie between the storage's start and the first element."""
+        return 0 if self._outline is None else data_address(self._outline) - data_address(_NOWHERE)
+
+    @property
+    def storage(self) -> StorageImpl:
+        """The storage of this array and its views: a number of bytes and no more."""
+        if self._storage is None:
+            extent = 1 + sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True)) if self.size else 0
+            self._storage = storage_impl.Storage.__new__(storage_impl.Storage)
+            self._storage.owner = np.broadcast_to(np.zeros((), np.uint8), (extent * self.itemsize,))
+            self._storage.device = meta
+        return self._storage
+
+    def seen_as(self, outline: np.ndarray, dtype: np.dtype | None = None) -> MetaArray:
+        """A view: the same storage through another outline."""
+        view = MetaArray(outline.shape, dtype or self.dtype, self.base, 0, (0,) * outline.ndim)
+        view._outline, view._storage = outline, self.storage
+        return view
+
+    def read_as(self, dtype: Any, shape: Ints, drop: int = 0, tail: Ints = (), shift: int = 0) -> MetaArray:
+        """A view of the bytes as other elements: without the last `drop` strides, with others in their place, from `shift` on."""
+        kind = np.dtype(dtype)
+        steps, offset = ([n * self.itemsize // kind.itemsize for n in ns] for ns in (self.steps, (self.offset,)))
+        return self.seen_as(outline(shape, (*steps[: self.ndim - drop], *tail), offset[0] + shift), kind)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         if out is not None:
@@ -42,20 +96,45 @@ class MetaArray(np.ndarray):
         options.pop("where", None)
         results = ufunc(*(specimen(x, 1, whole=False) for x in inputs), **options)
         shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
+        strides = strides_of_result(shape, [geometry(x) for x in inputs])
         if ufunc.nout == 1:
-            return meta_array(shape, results.dtype)
-        return tuple(meta_array(shape, result.dtype) for result in results)
+            return meta_array(shape, results.dtype, strides)
+        return tuple(meta_array(shape, result.dtype, strides) for result in results)
+
+    def __getitem__(self, index: Any) -> Any:
+        if any(isinstance(item, list | np.ndarray) for item in (index if isinstance(index, tuple) else (index,))):
+            return meta_like(specimen(self)[index])
+        return self.seen_as(np.asarray(self.outline[(*index, ...) if isinstance(index, tuple) else (index, ...)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Nothing is kept."""
 
+    @property
+    def T(self) -> MetaArray:
+        """The dimensions in reverse order."""
+        return self.seen_as(self.outline.T)
+
+    def transpose(self, *axes: Any) -> MetaArray:
+        """The dimensions in another order."""
+        return self.seen_as(self.outline.transpose(*axes))
+
+    def swapaxes(self, axis1: Any, axis2: Any) -> MetaArray:
+        """Two dimensions exchanged."""
+        return self.seen_as(self.outline.swapaxes(axis1, axis2))
+
+    def reshape(self, *shape: Any, order: Any = "C") -> MetaArray:  # type: ignore[override]
+        """The same elements in another shape: a view where the strides allow it."""
+        wanted = np.broadcast_to(np.int8(0), self.shape).reshape(*shape, order=order).shape
+        steps = strides_of_view(self.shape, self.steps, wanted) if order == "C" else None
+        return meta_array(wanted, self.dtype) if steps is None else self.seen_as(outline(wanted, steps, self.offset))
+
     def copy(self, order: Any = "C") -> MetaArray:
-        """The same: there is nothing to copy."""
-        return meta_like(self)
+        """Another that has as few elements."""
+        return meta_array(self.shape, self.dtype, strides_of_copy(self.shape, self.steps) if order == "K" else None)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> MetaArray:
-        """The same shape with another dtype."""
-        return meta_array(self.shape, np.dtype(dtype))
+        """The same shape and order with another dtype."""
+        return meta_array(self.shape, np.dtype(dtype), strides_of_copy(self.shape, self.steps))
 
 
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
@@ -70,14 +149,43 @@ def device_of(array: Any) -> device:
     return DEVICE_OF[array.__class__](array)
 
 
-def meta_array(shape: tuple[int, ...], dtype: np.dtype) -> MetaArray:
-    """An array of that shape without data."""
-    return MetaArray(shape, dtype, np.zeros((), dtype), 0, (0,) * len(shape))
+def meta_array(shape: Ints, dtype: np.dtype, strides: Ints | None = None) -> MetaArray:
+    """An array of that shape without data. Strides count elements; without them it is in one piece."""
+    array = MetaArray(shape, dtype, np.zeros(_LARGEST, np.uint8), 0, (0,) * len(shape))
+    if strides is not None:
+        array._outline = outline(shape, strides)
+    return array
 
 
-def meta_like(array: Any, shape: tuple[int, ...] | None = None) -> MetaArray:
-    """The dtype of `array`, and its shape or another one, without data."""
-    return meta_array(array.shape if shape is None else shape, array.dtype)
+_LARGEST = np.dtype(np.complex128).itemsize
+
+
+def meta_in(storage: StorageImpl, dtype: np.dtype, shape: Ints, strides: Ints, offset: int) -> MetaArray:
+    """An array that looks into a storage without data."""
+    array = meta_array(shape, dtype)
+    array._outline, array._storage = outline(shape, strides, offset), storage
+    return array
+
+
+def meta_like(array: Any, shape: Ints | None = None) -> MetaArray:
+    """The dtype of `array`, and its shape and order or another shape, without data."""
+    if shape is not None:
+        return meta_array(shape, array.dtype)
+    return meta_array(array.shape, array.dtype, strides_of_copy(*geometry(array)))
+
+
+def on_meta(array: Any) -> MetaArray:
+    """What was made of meta arrays, as one of them."""
+    return array if array.__class__ is MetaArray else meta_like(array)
+
+
+def geometry(array: Any) -> tuple[Ints, Ints]:
+    """Shape, and strides in elements; of a number, those of a tensor without dimensions."""
+    if array.__class__ is MetaArray:
+        return array.shape, array.steps
+    shape = np.shape(array)
+    itemsize = getattr(array, "itemsize", 1)
+    return shape, tuple(step // itemsize for step in array.strides) if shape else ()
 
 
 def specimen(array: Any, fill: int = 0, *, whole: bool = True) -> Any:

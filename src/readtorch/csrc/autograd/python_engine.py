@@ -8,6 +8,7 @@ from typing import Any
 from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device_guard import device_guard
+from readtorch.c10.core.dispatch_key import MetaArray
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import engine, variable
@@ -67,11 +68,11 @@ def run_backward(
 
 
 def _detached(grad: Any, given: list[Any]) -> Any:
-    """A captured gradient nobody else holds: not the array the caller passed in, not a stretched view."""
-    if grad.base is None and all(grad is not other for other in given):
+    """A captured gradient nobody else holds: not the array the caller passed in, not a stretched view. It keeps its order in memory."""
+    if grad.__class__ is MetaArray or (grad.base is None and all(grad is not other for other in given)):
         return grad
     with device_guard(grad):
-        return grad.copy()
+        return grad.copy(order="C" if 0 in grad.strides else "K")
 
 
 def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:

@@ -20,10 +20,11 @@ from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
+from readtorch.c10.core.contiguity import channels_innermost, dense_strides, strides_of_copy
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
-from readtorch.c10.core.dispatch_key import device_of, meta_like, without_values
+from readtorch.c10.core.dispatch_key import device_of, geometry, meta_array, meta_like, without_values
 from readtorch.c10.core.layout import EMPTY_OF, LAYOUT_OF, strided
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
@@ -33,8 +34,10 @@ from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
-def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None) -> Any:
-    """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made."""
+def _new(
+    make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None, strides: Any = None
+) -> Any:  # fmt: skip
+    """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made, and `strides` are told."""
     for size in shape:
         if size < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
@@ -46,7 +49,7 @@ def _new(make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, require
             return write_out("empty", make(numpy, shape, out._array.dtype), out)
     target = target_device(device)
     if target.type == "meta":
-        return finish_on(target, np.broadcast_to(np.zeros((), kind), shape), requires_grad)
+        return finish_on(target, meta_array(shape, kind, strides), requires_grad)
     numpy, guard = library_of(target)
     with guard:
         return finish_on(target, make(numpy, shape, kind), requires_grad)
@@ -104,7 +107,9 @@ def empty(
     """Uninitialised memory."""
     if layout is not None and layout is not strided:
         return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
-    return _new(_empty_in(memory_format), sizes(size, "size", named), _kind(dtype), device, requires_grad, out)
+    shape = sizes(size, "size", named)
+    strides = _strides_in(memory_format, shape) if _is_meta(device) else None
+    return _new(_empty_in(memory_format), shape, _kind(dtype), device, requires_grad, out, strides)
 
 
 def _empty_in(memory_format: Any) -> Any:
@@ -119,6 +124,11 @@ def _empty_in(memory_format: Any) -> Any:
         return numpy.empty((shape[0], *shape[2:], shape[1]), kind).transpose((0, rank - 1, *range(1, rank - 1)))
 
     return make
+
+
+def _strides_in(memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    channels_last = memory_format in (formats.channels_last, formats.channels_last_3d)
+    return dense_strides(shape, channels_innermost(len(shape))) if channels_last else None
 
 
 def full(
@@ -167,13 +177,11 @@ def empty_strided(
         )
     count = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
     strides = tuple(step * kind.itemsize for step in steps)
-    return _new(
-        lambda numpy, shape, kind: numpy.lib.stride_tricks.as_strided(numpy.empty(count, kind), shape, strides),
-        shape,
-        kind,
-        device,
-        requires_grad,
-    )
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        return numpy.lib.stride_tricks.as_strided(numpy.empty(count, kind), shape, strides)
+
+    return _new(make, shape, kind, device, requires_grad, strides=steps)
 
 
 def _like(make: Any) -> Any:
@@ -192,7 +200,9 @@ def _like(make: Any) -> Any:
         if layout is not None or array.__class__ in LAYOUT_OF:
             return _like_in(make, layout, array, kind, target, requires_grad)
         if _is_meta(target):
-            return finish(meta_like(array).astype(kind)[...] if kind != array.dtype else array, "meta", requires_grad)
+            keep = memory_format is formats.preserve_format
+            strides = strides_of_copy(*geometry(array)) if keep else _strides_in(memory_format, array.shape)
+            return finish(meta_array(array.shape, kind, strides), "meta", requires_grad)
         if memory_format is not formats.preserve_format:
             return _new(
                 lambda numpy, shape, kind: make(_empty_in(memory_format)(numpy, shape, kind), kind),
@@ -740,6 +750,8 @@ def _random_like(function: Any) -> Any:
         where = device_of(input._array) if device is None else device
         args = tuple(_bound(value) for value in args)
         array = input._array
+        if str(where) == "meta":
+            return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
         strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
         keeps = memory_format in (None, formats.preserve_format) and function is not randint
         if strided and keeps and str(where) == "cpu":

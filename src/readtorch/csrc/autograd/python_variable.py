@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -12,8 +11,8 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many, refuse_condition
 from readtorch.aten.functorch.dynamic_layer import detached_below
 from readtorch.aten.functorch.tensor_wrapper import is_wrapped, no_storage
+from readtorch.c10.core import contiguity, scalar_type, tensor_impl
 from readtorch.c10.core import layout as layouts
-from readtorch.c10.core import scalar_type, storage_impl, tensor_impl
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
@@ -264,13 +263,12 @@ bind(
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
-    """Strides as upstream counts them. NumPy's are 0 where there is no element; upstream's are those of one per dimension.
-
-    A meta tensor's array repeats one element; its strides are told as those of a tensor in one piece.
-    """
+    """Strides as upstream counts them. NumPy's are 0 where there is no element; upstream's are those of one per dimension."""
     itemsize = array.itemsize
-    if not array.size or array.__class__ is MetaArray:
-        return tuple(math.prod(max(size, 1) for size in array.shape[dim + 1 :]) for dim in range(array.ndim))
+    if array.__class__ is MetaArray:
+        return array.steps
+    if not array.size:
+        return contiguity.contiguous_strides(array.shape)
     return tuple(step // itemsize for step in array.strides)
 
 
@@ -287,26 +285,25 @@ def untyped_storage(self: Any) -> Any:
     array = self._array
     if array.__class__ in layouts.LAYOUT_OF:
         raise NotImplementedError("Cannot access storage of SparseTensorImpl")
-    if array.__class__ is MetaArray:
-        storage = storage_impl.Storage.__new__(storage_impl.Storage)
-        storage.owner = np.broadcast_to(np.zeros((), np.uint8), (array.size * array.itemsize,))
-        storage.device = device_of(array)
-        return storage
-    return storage_of(self._array, device_of(self._array))
+    return array.storage if array.__class__ is MetaArray else storage_of(array, device_of(array))
 
 
 def data_ptr(self: Any) -> int:
-    """Address of the first element; 0 for a tensor without memory."""
+    """Address of the first element; 0 for a tensor without memory, from which a meta tensor counts its offset."""
     array = self._array
     if is_wrapped(array):
         raise no_storage()
-    return 0 if not array.size or array.__class__ is MetaArray or array.__class__ is FreedArray else data_address(array)
+    if not array.size or array.__class__ is FreedArray:
+        return 0
+    return array.offset * array.itemsize if array.__class__ is MetaArray else data_address(array)
 
 
 def storage_offset(self: Any) -> int:
     """How many elements lie between the storage's start and the first element."""
     array = self._array
-    if not array.size or array.__class__ is MetaArray:
+    if array.__class__ is MetaArray:
+        return array.offset
+    if not array.size:
         return 0
     if is_wrapped(array):
         return storage_offset(array.value)
@@ -318,12 +315,16 @@ def is_contiguous(self: Any, *, memory_format: Any = None) -> bool:
     """Are the elements in memory in the order of the last dimension first?"""
     from readtorch.c10.core import memory_format as formats
 
-    if memory_format in (None, formats.contiguous_format, formats.preserve_format):
-        return bool(self._array.flags.c_contiguous) or self._array.__class__ is MetaArray
-    rank = 4 if memory_format is formats.channels_last else 5
-    if self._array.ndim != rank:
-        return False
-    return bool(self._array.transpose((0, *range(2, rank), 1)).flags.c_contiguous)
+    array = self._array
+    order = None
+    if memory_format not in (None, formats.contiguous_format, formats.preserve_format):
+        rank = 4 if memory_format is formats.channels_last else 5
+        if array.ndim != rank:
+            return False
+        order = contiguity.channels_innermost(rank)
+    if array.__class__ is MetaArray:
+        return contiguity.is_contiguous(array.shape, array.steps, order)
+    return bool((array if order is None else array.transpose(order[::-1])).flags.c_contiguous)
 
 
 def size(self: Any, dim: int | None = None) -> Any:

@@ -16,7 +16,7 @@ from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_float
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.device import current_default_device, device
 from readtorch.c10.core.device_guard import NOTHING, on_host, with_index
-from readtorch.c10.core.dispatch_key import meta_like, without_values
+from readtorch.c10.core.dispatch_key import on_meta, without_values
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, promote_types, to_numpy_dtype
 from readtorch.c10.core.storage_impl import StorageImpl, storage_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
@@ -235,7 +235,7 @@ def finish_on(target: device, array: Any, requires_grad: bool) -> Any:
 #: how an array gets to a device, by device type; the CUDA backend adds its own
 PLACERS: dict[str, Any] = {
     "cpu": lambda array, target, non_blocking: array,
-    "meta": lambda array, target, non_blocking: meta_like(array),
+    "meta": lambda array, target, non_blocking: on_meta(array),
 }
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
-from readtorch.c10.core.dispatch_key import DispatchKey, identity, meta_array, meta_like, specimen
+from readtorch.c10.core.contiguity import strides_of_result
+from readtorch.c10.core.dispatch_key import DispatchKey, geometry, identity, meta_array, on_meta, specimen
 
 operators: dict[str, OperatorEntry] = {}
 """The table: one entry per operator name."""
@@ -181,13 +182,16 @@ meta = MetaColumn()
 def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
     """The Meta column, for operators that fill none: run the CPU kernel on a specimen and keep shape and dtype.
 
-    A pointwise operator is run on one element of each operand. The others see the whole shape, all strides 0.
+    A view is taken of the outline. A pointwise operator is run on one element of each operand, and its result lies as they do.
+    The others see the whole shape, all strides 0.
     """
     if entry.composite is not None:
         return partial(entry.composite, meta)
     kernel = entry.kernels[DispatchKey.CPU]
     if entry.pointwise is not None:
         return partial(_pointwise_on_meta, kernel)
+    if entry.view:
+        return lambda array, *args, **kwargs: _map_arrays(kernel(array.outline, *args, **kwargs), array.seen_as)
 
     fills: dict[str, Callable[[Any], Any]] = {
         "zeros": specimen,
@@ -198,14 +202,14 @@ def meta_kernel(entry: OperatorEntry) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         kwargs = {name: _map_arrays(arg, filled) for name, arg in kwargs.items()}
-        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), meta_like)
+        return _map_arrays(kernel(*(_map_arrays(arg, filled) for arg in args), **kwargs), on_meta)
 
     return run
 
 
 def formula_on_meta(formula: Callable[..., Any]) -> Callable[..., Any]:
     """A formula of a derivative, for meta arrays. What it makes with NumPy's own functions is no meta array by itself."""
-    return lambda *values: _map_arrays(formula(*values), meta_like)
+    return lambda *values: _map_arrays(formula(*values), on_meta)
 
 
 def broadcasts_on_meta(*names: str) -> None:
@@ -223,7 +227,8 @@ def _pointwise_on_meta(kernel: Callable[..., Any], *operands: Any, **options: An
     except ValueError:
         return kernel(*(_map_arrays(operand, specimen) for operand in operands), **options)  # says which shapes
     result = kernel(*(_map_arrays(operand, _one_element) for operand in operands), **options)
-    return meta_array(shape, result.dtype)
+    strides = strides_of_result(shape, [geometry(array) for array in arrays])
+    return _map_arrays(result, lambda array: meta_array(shape, array.dtype, strides))
 
 
 def keeps_shape_on_meta(*names: str) -> None:
@@ -236,7 +241,7 @@ def keeps_shape_on_meta(*names: str) -> None:
 
 def _like_the_first(kernel: Callable[..., Any], *args: Any, **options: Any) -> Any:
     result = kernel(*(_one_element(arg) if isinstance(arg, np.ndarray) else arg for arg in args), **options)
-    return meta_like(result, args[0].shape)
+    return meta_array(args[0].shape, result.dtype)
 
 
 def _one_element(array: Any) -> np.ndarray:
@@ -253,6 +258,32 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
         mapped = [_map_arrays(item, function) for item in value]
         return tuple(mapped) if isinstance(value, tuple) else mapped
     return value
+
+
+def results_lie(how: Callable[[Any, Any], Any], *names: str) -> None:
+    """Put the results of these operators into an order of dimensions in memory: `how(result, first argument)` does it.
+
+    A kernel that leaves the order to NumPy gets that of its operands, which upstream's kernel may not.
+    """
+    for name in names:
+        entry = operators[name]
+        before = {key: entry.kernels[key] for key in entry.kernels if key <= DispatchKey.CUDA}
+        before[DispatchKey.Meta] = lookup(entry, DispatchKey.Meta)
+        made = {kernel: _laid(how, kernel) for kernel in before.values()}
+        entry.kernels.update({key: made[kernel] for key, kernel in before.items()})
+        setattr(cpu, name, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _laid(how: Callable[[Any, Any], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def call(first: Any, *args: Any, **options: Any) -> Any:
+        result = kernel(first, *args, **options)
+        if result.__class__ is list or result.__class__ is tuple:
+            return result.__class__([how(part, first) for part in result])
+        return how(result, first)
+
+    return call
 
 
 #: for a column that is made and not filled: what makes an operator's kernel in it
