@@ -581,7 +581,7 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
     """What `_normalize_rows` gives, of the last dimension of any two or more, in as few calls as possible; means keep theirs."""
     average = _average(x.shape[-1], x.dtype)
     mean = x.dot(average)[..., None]
-    y = np.subtract(x, mean, order="C")
+    y = x - mean
     scale = (y * y).dot(average)[..., None]
     scale += eps
     scale **= -0.5
@@ -632,7 +632,8 @@ def native_layer_norm(
     check_floats("LayerNormKernelImpl", input, weight, bias)
     if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
         if input.ndim > 1:
-            return _normalize_few(np.ascontiguousarray(input), weight, bias, eps)
+            rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
+            return _normalize_few(rows, weight, bias, eps)
         y, mean, rstd = _normalize_few(input[None], weight, bias, eps)
         return y[0], mean[0], rstd[0]
     leading = input.shape[: input.ndim - len(normalized_shape)]
