@@ -115,7 +115,7 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
         _rounded,
         variants="",
         numbers="first second",
-        node="Div",
+        node="DivBackward2",
         first=lambda at, grad: at.zeros_like(grad),
         second=lambda at, grad: at.zeros_like(grad),
     )
@@ -134,6 +134,15 @@ binary(
     numbers="first second",
 )
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
+
+
+def _by_second(stem: str) -> Any:
+    """Upstream counts the form with a number first."""
+    return lambda given: f"{stem}Backward{0 if isinstance(given['other'], int | float | complex) else 1}"
+
+
+overloads("remainder", _by_second("Remainder"))
+overloads("fmod", _by_second("Fmod"))
 
 # %% [markdown]
 # ### Which way is rounded, and what is its derivative?
@@ -538,7 +547,7 @@ unary("expm1", np.expm1, formula=lambda at, grad, result: grad * (at.conj(result
 unary("log", np.log, formula=lambda at, grad, self: grad / at.conj(self), autocast="float32")
 unary("log2", np.log2, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(2)), autocast="float32")
 unary("log10", np.log10, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(10)), autocast="float32")
-unary("log1p", np.log1p, formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
+unary("log1p", np.log1p, node="Log1P", formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
 unary("sqrt", np.sqrt, formula=lambda at, grad, result: grad / (2 * at.conj(result)))
 
 
@@ -987,8 +996,8 @@ def _sinc_slope(at: Any, x: Any) -> Any:
     return at.conj(at.where(x == 0, 0, slope))
 
 
-unary("deg2rad", np.deg2rad, formula=lambda at, grad: grad * (math.pi / 180))
-unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
+unary("deg2rad", np.deg2rad, node="Deg2Rad", formula=lambda at, grad: grad * (math.pi / 180))
+unary("rad2deg", np.rad2deg, node="Rad2Deg", formula=lambda at, grad: grad * (180 / math.pi))
 
 
 @composite("isreal", variants="function method")

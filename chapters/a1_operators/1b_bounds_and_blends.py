@@ -342,7 +342,7 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 
 
-@register("_lerp_tensor", key="CPU CUDA", variants="", node="Lerp")
+@register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check("lerp", self, end, weight)
     if weight.dtype != self.dtype and not weight.ndim:

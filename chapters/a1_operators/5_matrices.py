@@ -603,7 +603,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -637,12 +637,19 @@ derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
 derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
-@composite("trace", variants="function method", out=True)
-def trace(at: Any, self: Array) -> Any:
+@register("trace", key="CPU CUDA", variants="function method", out=True)
+def trace(self: Array) -> Array:
     """The sum of the diagonal."""
     if self.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
-    return at.sum(at.diagonal(self, 0, 0, 1))
+    return cpu.sum(cpu.diagonal(self, 0, 0, 1))
+
+
+def _trace_backward(at: Any, grad: Any, shape: tuple[int, ...]) -> Any:
+    return at.diagonal_backward(at.expand(grad, (min(shape),)), shape, 0, 0, 1)
+
+
+derivative("trace", self=lambda at, grad, self_shape: _trace_backward(at, grad, self_shape))
 
 
 @composite("cross", variants="function method", out=True)
@@ -749,7 +756,15 @@ def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
 
-@register("linalg_inv", specimen="identity", module="linalg", key="CPU CUDA", variants="function", out=True)
+@register(
+    "linalg_inv",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    out=True,
+    node="LinalgInvEx",
+)
 def linalg_inv(A: Array) -> Array:
     """The inverse."""
     _square("inv", A)
@@ -844,7 +859,14 @@ composite("logdet", variants="function method")(lambda at, self: at.log(at.linal
 # %%
 #| into: aten/native/batch_linear_algebra.py
 #| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
-@register("linalg_cholesky", specimen="identity", module="linalg", key="CPU CUDA", variants="function")
+@register(
+    "linalg_cholesky",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    node="LinalgCholeskyEx",
+)
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
@@ -1093,7 +1115,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
 composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
 
 
-@register("_block_exponential", key="CPU CUDA", variants="")
+@register("_block_exponential", key="CPU CUDA", variants="", node="LinalgMatrixExp")
 def _block_exponential(A: Array) -> Array:
     """eᴬ by scaling and squaring of a Taylor series of degree 18. Half precision is computed in single."""
     _square("matrix_exp", A)

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
@@ -87,6 +87,7 @@ derivative(
     "sort",
     self=lambda at, grad, self_shape, dim, indices: value_selecting_backward(at, grad, dim, indices, self_shape, True),
 )
+overloads("sort", lambda given: f"SortBackward{int(bool(given['stable']))}")
 
 
 @register("argsort", key="CPU CUDA", variants="function method")

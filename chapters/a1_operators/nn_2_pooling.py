@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -283,6 +283,7 @@ derivative(
         grad, x, result, kernel_size, stride, padding, dilation, ceil_mode
     ),
 )
+overloads("_max_pool", lambda given: f"MaxPool{max(len(given['kernel_size']), 2)}DWithIndicesBackward0")
 derivative(
     "_max_pool_backward",
     dy=lambda at, grad, x, y, kernel_size, stride, padding, dilation, ceil_mode: at._pool_gather(
@@ -554,7 +555,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
@@ -672,6 +673,7 @@ def _mean_again(
 
 results_lie(in_suggested_format, "_avg_pool")
 derivative("_avg_pool", self=_mean_gradient)
+overloads("_avg_pool", lambda given: f"AvgPool{max(len(given['kernel_size']), 2)}DBackward0")
 derivative("_avg_pool_backward", dy=_mean_again)
 
 
@@ -753,7 +755,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -825,6 +827,7 @@ derivative(
         grad, tuple(self_shape[-len(output_size) :])
     ),
 )
+overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
 derivative(
     "_adaptive_avg_pool_backward",
     dy=lambda at, grad, dy_shape, size: at._adaptive_avg_pool(grad, tuple(dy_shape[-len(size) :])),
@@ -892,7 +895,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
@@ -927,6 +930,7 @@ derivative(
     "_windowed_max",
     self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),
 )
+overloads("_windowed_max", lambda given: f"AdaptiveMaxPool{max(len(given['bounds']), 2)}DBackward0")
 
 
 def _adaptive_max(at: Any, op: str, self: Any, output_size: Any, dims: int) -> Any:

@@ -333,12 +333,16 @@ def selu(at: Any, self: Array) -> Any:
     return at.elu(self, _SELU_ALPHA, _SELU_SCALE)
 
 
-@composite("celu", inplace=True)
-def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
+@register("celu", inplace=True)
+def celu(self: Array, alpha: Real = 1.0) -> Array:
     """`max(0, x) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return at.elu(self, alpha, 1.0, 1.0 / alpha)
+    return elu(self, alpha, 1.0, 1.0 / alpha)
+
+
+derivative("celu", self=lambda at, grad, self, alpha: _elu_gradient(at, grad, self, alpha, 1.0, 1.0 / alpha))
+broadcasts_on_meta("celu")
 
 
 # %% [markdown]
@@ -564,7 +568,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import cpu, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -572,8 +576,8 @@ from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 # %%
 #| into: aten/native/gated_linear_unit.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#glu
-@composite("glu", module="nn")
-def glu(at: Any, self: Array, dim: int = -1) -> Any:
+@register("glu", module="nn")
+def glu(self: Array, dim: int = -1) -> Array:
     """The first half along `dim` times the sigmoid of the second."""
     if not self.shape:
         raise RuntimeError("glu does not support 0-dimensional tensors")
@@ -581,7 +585,24 @@ def glu(at: Any, self: Array, dim: int = -1) -> Any:
     size = self.shape[axis]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {axis} is size {size}")
-    return at.narrow(self, axis, 0, size // 2) * at.sigmoid(at.narrow(self, axis, size // 2, size // 2))
+    first, second = _halves(cpu, self, axis)
+    return cpu.mul(first, cpu.sigmoid(second))
+
+
+def _halves(at: Any, self: Any, axis: int) -> tuple[Any, Any]:
+    size = self.shape[axis]
+    return at.slice(self, axis, 0, size // 2, 1), at.slice(self, axis, size // 2, size, 1)
+
+
+def _glu_gradient(at: Any, grad: Any, self: Any, dim: int) -> Any:
+    axis = maybe_wrap_dim(dim, len(self.shape))
+    first, second = _halves(at, self, axis)
+    gate = at.sigmoid(second)
+    passed = grad * gate
+    return at.cat([passed, passed * first * (1 - gate)], axis)
+
+
+derivative("glu", self=_glu_gradient)
 
 
 # %%

@@ -219,17 +219,16 @@ def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value:
 #| imports
 from __future__ import annotations
 
-from typing import Any
-
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 
 
 # %%
 #| into: aten/native/pixel_shuffle.py
 #| upstream: aten/src/ATen/native/PixelShuffle.cpp#at::native::math_pixel_shuffle
-@composite("pixel_shuffle")
-def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
+@register("pixel_shuffle")
+def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
     """`(*, C r², H, W)` to `(*, C, H r, W r)`."""
     r = upscale_factor
     if len(self.shape) < 3:
@@ -243,13 +242,17 @@ def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
             f"but input.size(-3)={c} is not divisible by {r * r}"
         )
     n = len(lead)
-    x = at.reshape(self, (*lead, c // (r * r), r, r, h, w))
-    x = at.permute(x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return at.reshape(x, (*lead, c // (r * r), h * r, w * r))
+    x = self.reshape((*lead, c // (r * r), r, r, h, w))
+    x = x.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return x.copy(order="C").reshape((*lead, c // (r * r), h * r, w * r))
 
 
-@composite("pixel_unshuffle")
-def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
+results_lie(in_suggested_format, "pixel_shuffle")
+derivative("pixel_shuffle", self=lambda at, grad, upscale_factor: at.pixel_unshuffle(grad, upscale_factor))
+
+
+@register("pixel_unshuffle")
+def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
     """`(*, C, H r, W r)` to `(*, C r², H, W)`."""
     r = downscale_factor
     if len(self.shape) < 3:
@@ -263,9 +266,13 @@ def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but {size} is not by {r}"
             )
     n = len(lead)
-    x = at.reshape(self, (*lead, c, h // r, r, w // r, r))
-    x = at.permute(x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return at.reshape(x, (*lead, c * r * r, h // r, w // r))
+    x = self.reshape((*lead, c, h // r, r, w // r, r))
+    x = x.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return x.copy(order="C").reshape((*lead, c * r * r, h // r, w // r))
+
+
+results_lie(in_suggested_format, "pixel_unshuffle")
+derivative("pixel_unshuffle", self=lambda at, grad, downscale_factor: at.pixel_shuffle(grad, downscale_factor))
 
 
 # %%
@@ -273,17 +280,16 @@ def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
 #| imports
 from __future__ import annotations
 
-from typing import Any
-
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
+from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 
 
 # %%
 #| into: aten/native/chanel_shuffle.py
 #| upstream: aten/src/ATen/native/ChanelShuffle.cpp#at::native::channel_shuffle
-@composite("channel_shuffle")
-def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
+@register("channel_shuffle")
+def channel_shuffle(self: Array, groups: int) -> Array:
     """Channels `(g, C / g)` reordered as `(C / g, g)` (Zhang et al. 2018)."""
     if len(self.shape) < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
@@ -292,8 +298,14 @@ def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
         raise RuntimeError(f"Number of groups to divide channels in must be positive, unlike {groups}")
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups, as {c} by {groups} is not.")
-    x = at.reshape(self, (n, groups, c // groups, *size))
-    return at.reshape(at.transpose(x, 1, 2), (n, c, *size))
+    x = self.reshape((n, groups, c // groups, *size))
+    return x.swapaxes(1, 2).copy(order="C").reshape((n, c, *size))
+
+
+results_lie(in_suggested_format, "channel_shuffle")
+derivative(
+    "channel_shuffle", self=lambda at, grad, self_shape, groups: at.channel_shuffle(grad, self_shape[1] // groups)
+)
 
 
 # %% [markdown]

@@ -277,12 +277,16 @@ def selu(at: Any, self: Array) -> Any:
     return at.elu(self, _SELU_ALPHA, _SELU_SCALE)
 
 
-@composite("celu", inplace=True)
-def celu(at: Any, self: Array, alpha: Real = 1.0) -> Any:
+@register("celu", inplace=True)
+def celu(self: Array, alpha: Real = 1.0) -> Array:
     """`max(0, x) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return at.elu(self, alpha, 1.0, 1.0 / alpha)
+    return elu(self, alpha, 1.0, 1.0 / alpha)
+
+
+derivative("celu", self=lambda at, grad, self, alpha: _elu_gradient(at, grad, self, alpha, 1.0, 1.0 / alpha))
+broadcasts_on_meta("celu")
 
 
 @register("softplus", module="nn")

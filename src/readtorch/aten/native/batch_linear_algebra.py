@@ -62,7 +62,15 @@ def _adjoint(at: Any, x: Any) -> Any:
     return at.conj(at.transpose(x, -2, -1))
 
 
-@register("linalg_inv", specimen="identity", module="linalg", key="CPU CUDA", variants="function", out=True)
+@register(
+    "linalg_inv",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    out=True,
+    node="LinalgInvEx",
+)
 def linalg_inv(A: Array) -> Array:
     """The inverse."""
     _square("inv", A)
@@ -154,7 +162,14 @@ composite("slogdet", variants="function method", named="slogdet", outputs="sign 
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
 
 
-@register("linalg_cholesky", specimen="identity", module="linalg", key="CPU CUDA", variants="function")
+@register(
+    "linalg_cholesky",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    node="LinalgCholeskyEx",
+)
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
@@ -400,7 +415,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
 composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
 
 
-@register("_block_exponential", key="CPU CUDA", variants="")
+@register("_block_exponential", key="CPU CUDA", variants="", node="LinalgMatrixExp")
 def _block_exponential(A: Array) -> Array:
     """eᴬ by scaling and squaring of a Taylor series of degree 18. Half precision is computed in single."""
     _square("matrix_exp", A)

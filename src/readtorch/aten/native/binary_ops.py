@@ -176,7 +176,7 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
         _rounded,
         variants="",
         numbers="first second",
-        node="Div",
+        node="DivBackward2",
         first=lambda at, grad: at.zeros_like(grad),
         second=lambda at, grad: at.zeros_like(grad),
     )
@@ -195,6 +195,15 @@ binary(
     numbers="first second",
 )
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
+
+
+def _by_second(stem: str) -> Any:
+    """Upstream counts the form with a number first."""
+    return lambda given: f"{stem}Backward{0 if isinstance(given['other'], int | float | complex) else 1}"
+
+
+overloads("remainder", _by_second("Remainder"))
+overloads("fmod", _by_second("Fmod"))
 
 
 def _power(a: Any, b: Any) -> Any:

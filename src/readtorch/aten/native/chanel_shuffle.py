@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
-@composite("channel_shuffle")
-def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
+@register("channel_shuffle")
+def channel_shuffle(self: Array, groups: int) -> Array:
     """Channels `(g, C / g)` reordered as `(C / g, g)` (Zhang et al. 2018)."""
     if len(self.shape) < 3:
         raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self.shape)}")
@@ -18,5 +17,11 @@ def channel_shuffle(at: Any, self: Array, groups: int) -> Any:
         raise RuntimeError(f"Number of groups to divide channels in must be positive, unlike {groups}")
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups, as {c} by {groups} is not.")
-    x = at.reshape(self, (n, groups, c // groups, *size))
-    return at.reshape(at.transpose(x, 1, 2), (n, c, *size))
+    x = self.reshape((n, groups, c // groups, *size))
+    return x.swapaxes(1, 2).copy(order="C").reshape((n, c, *size))
+
+
+results_lie(in_suggested_format, "channel_shuffle")
+derivative(
+    "channel_shuffle", self=lambda at, grad, self_shape, groups: at.channel_shuffle(grad, self_shape[1] // groups)
+)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented
 
@@ -83,3 +83,4 @@ derivative(
         grads[0], indices, self_shape, len(kernel_size)
     ),
 )
+overloads("_fractional_max_pool", lambda given: f"FractionalMaxPool{len(given['kernel_size'])}DBackward0")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.tensor_factories import in_suggested_format
 
 
-@composite("pixel_shuffle")
-def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
+@register("pixel_shuffle")
+def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
     """`(*, C r², H, W)` to `(*, C, H r, W r)`."""
     r = upscale_factor
     if len(self.shape) < 3:
@@ -23,13 +22,17 @@ def pixel_shuffle(at: Any, self: Array, upscale_factor: int) -> Any:
             f"but input.size(-3)={c} is not divisible by {r * r}"
         )
     n = len(lead)
-    x = at.reshape(self, (*lead, c // (r * r), r, r, h, w))
-    x = at.permute(x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return at.reshape(x, (*lead, c // (r * r), h * r, w * r))
+    x = self.reshape((*lead, c // (r * r), r, r, h, w))
+    x = x.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return x.copy(order="C").reshape((*lead, c // (r * r), h * r, w * r))
 
 
-@composite("pixel_unshuffle")
-def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
+results_lie(in_suggested_format, "pixel_shuffle")
+derivative("pixel_shuffle", self=lambda at, grad, upscale_factor: at.pixel_unshuffle(grad, upscale_factor))
+
+
+@register("pixel_unshuffle")
+def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
     """`(*, C, H r, W r)` to `(*, C r², H, W)`."""
     r = downscale_factor
     if len(self.shape) < 3:
@@ -43,6 +46,10 @@ def pixel_unshuffle(at: Any, self: Array, downscale_factor: int) -> Any:
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but {size} is not by {r}"
             )
     n = len(lead)
-    x = at.reshape(self, (*lead, c, h // r, r, w // r, r))
-    x = at.permute(x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return at.reshape(x, (*lead, c * r * r, h // r, w // r))
+    x = self.reshape((*lead, c, h // r, r, w // r, r))
+    x = x.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return x.copy(order="C").reshape((*lead, c * r * r, h // r, w // r))
+
+
+results_lie(in_suggested_format, "pixel_unshuffle")
+derivative("pixel_unshuffle", self=lambda at, grad, downscale_factor: at.pixel_shuffle(grad, downscale_factor))

@@ -437,7 +437,7 @@ def _scatter_src(self: Array, dim: int, index: Array, src: Array) -> Array:
     return result
 
 
-@register("_scatter_value", key="CPU CUDA", variants="", node="Scatter")
+@register("_scatter_value", key="CPU CUDA", variants="", node="ScatterBackward1")
 def _scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
     place = _check_gather("scatter", self, dim, index)
     result = self.copy()
@@ -594,7 +594,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
     return in_order(np.where(mask, fitting(value, self.dtype), self))
 
 
-@register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFill")
+@register("_masked_fill_tensor", key="CPU CUDA", variants="", node="MaskedFillBackward1")
 def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     if value.ndim:
         raise RuntimeError(

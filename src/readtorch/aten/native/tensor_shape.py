@@ -413,6 +413,7 @@ derivative(
         at, grads, self_shape, self_dtype, dim, section_lengths(self_shape[dim], split_size)
     ),
 )
+overloads("split", lambda given: f"Split{'' if isinstance(given['split_size'], int) else 'WithSizes'}Backward0")
 
 
 @composite("split_with_sizes", variants="function method")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.tensor_iterator import in_order
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -36,12 +36,19 @@ derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
 derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
-@composite("trace", variants="function method", out=True)
-def trace(at: Any, self: Array) -> Any:
+@register("trace", key="CPU CUDA", variants="function method", out=True)
+def trace(self: Array) -> Array:
     """The sum of the diagonal."""
     if self.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
-    return at.sum(at.diagonal(self, 0, 0, 1))
+    return cpu.sum(cpu.diagonal(self, 0, 0, 1))
+
+
+def _trace_backward(at: Any, grad: Any, shape: tuple[int, ...]) -> Any:
+    return at.diagonal_backward(at.expand(grad, (min(shape),)), shape, 0, 0, 1)
+
+
+derivative("trace", self=lambda at, grad, self_shape: _trace_backward(at, grad, self_shape))
 
 
 @composite("cross", variants="function method", out=True)

@@ -75,7 +75,7 @@ unary("expm1", np.expm1, formula=lambda at, grad, result: grad * (at.conj(result
 unary("log", np.log, formula=lambda at, grad, self: grad / at.conj(self), autocast="float32")
 unary("log2", np.log2, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(2)), autocast="float32")
 unary("log10", np.log10, formula=lambda at, grad, self: grad / (at.conj(self) * math.log(10)), autocast="float32")
-unary("log1p", np.log1p, formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
+unary("log1p", np.log1p, node="Log1P", formula=lambda at, grad, self: grad / (at.conj(self) + 1), autocast="float32")
 unary("sqrt", np.sqrt, formula=lambda at, grad, result: grad / (2 * at.conj(result)))
 
 
@@ -294,8 +294,8 @@ def _sinc_slope(at: Any, x: Any) -> Any:
     return at.conj(at.where(x == 0, 0, slope))
 
 
-unary("deg2rad", np.deg2rad, formula=lambda at, grad: grad * (math.pi / 180))
-unary("rad2deg", np.rad2deg, formula=lambda at, grad: grad * (180 / math.pi))
+unary("deg2rad", np.deg2rad, node="Deg2Rad", formula=lambda at, grad: grad * (math.pi / 180))
+unary("rad2deg", np.rad2deg, node="Rad2Deg", formula=lambda at, grad: grad * (180 / math.pi))
 
 
 @composite("isreal", variants="function method")
