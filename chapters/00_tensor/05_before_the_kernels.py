@@ -503,6 +503,7 @@ def _(torch):
 from __future__ import annotations
 
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -718,10 +719,10 @@ class CopySlices(Node):
         shape, strides, offset = self.path.where
         whole = grad.copy()
         steps = tuple([step * whole.itemsize for step in strides])
-        if whole.size:
-            part = np.ndarray(shape, whole.dtype, whole, offset * whole.itemsize, steps)
-        else:
-            part = np.empty(shape, whole.dtype)
+        try:
+            part = np.ndarray(shape, whole.dtype, whole if whole.size else None, offset * whole.itemsize, steps)
+        except (TypeError, ValueError) as error:
+            raise RuntimeError("the view that was written to looks into other memory (`set_`) by now") from error
         results = list(self.function.apply([part.copy()], False))
         if self._edges[0] is not None:
             before = results[0]
@@ -802,10 +803,12 @@ def set_history(tensor: Any, edge: Any) -> None:
     """`edge` is the history of `tensor` alone, and right as of now."""
     view = tensor._view
     if view is not None and len(view) == 4:
-        tensor._edge = view[3]
+        tensor._edge = view[3]  # the request to keep its gradient is there
         tensor._view = view[:3]
         tensor._vc.behind.pop(id(tensor), None)
         tensor._vc.register_view(tensor)
+    elif view is not None and not hasattr(tensor, "_edge"):
+        tensor._edge = None
     _set_edge(tensor, edge)
 
 
@@ -905,6 +908,20 @@ def _become_leaf(tensor: Any, edge: AccumulateGrad | None) -> None:
         tensor._view = (*view[:3], edge)
     if view[0]._edge is not None and (behind or edge is None):
         del tensor._edge
+
+
+def tell_leaf(tensor: Any) -> None:
+    """Its shape is another now. A graph that leads to the leaf already goes on expecting gradients of the old one, as upstream's does."""
+    edge = own_edge(tensor)
+    if edge.__class__ is AccumulateGrad:
+        if sys.getrefcount(edge) == _HELD_BY_LEAF_ALONE:
+            edge.describe(tensor._array)
+        else:
+            edge._array, edge.reshaped = tensor._array, edge._shape != tensor._array.shape
+
+
+#: the leaf, the variable above, and the argument of `getrefcount`
+_HELD_BY_LEAF_ALONE = 3
 
 
 def grad_fn(tensor: Any) -> Any:

@@ -108,6 +108,7 @@ from readtorch.csrc.autograd.variable import (
     make_view,
     rebase_history,
     requires_grad,
+    tell_leaf,
 )
 
 # %%
@@ -837,6 +838,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
                 stacklevel=4,
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
+        tell_leaf(out)
     assign(target, raw)
     version_counter(out).bump()
     return out

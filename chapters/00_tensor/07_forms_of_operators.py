@@ -568,6 +568,7 @@ def view(entry: OperatorEntry) -> Call:
         for number, raw in enumerate(raws):
             edge: Any = node if node is None or number == 0 else (node, number)
             result = give(entry, raw, edge)
+            result._meta = INFERENCE if is_inference(input) else None
             make_view(result, input, (call, args, kwargs, number), MULTI_OUTPUT_NODE)
             results.append(result)
         if observer is not None:
@@ -713,7 +714,6 @@ def inplace(entry: OperatorEntry) -> Call:
             return entry.forms[key].in_place(method, values)
         if copies and isinstance(values[1], TensorImpl):
             values[1] = brought(values[1], array, values[2])
-        refuse_inference(input)
         wants = False
         if not counts.grad_off or state.grad_mode:
             wants = any(_wants_grad(values[i]) for i in positions)
@@ -738,6 +738,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 return answer
             complain(entry, args, kwargs)
             raise
+        refuse_inference(input)  # not before: upstream finds that nobody counts when the elements are written
         node = record.bound(values, raw) if wants else None
         counter = version_counter(input)
         counter.bump()

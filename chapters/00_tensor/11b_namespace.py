@@ -227,7 +227,8 @@ def THPEngine_initModule(module: Any) -> None:
 
     module._run_backward, module._queue_callback = python_engine.run_backward, engine.queue_callback
     module._Node, module._split_edge = node.Node, node.split_edge
-    module._gradient_edge, module._has_no_node = variable.gradient_edge, variable.has_no_node
+    module._gradient_edge, module._own_edge = variable.gradient_edge, variable.own_edge
+    module._has_no_node = variable.has_no_node
     module._AccumulateGrad = accumulate_grad.AccumulateGrad
     module.is_grad_enabled, module._set_grad_enabled = autograd_state.is_grad_enabled, autograd_state.set_grad_enabled
 
@@ -344,6 +345,7 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.autograd.python_function import FunctionNode as _FunctionBase
     from readtorch.csrc.autograd.variable import gradient_edge as _gradient_edge
     from readtorch.csrc.autograd.variable import has_no_node as _has_no_node
+    from readtorch.csrc.autograd.variable import own_edge as _own_edge
     from readtorch.csrc.module import THPModule_initExtension as _initExtension
     from readtorch.csrc.size import Size as Size
     from readtorch.csrc.type_info import finfo as finfo

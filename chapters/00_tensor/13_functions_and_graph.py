@@ -60,6 +60,8 @@ from typing import Any
 
 import numpy as np
 
+
+from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core import autograd_state, tensor_impl
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.tensor_impl import TensorImpl, current_version, version_counter
@@ -262,31 +264,36 @@ def _connect_one(node: FunctionNode, inputs: dict[int, Any], value: Any, edge: A
     is_input = any(value is tensor for tensor in inputs.values())
     dirty = any(value is tensor for tensor in node._dirty)
     plain = any(value is tensor for tensor in node._non_differentiable) or value._array.dtype.kind not in "fcV"
+    if plain or not wants:
+        if not variable.requires_grad(value):
+            return _alias(value) if is_input and not dirty else value
+        if is_input:
+            return value.detach()
+        return value if value._view is not None else value.detach_()
     if dirty:
-        if wants:
-            variable.check_inplace(value)
-            variable.rebase_history(value, edge)
+        variable.check_inplace(value)
+        variable.rebase_history(value, edge)
         return value
     if is_input:
-        value = _alias(value, wants and not plain, edge)
-        return value
-    if plain or not wants:
-        if plain and variable.requires_grad(value) and variable.is_leaf(value) is False:
-            value = value.detach()
-        return value
-    if variable.requires_grad(value) and value._view is None:
-        value = value.detach()
+        value = _alias(value)
     if value._view is not None:
-        value._view = (value._view[0], value._view[1], variable.IN_CUSTOM_FUNCTION)
-    value._edge = edge
+        value._view = (*value._view[:2], variable.IN_CUSTOM_FUNCTION, *value._view[3:])
+    elif variable.requires_grad(value):
+        value = value.detach()
+    variable.set_history(value, edge)
     return value
 
 
-def _alias(value: Any, connected: bool, edge: Any) -> Any:
+def _alias(value: Any) -> Any:
     """An input returned as it is: a view of it, so that the input keeps its own history."""
-    result = tensor_impl.wrap(value._array, edge if connected else None)
-    result._vc = version_counter(value)
-    result._view = (value if value._view is None else value._view[0], (), variable.IN_CUSTOM_FUNCTION)
+    recording = state.grad_mode
+    autograd_state.set_grad_enabled(False)
+    try:
+        result = dispatcher.autograd.alias(value)
+    finally:
+        autograd_state.set_grad_enabled(recording)
+    if result._view is not None:
+        result._view = (*result._view[:2], variable.IN_CUSTOM_FUNCTION)
     return result
 
 

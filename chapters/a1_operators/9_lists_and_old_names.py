@@ -429,7 +429,7 @@ def _view_in_place(name: str) -> Any:
             variable.set_history(self, edge)
             variable.wake_views(self)
         else:
-            _tell_leaf(self)
+            variable.tell_leaf(self)
         return self
 
     method.__name__ = f"{name}_"

@@ -67,7 +67,7 @@ class Tensor(_C.TensorBase):
     @property
     def _backward_hooks(self) -> OrderedDict[int, Any] | None:
         """What `register_hook` has registered, by number; None if that is nothing."""
-        node, number = _C._split_edge(_C._gradient_edge(self))
+        node, number = _C._split_edge(_C._own_edge(self))
         return None if node is None else (node._tensor_pre_hooks or {}).get(number)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:

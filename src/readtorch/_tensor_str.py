@@ -173,6 +173,17 @@ def _contents(array: np.ndarray, indent: int) -> str:
     return _block(array, indent, summarize, formatter)
 
 
+def _history(tensor: Any) -> list[str]:
+    """Its node, or that it wants a gradient. The node of a view that writes have cut off is not to be had: a text is."""
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:
+        return ["grad_fn=<Invalid>"]
+    if node is not None:
+        return [f"grad_fn=<{type(node).__name__}>"]
+    return ["requires_grad=True"] if tensor.requires_grad else []
+
+
 def _facts(tensor: Any) -> list[str]:
     facts = []
     where = tensor.device
@@ -184,10 +195,7 @@ def _facts(tensor: Any) -> list[str]:
         facts.append(f"size={tuple(tensor.shape)}")
     if tensor.dtype not in expected or (empty and tensor.dtype is not get_default_dtype()):
         facts.append(f"dtype={tensor.dtype}")
-    if tensor.grad_fn is not None:
-        facts.append(f"grad_fn=<{type(tensor.grad_fn).__name__}>")
-    elif tensor.requires_grad:
-        facts.append("requires_grad=True")
+    facts += _history(tensor)
     return facts
 
 
@@ -219,10 +227,7 @@ def _sparse_str(self: Any, prefix: str, tensor_contents: str | None) -> str:
     if self.dtype not in (get_default_dtype(), get_default_complex_dtype(), scalar_type.int64, scalar_type.bool):
         facts.append(f"dtype={self.dtype}")
     facts.append(f"layout={self.layout}")
-    if self.grad_fn is not None:
-        facts.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
-    elif self.requires_grad:
-        facts.append("requires_grad=True")
+    facts += _history(self)
     return _add_facts(prefix + tensor_contents, facts, indent, first_on_next=True)
 
 

@@ -29,6 +29,7 @@ if _typing.TYPE_CHECKING:
     from readtorch.csrc.autograd.python_function import FunctionNode as _FunctionBase
     from readtorch.csrc.autograd.variable import gradient_edge as _gradient_edge
     from readtorch.csrc.autograd.variable import has_no_node as _has_no_node
+    from readtorch.csrc.autograd.variable import own_edge as _own_edge
     from readtorch.csrc.module import THPModule_initExtension as _initExtension
     from readtorch.csrc.size import Size as Size
     from readtorch.csrc.type_info import finfo as finfo

@@ -166,7 +166,8 @@ def THPEngine_initModule(module: Any) -> None:
 
     module._run_backward, module._queue_callback = python_engine.run_backward, engine.queue_callback
     module._Node, module._split_edge = node.Node, node.split_edge
-    module._gradient_edge, module._has_no_node = variable.gradient_edge, variable.has_no_node
+    module._gradient_edge, module._own_edge = variable.gradient_edge, variable.own_edge
+    module._has_no_node = variable.has_no_node
     module._AccumulateGrad = accumulate_grad.AccumulateGrad
     module.is_grad_enabled, module._set_grad_enabled = autograd_state.is_grad_enabled, autograd_state.set_grad_enabled
 

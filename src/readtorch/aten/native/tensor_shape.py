@@ -634,7 +634,9 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
         raise RuntimeError(f"maximum size for tensor at dimension {place} is {have} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    source = self if self.ndim else self.reshape(1)
+    if not self.ndim:
+        return self.reshape(1)[:size]
+    source = self
     windows = np.lib.stride_tricks.sliding_window_view(
         source, size, axis=place, writeable=getattr(self.flags, "writeable", True)
     )
@@ -643,6 +645,8 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
 
 @register("unfold_backward", key="CPU CUDA", variants="")
 def unfold_backward(grad_output: Array, shape: tuple[int, ...], dimension: int, size: int, step: int) -> Array:
+    if not shape:
+        return np.sum(grad_output).reshape(())
     result = np.zeros(shape, grad_output.dtype)
     place = maybe_wrap_dim(dimension, len(shape))
     view = np.moveaxis(result, place, 0)

@@ -82,7 +82,7 @@ bind("is_xpu", lambda self: False)
 bind("_version", version)
 bind("grad_fn", variable.grad_fn)
 bind("is_leaf", variable.is_leaf)
-bind("output_nr", lambda self: split_edge(variable.gradient_edge(self))[1])
+bind("output_nr", lambda self: split_edge(variable.own_edge(self))[1])
 bind("_base", lambda self: self._view[0] if self._view is not None else None)
 
 
@@ -194,7 +194,11 @@ def set_data(self: Any, data: Any) -> None:
     if edge.__class__ is AccumulateGrad:
         if data._array.dtype.kind not in "fcV":
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
-        edge.describe(data._array)
+        if data._array.dtype != edge._dtype or device_of(data._array) != device_of(edge._array):
+            edge.describe(data._array)
+        else:
+            del edge  # which counts as one that refers to it
+            variable.tell_leaf(self)
 
 
 def detach(self: Any) -> Any:

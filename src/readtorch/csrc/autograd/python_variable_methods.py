@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter, wrap
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
-from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
+from readtorch.csrc.autograd.functions.basic_ops import NotImplementedNode
 from readtorch.csrc.autograd.node import split_edge
 from readtorch.csrc.autograd.python_variable_indexing import delitem, getitem, setitem
 from readtorch.csrc.utils.gates import gates
@@ -221,6 +220,13 @@ def new_tensor(self: Any, data: Any, *, dtype: Any = None, device: Any = None, r
 def set_(self: Any, source: Any = None, *args: Any) -> Any:
     """Let this tensor look into other memory: a tensor's, or a storage's at an offset, with a shape and strides."""
     _has_memory(self, "set_")
+    node = None
+    if state.grad_mode and (
+        variable.requires_grad(self) or (isinstance(source, TensorImpl) and variable.requires_grad(source))
+    ):
+        variable.check_inplace(self)
+        tensors = (self, source) if isinstance(source, TensorImpl) else (self,)
+        node = NotImplementedNode("set_", tuple(variable.gradient_edge(tensor) for tensor in tensors))
     if source is None:
         self._array = _empty_beside(self._array, 0)
     elif isinstance(source, TensorImpl) and not args:
@@ -230,7 +236,11 @@ def set_(self: Any, source: Any = None, *args: Any) -> Any:
             source = properties.untyped_storage(source)
         given: list[Any] = [*args, *[0, None, None][len(args) :]]
         self._array = _grown_to_hold(source.untyped(), None, self._array.dtype, *given)
-    self._vc = None
+    version_counter(self).bump()
+    variable.tell_leaf(self)
+    if node is not None:
+        node.describe(self._array)
+        variable.rebase_history(self, node)
     return self
 
 
@@ -291,10 +301,14 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
     shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
-    if shape == self._array.shape:
-        return self
-    offset = properties.storage_offset(self)
-    self._array = _grown_to_hold(properties.untyped_storage(self), self, self._array.dtype, offset, shape, None)
+    if shape != self._array.shape:
+        offset = properties.storage_offset(self)
+        self._array = _grown_to_hold(properties.untyped_storage(self), self, self._array.dtype, offset, shape, None)
+    if is_inference(self):
+        if not state.inference_mode:
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed")
+    else:
+        version_counter(self).bump()
     return self
 
 
@@ -409,20 +423,6 @@ def init_methods() -> None:
     tensor_class._make_subclass = staticmethod(make_subclass)
 
 
-def _tell_leaf(tensor: Any) -> None:
-    """Its shape is another now. A graph that leads to the leaf already goes on expecting gradients of the old one, as upstream's does."""
-    edge = variable.own_edge(tensor)
-    if edge.__class__ is AccumulateGrad:
-        if sys.getrefcount(edge) == _HELD_BY_LEAF_ALONE:
-            edge.describe(tensor._array)
-        else:
-            edge._array, edge.reshaped = tensor._array, True
-
-
-#: the leaf, the variable above, and the argument of `getrefcount`
-_HELD_BY_LEAF_ALONE = 3
-
-
 def _view_in_place(name: str) -> Any:
     """`NAME_`: this tensor becomes the view. The base of a tensor that was one already knows nothing of it."""
 
@@ -442,7 +442,7 @@ def _view_in_place(name: str) -> Any:
             variable.set_history(self, edge)
             variable.wake_views(self)
         else:
-            _tell_leaf(self)
+            variable.tell_leaf(self)
         return self
 
     method.__name__ = f"{name}_"

@@ -54,6 +54,7 @@ from readtorch.csrc.autograd.variable import (
     make_view,
     rebase_history,
     requires_grad,
+    tell_leaf,
 )
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
@@ -717,6 +718,7 @@ def write_out(name: str, raw: Any, out: Any) -> Any:
                 stacklevel=4,
             )
         target = out._array = type(target)(raw.shape, dtype=target.dtype)
+        tell_leaf(out)
     assign(target, raw)
     version_counter(out).bump()
     return out
@@ -1235,6 +1237,7 @@ def view(entry: OperatorEntry) -> Call:
         for number, raw in enumerate(raws):
             edge: Any = node if node is None or number == 0 else (node, number)
             result = give(entry, raw, edge)
+            result._meta = INFERENCE if is_inference(input) else None
             make_view(result, input, (call, args, kwargs, number), MULTI_OUTPUT_NODE)
             results.append(result)
         if observer is not None:
@@ -1341,7 +1344,6 @@ def inplace(entry: OperatorEntry) -> Call:
             return entry.forms[key].in_place(method, values)
         if copies and isinstance(values[1], TensorImpl):
             values[1] = brought(values[1], array, values[2])
-        refuse_inference(input)
         wants = False
         if not counts.grad_off or state.grad_mode:
             wants = any(_wants_grad(values[i]) for i in positions)
@@ -1366,6 +1368,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 return answer
             complain(entry, args, kwargs)
             raise
+        refuse_inference(input)  # not before: upstream finds that nobody counts when the elements are written
         node = record.bound(values, raw) if wants else None
         counter = version_counter(input)
         counter.bump()

@@ -55,10 +55,10 @@ class CopySlices(Node):
         shape, strides, offset = self.path.where
         whole = grad.copy()
         steps = tuple([step * whole.itemsize for step in strides])
-        if whole.size:
-            part = np.ndarray(shape, whole.dtype, whole, offset * whole.itemsize, steps)
-        else:
-            part = np.empty(shape, whole.dtype)
+        try:
+            part = np.ndarray(shape, whole.dtype, whole if whole.size else None, offset * whole.itemsize, steps)
+        except (TypeError, ValueError) as error:
+            raise RuntimeError("the view that was written to looks into other memory (`set_`) by now") from error
         results = list(self.function.apply([part.copy()], False))
         if self._edges[0] is not None:
             before = results[0]
