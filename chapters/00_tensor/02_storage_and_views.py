@@ -679,12 +679,10 @@ class VariableVersion:
 
 
 # %% [markdown]
-# The second field is for a harder case. If a *view* is written to and autograd is recording, the history of the base and
-# of every other view changes with it: they all show a value now that the in-place operation made. The base can be found from
-# a view; the other views only if somebody has kept a list. (The part on the forms of operators does the rewriting.)
-#
-# Upstream needs no such list: a view notices at its next use that its version is not the one it had, and makes its
-# `grad_fn` anew. It pays for that with a comparison at each read of `grad_fn`.
+# The other fields are for a harder case. If memory is written to, whatever any view of it knows of its history may be wrong: all of them show a value
+# now that the in-place operation made. Upstream's views find out at their next use, by comparing the version with the one they had, and pay for it at each read of `grad_fn`.
+# Python would pay more, in every operator. So the counter tells the views instead: `bump` *empties the slot* of each edge that may be wrong. A fast path reads the slot as before; where it
+# is empty, Python raises, and the slow path asks. (What there is to ask is told under [a tensor's place in the graph](../00_tensor/05_before_the_kernels.md).)
 
 # %%
 #| fact: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta

@@ -464,7 +464,7 @@ view.item(), torch.autograd.grad(view, leaf)
 
 # %% [markdown]
 # The view was taken before the multiplication and its derivative is right nevertheless: it shows the product now, so its history must go through
-# the multiplication. A tensor that looks into another's memory therefore remembers its base and the steps that lead from there: if
+# the multiplication. A tensor that looks into another's memory therefore remembers its base, with what leads from there to it: if
 # somebody writes to the base, the view's history is a new one, made when somebody asks for it.
 #
 # ```mermaid
@@ -652,6 +652,103 @@ def _forbidden(creation: int, own: Any, what: str) -> str:
         f"A view was created in {mode} mode and {what} modified inplace with grad mode enabled. Whether the gradient should flow "
         f"is ambiguous: move both the view and the inplace operation either inside the {mode} block or out of it."
     )
+
+
+# %% [markdown]
+# ### Whose gradient is it, if nobody recorded the view?
+#
+# A view may be taken while nothing is recorded. Ask it afterwards whether it requires a gradient:
+
+# %%
+#| needs: a1_operators
+w = torch.ones(2, 3, requires_grad=True)
+with torch.no_grad():
+    row = w[0]
+row.requires_grad, row.is_leaf, row.grad_fn, (row * 2).grad_fn.next_functions
+
+# %% [markdown]
+# It does, since a write to `row` is a write to `w`, and `w` does. But no node leads from one to the other: the product has a node, whose edge goes nowhere. The same holds of a view whose base
+# began to require a gradient after the view was taken.
+#
+# Now let `row` be written to. Under `no_grad` that is what initializers and optimizers do. With recording on it could mean two things: that the write is a step of the computation, so
+# that `w` becomes the result of a `CopySlices`; or that nothing about this view was to be recorded, or why was it taken under `no_grad`? Either answer gives somebody a wrong gradient and no message, so the
+# write is refused. So are writes to views that one node made together (`unbind`, `chunk`: the new history would be that of one of them, and the node is all of theirs) and to those that a custom function returned (its `backward` would be left out). The
+# number that a view is made with, upstream's `CreationMeta`, tells these apart; a view of a view inherits it.
+#
+# The refusal has a second half, which surprises more. Write to the *base*, in whichever mode, and the view is overtaken: what it knew of its history is wrong, and a new one must not be made, for the reasons above. Nothing happens, until somebody asks:
+
+# %% tags=["raises-exception"]
+#| needs: a1_operators
+with torch.no_grad():
+    w.mul_(2)
+row.sin()
+
+
+# %%
+#| needs: a1_operators
+#| claim: a view taken under no_grad requires a gradient as its base does, and has nowhere to send one; so does an older view of a tensor that becomes a leaf
+#| upstream: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
+def _(torch):
+    w, late = torch.ones(3, requires_grad=True), torch.ones(3)
+    with torch.no_grad():
+        view = w.view(3)
+    older = late.view(3)
+    late.requires_grad_()
+    for one in (view, older):
+        assert one.requires_grad and one.is_leaf and one.grad_fn is None
+        product = one * 2
+        assert product.grad_fn.next_functions[0] == (None, 0)
+        product.sum().backward()
+        assert w.grad is None and late.grad is None and one.grad is None
+
+
+# %%
+#| needs: a1_operators
+#| claim: views from no_grad, and several views of one node, are not written to while recording, nor used once their memory was; with recording off they are
+#| upstream: torch/csrc/autograd/VariableTypeUtils.h#torch::autograd::check_inplace
+def _(torch):
+    def refused(call):
+        try:
+            call()
+        except RuntimeError as error:
+            return "modified inplace" in str(error)
+        return False
+
+    w = torch.ones(2, 3, requires_grad=True)
+    with torch.no_grad():
+        silent = w[0]
+    first, _ = (w * 1).unbind(0)
+    for view in (silent, first):
+        assert refused(lambda view=view: view.mul_(2))
+        with torch.no_grad():
+            view.mul_(2)
+        assert view.requires_grad and refused(lambda view=view: view.grad_fn) and refused(lambda view=view: view.sin())
+        assert view.detach().sin().shape == (3,)
+
+
+# %% [markdown]
+# > [!NOTE]
+# > **Often told otherwise.** "A view follows its base, whatever is written to it." It does when it is *read*. The check before a write looks at the history that the view had when it was last asked for, and a view of a tensor
+# > that required nothing had none. After the base has got one, the first write to such a view is refused, with words about a leaf, though neither is a leaf. Look at `view.grad_fn` once, and it is allowed.
+
+
+# %%
+#| needs: a1_operators
+#| claim: whether a view may be written to whose base got its history later depends on whether its own was asked for
+#| upstream: torch/csrc/autograd/VariableTypeUtils.h#torch::autograd::check_inplace
+def _(torch):
+    base, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+    view = base.view(3)
+    base.add_(w)
+    try:
+        view.mul_(2)
+    except RuntimeError as error:
+        assert "a leaf Variable that requires grad" in str(error)
+    else:
+        raise AssertionError("written")
+    assert not view.is_leaf  # this asks
+    view.mul_(2)
+    assert torch.autograd.grad(base.sum(), w)[0].tolist() == [2, 2, 2]
 
 
 # %% [markdown]
