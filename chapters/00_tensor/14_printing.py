@@ -280,7 +280,7 @@ def _contents(array: np.ndarray, indent: int) -> str:
 # Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the default give away, the shape of something empty, and whether gradients are recorded. So two tensors
 # with the same text may have been made under different defaults, and the text of the *same* tensor changes with `set_default_dtype`.
 #
-# The last word is the most useful one: `requires_grad=True` is a leaf, `grad_fn=<…>` is the node that made the value. After a write through a view it says [`CopySlices`](../00_tensor/05_before_the_kernels.py#CopySlices), whatever the write was.
+# The last word is the most useful one: `requires_grad=True` is a leaf, `grad_fn=<…>` is the node that made the value. After a write through a view it says [`CopySlices`](../00_tensor/05a_place_in_the_graph.py#CopySlices), whatever the write was.
 
 
 # %%

@@ -894,7 +894,7 @@ def unsqueeze(self: Array, dim: int) -> Array:
     place = maybe_wrap_dim(dim, self.ndim + 1)
     shape = (*self.shape[:place], 1, *self.shape[place:])
     if place <= self.sparse_dim:
-        indices = np.insert(self.indices, place, 0, axis=0)
+        indices = np.concatenate([self.indices[:place], np.zeros_like(self.indices[:1]), self.indices[place:]])
         return SparseTensorImpl(indices, self.values, shape)
     return SparseTensorImpl(self.indices, np.expand_dims(self.values, place - self.sparse_dim + 1), shape)
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/5_matrices.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/5a_triangles_and_solving.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

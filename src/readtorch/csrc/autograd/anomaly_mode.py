@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/04_engine.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/04b_the_walk.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/05_before_the_kernels.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/05a_place_in_the_graph.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 

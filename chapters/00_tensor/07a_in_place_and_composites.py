@@ -1,0 +1,465 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # In place, and composites
+#
+# [The forms before](07_forms_of_operators.py) make new tensors. Two remain: one writes into a tensor that is there, the other calls other operators.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+
+# %% [markdown]
+# ## In place
+#
+# Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three
+# checks stand before: no leaf, no forbidden view, a result that fits. Each prevents a graph that would be wrong or
+# could not be drawn:
+
+
+# %%
+#| needs: a1_operators
+def refused(action):
+    try:
+        action()
+    except RuntimeError as error:
+        return str(error).split(". ")[0]
+
+
+leaf = torch.ones(2, 2, requires_grad=True)
+computed = leaf * 1
+[
+    refused(lambda: leaf.add_(1)),
+    refused(lambda: leaf[0].add_(1)),
+    refused(lambda: computed[0].add_(torch.ones(3, 2))),
+]
+
+# %% [markdown]
+# A leaf with a history would be no leaf, and its gradient would go on to somewhere else than `.grad`. A view of a leaf would make one of it. And a result of another shape has no
+# place.
+#
+# The two questions about memory come from [the part on storage](../00_tensor/02_storage_and_views.py). Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
+# go wrong. And three, `index_fill_`, `index_put_` and `masked_fill_`, were once allowed on expanded tensors and still are, with a warning.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: aten/src/ATen/TensorIterator.cpp#at::TensorIteratorBase::compute_mem_overlaps
+#: these write the same value everywhere, or are not asked upstream
+_ANYWHERE = frozenset(["_fill_scalar_", "_fill_tensor_", "zero_", "fill_diagonal", "threshold", "tril", "triu"])
+#: these have read everything before they write
+_AFTERWARDS = frozenset(["addbmm", "addmm", "addmv", "baddbmm", "masked_scatter"])
+#: allowed on expanded tensors for old programs' sake
+_DEPRECATED = frozenset(["index_fill", "index_put", "masked_fill"])
+#: these read and write in different orders
+_APART = frozenset(
+    ["cat", "index_add", "index_copy", "index_put", "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce"]
+)
+
+
+def check_memory(entry: OperatorEntry, array: Any, operands: Any) -> None:
+    """RuntimeError if writing to `array` would change what is still to be read, or write one place twice."""
+    name = entry.name
+    if name in _ANYWHERE or array.__class__ is MetaArray or is_wrapped(array):
+        return
+    if not array.flags.c_contiguous and has_internal_overlap(array):
+        if name not in _DEPRECATED:
+            assert_no_internal_overlap(array)
+        warnings.warn(
+            f"Use of {name}_ on expanded tensors is deprecated. clone() the tensor first; the same holds for `tensor[mask] = number`.",
+            stacklevel=3,
+        )
+    if name not in _AFTERWARDS:
+        _check_operands(assert_no_overlap if name in _APART else assert_no_partial_overlap, array, operands)
+
+
+def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any) -> None:
+    for operand in operands:
+        if isinstance(operand, TensorImpl):
+            read = operand._array
+            if have_one_owner(array, read):
+                check(array, read)
+        elif operand.__class__ in (list, tuple):
+            _check_operands(check, array, operand)
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+#| upstream: tools/autograd/gen_variable_type.py#emit_body
+def inplace(entry: OperatorEntry) -> Call:
+    """`NAME_`: the operator with its result written to the first argument."""
+    schema = entry.schema
+    record = Recorder(entry)
+    mutating = entry.name.endswith("_")
+    method = entry.name if mutating else entry.name + "_"
+    positions = [i for i, kind in enumerate(schema.kinds) if kind is not OPTION]
+    keeps_self = record.rule is not None and "self" in record.rule.saved
+    keeps_result = record.rule is not None and bool(record.rule.outputs)
+    check, first_option = option_check(entry, 1)
+    copies = entry.name == "copy_"
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        plain_class = tensor_impl.Tensor
+        if entry.pointwise is not None and kwargs:
+            kwargs, args = _scale_second(entry, kwargs, args)
+        if check is not None and (kwargs or len(args) > first_option + 1):
+            rest, kwargs = check(args[1:], kwargs)
+            args = (*args[:1], *rest)
+        values = bind(entry, schema, method, args, kwargs)
+        input = values[0]
+        if not isinstance(input, TensorImpl):
+            raise not_a_tensor(entry, 0, input)
+        array = input._array
+        asks = counts.special or array.__class__ is not ndarray
+        for value in values:
+            if value.__class__ is plain_class:
+                asks = asks or value._array.__class__ is not ndarray
+            elif value.__class__ is list:
+                asks = True
+        if asks and (state.layers or is_any_wrapped(values)):
+            answer = transformed(entry, tuple(args), kwargs, method=method)
+            if answer is not GO_ON:
+                return input
+        if array.__class__ is not ndarray and (key := BACKENDS[array.__class__]) is DispatchKey.SparseCPU:
+            lookup(entry, key)  # says if there is none
+            return entry.forms[key].in_place(method, values)
+        if copies and isinstance(values[1], TensorImpl):
+            values[1] = brought(values[1], array, values[2])
+        wants = False
+        if not counts.grad_off or state.grad_mode:
+            wants = any(_wants_grad(values[i]) for i in positions)
+            if wants:
+                check_inplace(input)
+                wants = record.differentiable
+        try:
+            if not copies or values[1] is not input:
+                check_memory(entry, array, values[1:])
+        except RuntimeError:
+            complain(entry, args, kwargs)
+            if not mutating:
+                _wrong_arguments_first(lambda: _write(entry, method, copy_of(array), values, positions, False))
+            raise
+        if wants and keeps_self and not mutating:
+            original = tensor_impl.wrap(copy_of(array), gradient_edge(input))
+            values = [original, *values[1:]]
+        try:
+            raw = _write(entry, method, array, values, positions, mutating)
+        except Exception:
+            if (answer := first_contact(entry, args, kwargs, method)) is not NOBODY:
+                return answer
+            complain(entry, args, kwargs)
+            raise
+        refuse_inference(input)  # not before: upstream finds that nobody counts when the elements are written
+        node = record.bound(values, raw) if wants else None
+        counter = version_counter(input)
+        counter.bump()
+        if node is not None:
+            node._options = _without_tensors(positions, values)
+            if keeps_result:
+                node._counters = {0: counter}
+                node._expected = counter.value
+            rebase_history(input, node)
+        if observer is not None:
+            observer.operator(f"aten::{method}", args, input, begin, now())
+        return input
+
+    return _of_reals(call) if entry.name == "abs" else call
+
+
+def _wrong_arguments_first(attempt: Callable[[], Any]) -> None:
+    """Of a call with two faults, the one about a dimension or a kind is named: run the operator on a copy and see."""
+    try:
+        attempt()
+    except IndexError as error:
+        if str(error).startswith(("Dimension", "index_add_(): Index is")):
+            raise
+    except Exception:  # the fault of the memory stands
+        return
+
+
+def refuse_inference(tensor: Any) -> None:
+    """RuntimeError for a write, outside of inference mode, to a tensor made inside: it has no counter that would tell of it."""
+    if is_inference(tensor) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
+        )
+
+
+def _scale_second(entry: OperatorEntry, kwargs: dict[str, Any], args: tuple) -> tuple[dict[str, Any], tuple]:
+    if "alpha" not in kwargs or "alpha" not in entry.schema.names:
+        return kwargs, args
+    complain(entry, args, kwargs)
+    alpha = kwargs.pop("alpha")
+    if "other" in kwargs:
+        args = (*args, kwargs.pop("other"))
+    return kwargs, args if alpha == 1 else (args[0], args[1] * alpha)
+
+
+def _write(
+    entry: OperatorEntry, method: str, array: Any, values: list[Any], positions: list[int], mutating: bool
+) -> Any:
+    """Run the kernel and leave its result in `array`, which is returned."""
+    if entry.pointwise is not None:
+        values = values[: entry.schema.positional]
+        operands = [
+            v._array if isinstance(v, TensorImpl) else v.item() if isinstance(v, np.generic) else v for v in values
+        ]
+        for position, operand in enumerate(operands):
+            if hasattr(operand, "dtype"):
+                continue
+            if operand.__class__ not in NUMBERS or "second" not in entry.numbers:
+                raise not_a_tensor(entry, position, operand)
+        if _straight(entry, array, operands):
+            token = ignore_floating_errors()
+            try:
+                return entry.pointwise.ufunc(array, *operands[1:], out=array)
+            except TypeError:  # a dtype that the ufunc does not know: refused below, in upstream's words
+                pass
+            finally:
+                restore_floating_errors(token)
+        form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
+        if form is not None:
+            return form.into_dense(array, *operands[1:])
+        raw = run_pointwise(entry, operands)
+    else:
+        raw_values, arrays, _ = unwrap(entry, positions, values)
+        kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
+        if mutating and array.__class__ is MetaArray:
+            if entry.name == "copy_" and not is_expandable_to(raw_values[1].shape, array.shape):
+                _call_kernel(entry, entry.kernels[DispatchKey.CPU], raw_values)  # says which shapes
+            return array
+        token = ignore_floating_errors()
+        try:
+            raw = _call_kernel(entry, kernel, raw_values)
+        finally:
+            restore_floating_errors(token)
+        if mutating:
+            return array
+    check_cast(raw.dtype, array.dtype)
+    if raw.shape != array.shape:
+        shape = infer_size(array.shape, raw.shape)
+        if shape != array.shape:
+            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
+    if array.__class__ is not MetaArray:
+        assign(array, raw)
+    return array
+
+
+def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
+    """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
+    if array.__class__ is not ndarray or entry.pointwise.boolean or not isinstance(entry.pointwise.ufunc, np.ufunc):
+        return False
+    if array.dtype.kind not in "fc":
+        return False
+    for operand in operands[1:]:
+        if operand.__class__ is ndarray:
+            if operand.dtype is not array.dtype or not (
+                operand.shape in (array.shape, ()) or is_expandable_to(operand.shape, array.shape)
+            ):
+                return False
+        elif (operand.__class__ is complex and array.dtype.kind != "c") or operand.__class__ not in NUMBERS:
+            return False
+    return True
+
+
+def _call_kernel(entry: OperatorEntry, kernel: Call, values: list[Any]) -> Any:
+    schema = entry.schema
+    if schema.var_positional:
+        return kernel(*values[:-1], *values[-1])
+    if not schema.keyword_only:
+        return kernel(*values)
+    first_keyword = len(schema.names) - len(schema.keyword_only)
+    keywords = dict(zip(schema.keyword_only, values[first_keyword:], strict=True))
+    return kernel(*values[:first_keyword], **keywords)
+
+
+# %%
+#| needs: a1_operators
+computed = leaf * 1
+before = computed.grad_fn
+computed.add_(1)
+before.name(), computed.grad_fn.name(), computed.grad_fn.next_functions[0][0] is before, computed._version
+
+
+# %%
+#| claim: an in-place operation replaces the tensor's node and keeps the tensor: same object, new history, version one higher
+def _(torch):
+    leaf = torch.ones(2, requires_grad=True)
+    x = leaf * 1
+    same, node = x, x.grad_fn
+    x.mul_(3)
+    assert same is x and x.grad_fn is not node and x._version == 1
+    assert x.grad_fn.next_functions[0][0].name() == node.name()
+    assert torch.autograd.grad(x.sum(), leaf)[0].tolist() == [3, 3]
+
+
+# %% [markdown]
+# ## Composites
+# A composite has no node of its own: it calls other operators, and they record. Nor does it take tensors apart, so a number in a tensor's place might get through its arithmetic: the places where its signature says tensor are looked at first.
+
+
+# %%
+#| into: csrc/autograd/variable_type.py
+def composite(entry: OperatorEntry, at: Any) -> Call:
+    """An operator written with other operators."""
+    function = entry.composite
+    assert function is not None
+    name = f"aten::{entry.name}"
+    check, first_option = option_check(entry, 0)
+    tensors, lists = _places(entry, TENSOR), _places(entry, TENSOR_LIST)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        observer = record_function.observer
+        begin = now() if observer is not None else 0
+        for place in tensors:
+            if place < len(args) and args[place].__class__ not in TENSORS:
+                if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                    return answer
+                if args[place].__class__ in _NO_TENSORS:
+                    if (renewed := in_new_order(entry.name, args, kwargs, stacklevel=3)) is not None:
+                        return call(*renewed[0], **renewed[1])
+                    complain(entry, args, kwargs)
+        for place in lists:
+            if place < len(args) and isinstance(args[place], TensorImpl):
+                complain(entry, args, kwargs)
+        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
+            kwargs["self"] = kwargs.pop("input")
+        if check is not None and (kwargs or len(args) > first_option):
+            args, kwargs = check(args, kwargs)
+        if counts.special and state.autocast is not None and entry.autocast:
+            args, kwargs = autocast(entry, args, kwargs)
+        try:
+            result = function(at, *args, **kwargs)
+        except Exception:
+            if entry.forms and (form := _form_for(entry, list(args))) is not None:
+                return form(*args, **kwargs)
+            complain(entry, args, kwargs)
+            raise
+        named = entry.result_class
+        if named is not None and isinstance(result, tuple) and result.__class__ is not named:
+            result = named(result)
+        if out is not None:
+            result = give_out(entry, result._array, out, gradient_edge(result))
+        if observer is not None:
+            observer.operator(name, args, result, begin, now())
+        return result
+
+    return call
+
+
+#: what would get through a composite's arithmetic where its signature says tensor
+_NO_TENSORS = frozenset((int, float, bool, complex, str, list, tuple, type(None)))
+
+
+def _places(entry: OperatorEntry, kind: str) -> tuple[int, ...]:
+    return tuple(place for place, found in enumerate(entry.schema.kinds) if found is kind)
+
+
+def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
+    """`NAME_` of a composite: compute from a copy, whose value the saved tensors may keep, then write."""
+    function = entry.composite
+    assert function is not None
+    check, first_option = option_check(entry, 1)
+
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        source = input
+        if check is not None and (kwargs or len(args) > first_option):
+            args, kwargs = check(args, kwargs)
+        if counts.special and state.layers:
+            state.layers[-1].refuse_captured(f"{entry.name}_", input)
+        refuse_inference(input)
+        if BACKENDS.get(input._array.__class__) is DispatchKey.SparseCPU:
+            return exchange(input, lambda: function(at, input, *args, **kwargs), args)
+        try:
+            check_memory(entry, input._array, args)
+        except RuntimeError:
+            complain(entry, (input, *args), kwargs)
+            _wrong_arguments_first(lambda: function(at, tensor_impl.wrap(copy_of(input._array)), *args, **kwargs))
+            raise
+        if state.grad_mode and any(_wants_grad(value) for value in (input, *args)):
+            check_inplace(input)
+            source = tensor_impl.wrap(copy_of(input._array), gradient_edge(input))
+        try:
+            result = function(at, source, *args, **kwargs)
+        except Exception:
+            if (renewed := in_new_order(f"{entry.name}_", (input, *args), kwargs, stacklevel=3)) is not None:
+                return call(*renewed[0], **renewed[1])
+            complain(entry, (source, *args), kwargs)
+            raise
+        check_cast(result._array.dtype, input._array.dtype)
+        if result._array.shape != input._array.shape:
+            shape = list(result._array.shape)
+            raise RuntimeError(
+                f"output with shape {list(input._array.shape)} doesn't match the broadcast shape {shape}"
+            )
+        expanded = entry.name in _DEPRECATED and has_internal_overlap(input._array)
+        if (source is input or input._view is not None) and not expanded:
+            return at.copy_(input, result)
+        assign(input._array, result._array)
+        version_counter(input).bump()
+        if result._edge is not None:
+            rebase_history(input, result._edge)
+        return input
+
+    return call
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `add`, `add_` and `add.out` are three operators there, with three rows and three entries in a profile; torchgen writes two of them from the third (`structured_delegate`). One operator here, whose form is chosen by the call.
+# * An `out=` of another shape is resized, as here. If it had elements, there is a warning: the memory that somebody else may still look into is not what it was.
+# * Every view operator has a twin that copies, `select_copy` for `select`. Functionalisation, which makes of a program one without writes, calls these and puts writes back by functions kept with each view (`ViewFunc`).
+
+
+# %%
+#| needs: a1_operators
+#| claim: an out= of another shape is resized, with a warning unless it was empty; one that cannot hold the dtype, or a gradient, is refused
+#| upstream: aten/src/ATen/native/Resize.h#at::native::resize_output
+def _(torch):
+    import warnings
+
+    ones = torch.ones(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.add(ones, 1, out=torch.empty(0))
+        assert not caught
+        assert torch.add(ones, 1, out=torch.ones(3)).shape == (2,)
+    assert "An output with one or more elements was resized" in str(caught[0].message)
+    for refused in (
+        lambda: torch.add(ones, 1, out=torch.empty(0, dtype=torch.int64)),
+        lambda: torch.add(ones.clone().requires_grad_(), 1, out=torch.empty(0)),
+    ):
+        try:
+            refused()
+        except RuntimeError as error:
+            assert "can't be cast" in str(error) or "don't support automatic differentiation" in str(error)
+        else:
+            raise AssertionError("written")
+
+
+# %%
+#| fact: aten/src/ATen/native/native_functions.yaml#add_.Tensor
+#| fact: aten/src/ATen/native/native_functions.yaml#add.out
+#| fact: aten/src/ATen/native/native_functions.yaml#select_copy.int
+#| fact: torch/csrc/autograd/variable.h#torch::autograd::ViewFunc

@@ -1,0 +1,587 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Triangles, and solving
+#
+# What remains of the everyday functions of matrices: parts of them, and systems of equations. [The factorizations](5b_factorizations.py) come after.
+
+# %%
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+
+# %% [markdown]
+# ## Triangles, crosses, traces
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import triangular_ops as triangular_ops
+
+# %%
+#| into: aten/native/triangular_ops.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, cpu, derivative, register
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+
+from readtorch.aten.tensor_iterator import in_order
+
+
+# %%
+#| into: aten/native/triangular_ops.py
+#| upstream: aten/src/ATen/native/TriangularOps.cpp#at::native::tril_cpu
+def _check_rank(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
+@register("tril", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def tril(self: Array, diagonal: int = 0) -> Array:
+    """Zeros above a diagonal."""
+    _check_rank("tril", self)
+    return in_order(np.tril(self, diagonal))
+
+
+@register("triu", key="CPU CUDA", variants="function method", inplace=True, out=True)
+def triu(self: Array, diagonal: int = 0) -> Array:
+    """Zeros below a diagonal."""
+    _check_rank("triu", self)
+    return in_order(np.triu(self, diagonal))
+
+
+derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
+derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
+
+
+@register("trace", key="CPU CUDA", variants="function method", out=True)
+def trace(self: Array) -> Array:
+    """The sum of the diagonal."""
+    if self.ndim != 2:
+        raise RuntimeError("trace: expected a matrix")
+    return cpu.sum(cpu.diagonal(self, 0, 0, 1))
+
+
+def _trace_backward(at: Any, grad: Any, shape: tuple[int, ...]) -> Any:
+    return at.diagonal_backward(at.expand(grad, (min(shape),)), shape, 0, 0, 1)
+
+
+derivative("trace", self=lambda at, grad, self_shape: _trace_backward(at, grad, self_shape))
+
+
+@composite("cross", variants="function method", out=True)
+def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
+    """The cross product of vectors of three along `dim`."""
+    if dim is None:
+        dim = next((axis for axis, size in enumerate(self.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    if self.ndim != other.ndim:
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions. Got {self.ndim} and {other.ndim}"
+        )
+    place = maybe_wrap_dim(dim, self.ndim)
+    if self.shape[place] != 3 or other.shape[place] != 3:
+        sizes = f"{self.shape[place]} and {other.shape[place]}"
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
+    if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
+        raise not_implemented("cross", self.dtype)
+    a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
+    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    return at.stack(parts, dim)
+
+
+# %% [markdown]
+# ## Solving
+#
+# | operator | derivative |
+# |---|---|
+# | inv A | −A⁻ᴴ G A⁻ᴴ |
+# | solve A x = b | for b: x̄ = A⁻ᴴ G; for A: −x̄ xᴴ |
+# | det A | G · det A · A⁻ᴴ |
+# | cholesky, qr, svd, eigh | the standard adjoints (Giles 2008; Seeger et al. 2017) |
+
+# %%
+#| into: aten/native/__init__.py
+from readtorch.aten.native import batch_linear_algebra as batch_linear_algebra
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| imports
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, results_lie
+from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.aten.native.tensor_factories import in_one_piece, is_in_one_piece
+from readtorch.c10.core.dispatch_key import values_for, without_values
+from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
+from readtorch.aten.native.unary_ops import is_complex
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_inv_ex_out
+class LinAlgError(RuntimeError):
+    """A matrix cannot be inverted, factorised or decomposed. Known as `torch.linalg.LinAlgError`."""
+
+
+LinAlgError.__module__ = "torch._C"
+LinAlgError.__qualname__ = LinAlgError.__name__ = "_LinAlgError"
+
+
+def _converged(name: str, decompose: Any, A: Array, *args: Any, **options: Any) -> Any:
+    """The decomposition. LinAlgError where the iteration does not end, as with NaN in the matrix."""
+    try:
+        return decompose(A, *args, **options)
+    except np.linalg.LinAlgError:
+        why = "is ill-conditioned" if np.isfinite(A).all() else "holds non-finite values"
+        raise LinAlgError(f"{name}: failed to converge, for the matrix {why}") from None
+
+
+def _matrices(name: str, self: Array) -> None:
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+
+
+def _square(name: str, self: Array) -> None:
+    _matrices(f"linalg.{name}", self)
+    if self.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"linalg.{name}: A must be batches of square matrices; these have {self.shape[-2]} rows and {self.shape[-1]} columns"
+        )
+
+
+def solvable(name: str, A: Any, B: Any, left: bool = True) -> None:
+    """RuntimeError if A X = B (X A = B) makes no sense for matrices of these shapes."""
+    if B.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX' if left else 'XA'} = B "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
+def _adjoint(at: Any, x: Any) -> Any:
+    return at.conj(at.transpose(x, -2, -1))
+
+
+@register(
+    "linalg_inv",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    out=True,
+    node="LinalgInvEx",
+)
+def linalg_inv(A: Array) -> Array:
+    """The inverse."""
+    _square("inv", A)
+    try:
+        return np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed because the input matrix is singular."
+        ) from None
+
+
+derivative(
+    "linalg_inv", A=lambda at, grad, result: -at.matmul(_adjoint(at, result), at.matmul(grad, _adjoint(at, result)))
+)
+composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
+
+
+@register("_linalg_solve", specimen="identity", key="CPU CUDA", variants="", node="LinalgSolveEx")
+def _linalg_solve(A: Array, B: Array) -> Array:
+    _square("solve", A)
+    solvable("linalg.solve", A, B)
+    try:
+        return np.linalg.solve(A, B)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("torch.linalg.solve: The solver failed because the input matrix is singular.") from None
+
+
+def _solve_backward(at: Any, grad: Any, A: Any, result: Any, mask: tuple[bool, ...]) -> Any:
+    to_b = at._linalg_solve(_adjoint(at, A), grad)
+    return -at.matmul(to_b, _adjoint(at, result)) if mask[0] else None, to_b
+
+
+derivative("_linalg_solve", {"A, B": lambda at, grad, A, result, mask: _solve_backward(at, grad, A, result, mask)})
+
+
+@composite("linalg_solve", module="linalg", variants="function", out=True)
+def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
+    """X with A X = B (or X A = B with `left=False`); B may be a vector."""
+    if A.dtype != B.dtype:
+        names = [to_string(x.dtype) for x in (A, B)]
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
+    if not left:
+        return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
+    result = at._linalg_solve(A, at.unsqueeze(B, -1) if is_vector else B)
+    return at.squeeze(result, -1) if is_vector else result
+
+
+@register("linalg_det", module="linalg", key="CPU CUDA", variants="function")
+def linalg_det(A: Array) -> Array:
+    """The determinant."""
+    _square("det", A)
+    return np.asarray(np.linalg.det(A))
+
+
+derivative(
+    "linalg_det",
+    A=lambda at, grad, A, result: (
+        at.unsqueeze(at.unsqueeze(grad * at.conj(result), -1), -1) * _adjoint(at, at.linalg_inv(A))
+    ),
+)
+composite("det", variants="function method")(lambda at, self: at.linalg_det(self))
+
+
+@register(
+    "linalg_slogdet",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    outputs="sign logabsdet",
+    named="linalg_slogdet",
+)
+def linalg_slogdet(A: Array) -> Any:
+    """Sign and logarithm of the size of the determinant."""
+    _square("slogdet", A)
+    sign, size = np.linalg.slogdet(A)
+    return [np.asarray(sign), np.asarray(size)]
+
+
+derivative(
+    "linalg_slogdet",
+    A=lambda at, grads, A: (
+        None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
+    ),
+)
+composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet")(
+    lambda at, self: at.linalg_slogdet(self)
+)
+composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
+@register(
+    "linalg_cholesky",
+    specimen="identity",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    node="LinalgCholeskyEx",
+)
+def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
+    """The triangle L with A = L Lᴴ."""
+    _square("cholesky", A)
+    try:
+        lower = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
+        ) from None
+    return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
+
+
+def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
+    L, G = (_adjoint(at, result), _adjoint(at, grad)) if upper else (result, grad)
+    phi = at.tril(at.matmul(_adjoint(at, L), at.tril(G)))
+    half = phi + _adjoint(at, at.tril(phi, -1))
+    inverse = at.linalg_inv(L)
+    return at.matmul(_adjoint(at, inverse), at.matmul(half, inverse)) * 0.5
+
+
+derivative("linalg_cholesky", A=_cholesky_backward)
+
+
+@composite("cholesky", variants="function method")
+def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
+    """The old name of `linalg.cholesky`, which did not ask what shape nothing has."""
+    return self if 0 in tuple(self.shape) else at.linalg_cholesky(self, upper=upper)
+
+
+@register(
+    "_linalg_qr",
+    key="CPU CUDA",
+    variants="",
+    outputs="Q R",
+    named="linalg_qr",
+    node="LinalgQr",
+)
+def _linalg_qr(A: Array, mode: str) -> Any:
+    _matrices("linalg.qr", A)
+    decompose: Any = np.linalg.qr
+    return list(decompose(A, mode))
+
+
+def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
+    """For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
+    to_q, to_r = grads
+    rows, columns = R.shape[-2:]
+    if rows < columns:
+        V = at.slice(R, -1, rows, columns, 1)
+        to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
+        through = None if to_y is None else at.matmul(to_y, _adjoint(at, V))
+        to_q = through if to_q is None else to_q if through is None else to_q + through
+        to_u = None if to_r is None else at.slice(to_r, -1, 0, rows, 1)
+        to_x = _qr_backward(at, (to_q, to_u), Q, at.slice(R, -1, 0, rows, 1))
+        return at.cat([to_x, at.zeros_like(V) if to_y is None else at.matmul(Q, to_y)], -1)
+    m = None if to_r is None else at.matmul(R, _adjoint(at, to_r))
+    if to_q is not None:
+        part = at.matmul(_adjoint(at, to_q), Q)
+        m = -part if m is None else m - part
+    triangle = at.tril(m)
+    symmetric = triangle + _adjoint(at, at.tril(m, -1))
+    right = at.matmul(Q, symmetric)
+    if to_q is not None:
+        right = right + to_q
+    return _adjoint(at, at.linalg_solve(R, _adjoint(at, right)))
+
+
+derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
+
+
+@composite("linalg_qr", module="linalg", variants="function")
+def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
+    """A = Q R with orthonormal Q and upper triangular R."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}': there are 'reduced' (the default), 'complete' and 'r'"
+        )
+    return at._linalg_qr(A, mode)
+
+
+composite("qr", variants="function method", named="qr", outputs="Q R")(
+    lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
+)
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
+#| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_svd_out
+@register(
+    "_linalg_svd",
+    key="CPU CUDA",
+    variants="",
+    outputs="U S Vh",
+    named="linalg_svd",
+    node="LinalgSvd",
+)
+def _linalg_svd(A: Array, full_matrices: bool) -> Any:
+    _matrices("linalg.svd", A)
+    return list(_converged("linalg.svd", np.linalg.svd, A, full_matrices=full_matrices))
+
+
+def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
+    to_u, to_s, to_v = grads
+    V = _adjoint(at, Vh)
+    count = S.shape[-1]
+    row, column = at.unsqueeze(S, -2), at.unsqueeze(S, -1)
+    square = row * row - column * column
+    eye = at.diag_embed(at.ones_like(S))
+    F = at.where(eye == 1, 0, 1 / at.where(eye == 1, at.ones_like(square), square))
+    middle = at.diag_embed(to_s) if to_s is not None else at.diag_embed(at.zeros_like(S))
+    if to_u is not None:
+        part = at.matmul(_adjoint(at, U), to_u)
+        middle = middle + (part - _adjoint(at, part)) * F * row
+    if to_v is not None:
+        part = at.matmul(Vh, _adjoint(at, to_v))
+        middle = middle + column * ((part - _adjoint(at, part)) * F)
+    result = at.matmul(U, at.matmul(middle, Vh))
+    if to_u is not None and U.shape[-2] > count:
+        outside = to_u / row - at.matmul(U, at.matmul(_adjoint(at, U), to_u / row))
+        result = result + at.matmul(outside, Vh)
+    if to_v is not None and V.shape[-2] > count:
+        right = to_v / column
+        result = result + at.matmul(U, right - at.matmul(at.matmul(right, V), Vh))
+    return result
+
+
+derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
+
+
+@composite("linalg_svd", module="linalg", variants="function")
+def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
+    """A = U diag(S) Vᴴ."""
+    return at._linalg_svd(A, full_matrices)
+
+
+@register("_no_vectors", key="CPU CUDA", variants="", outputs="U V", differentiable_outputs=())
+def _no_vectors(self: Array) -> Any:
+    """Zeros, square, where singular vectors would be."""
+    return [np.zeros((*self.shape[:-2], size, size), self.dtype) for size in self.shape[-2:]]
+
+
+@composite("svd", variants="function method", named="svd", outputs="U S V")
+def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
+    """The old form: V in place of Vᴴ."""
+    if compute_uv:
+        U, S, Vh = at._linalg_svd(self, not some)
+        return U, S, _adjoint(at, Vh)
+    U, V = at._no_vectors(self)
+    return U, at.linalg_svdvals(self), V
+
+
+@composite("linalg_svdvals", module="linalg", variants="function")
+def linalg_svdvals(at: Any, A: Array) -> Any:
+    """The singular values."""
+    return at._linalg_svd(A, False)[1]
+
+
+@composite("matrix_norm_nuclear", variants="")
+def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+    """The sum of the singular values."""
+    result = at.sum(at.linalg_svdvals(self), -1)
+    return at.unsqueeze(at.unsqueeze(result, -1), -1) if keepdim else result
+
+
+@register(
+    "linalg_eigh",
+    module="linalg",
+    key="CPU CUDA",
+    variants="function",
+    outputs="eigenvalues eigenvectors",
+    named="linalg_eigh",
+)
+def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
+    _square("eigh", A)
+    if UPLO[:1].upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    decompose: Any = np.linalg.eigh
+    return list(decompose(A, UPLO))
+
+
+def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    to_values, to_vectors = grads
+    V = eigenvectors
+    middle = at.diag_embed(to_values) if to_values is not None else at.diag_embed(at.zeros_like(eigenvalues))
+    if to_vectors is not None:
+        distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
+        eye = at.diag_embed(at.ones_like(eigenvalues))
+        part = at.matmul(_adjoint(at, V), to_vectors)
+        middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
+    return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
+
+
+derivative(
+    "linalg_eigh", A=lambda at, grads, eigenvalues, eigenvectors: _eigh_backward(at, grads, eigenvalues, eigenvectors)
+)
+
+
+@register("linalg_matrix_rank", module="linalg", key="CPU CUDA", variants="function")
+def linalg_matrix_rank(
+    A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
+) -> Array:
+    """How many singular values are larger than the tolerance."""
+    _matrices("torch.linalg.matrix_rank", A)
+    if 0 in A.shape:
+        return np.zeros(A.shape[:-2], np.int64)
+    values = _converged("linalg.svd", np.linalg.svd, A, compute_uv=False)
+    limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
+    return np.asarray((values > limit).sum(axis=-1), np.int64)
+
+
+@register("_linalg_pinv", key="CPU CUDA", variants="")
+def _linalg_pinv(A: Array, rcond: float) -> Array:
+    if A.ndim < 2:
+        raise RuntimeError(
+            "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
+        )
+    return _converged("linalg.svd", np.linalg.pinv, A, rcond)
+
+
+@composite("linalg_pinv", module="linalg", variants="function")
+def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse."""
+    return at._linalg_pinv(A, rcond)
+
+
+@register("linalg_lstsq_solution", key="CPU CUDA", variants="")
+def linalg_lstsq_solution(A: Array, B: Array) -> Array:
+    """The least-squares solution of A X = B."""
+    return np.linalg.lstsq(A, B, rcond=None)[0]
+
+
+@composite("linalg_matrix_power", module="linalg", variants="function")
+def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
+    """A multiplied by itself."""
+    _square("matrix_power", A)
+    if n < 0:
+        return at.linalg_matrix_power(at.linalg_inv(A), -n)
+    if n == 0:
+        return at._eye_rows(A)
+    half = at.linalg_matrix_power(A, n // 2) if n > 1 else A
+    square = at.matmul(half, half) if n > 1 else A
+    return at.matmul(square, A) if n > 1 and n % 2 else square
+
+
+composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
+
+
+@register("_block_exponential", key="CPU CUDA", variants="", node="LinalgMatrixExp")
+def _block_exponential(A: Array) -> Array:
+    """eᴬ by scaling and squaring of a Taylor series of degree 18. Half precision is computed in single."""
+    _square("matrix_exp", A)
+    if A.itemsize == 2:
+        return _block_exponential(A.astype(np.float32)).astype(A.dtype)
+    size = np.abs(A).sum(axis=-1).max() if A.size else 0.0
+    squarings = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
+    scaled = A / A.dtype.type(2**squarings)
+    term = result = np.broadcast_to(np.eye(A.shape[-1], dtype=A.dtype), A.shape).copy()
+    for k in range(1, 19):
+        term = term @ scaled / A.dtype.type(k)
+        result = result + term
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
+@register("_matrix_exp_backward", key="CPU CUDA", variants="")
+def _matrix_exp_backward(grad_output: Array, A: Array) -> Array:
+    """The derivative of eᴬ in direction G, read from e of the block matrix [[Aᴴ, G], [0, Aᴴ]]."""
+    n = A.shape[-1]
+    H = np.conj(np.swapaxes(A, -1, -2))
+    block = np.zeros((*A.shape[:-2], 2 * n, 2 * n), A.dtype)
+    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad_output
+    return _block_exponential(block)[..., :n, n:]
+
+
+derivative("_block_exponential", A=lambda at, grad, A: at._matrix_exp_backward(grad, A))
+composite("matrix_exp", variants="function method")(lambda at, self: at._block_exponential(self))
+composite("linalg_matrix_exp", module="linalg", variants="function")(lambda at, A: at._block_exponential(A))
