@@ -682,7 +682,7 @@ class VariableVersion:
 # The other fields are for a harder case. If memory is written to, whatever any view of it knows of its history may be wrong: all of them show a value
 # now that the in-place operation made. Upstream's views find out at their next use, by comparing the version with the one they had, and pay for it at each read of `grad_fn`.
 # Python would pay more, in every operator. So the counter tells the views instead: `bump` *empties the slot* of each edge that may be wrong. A fast path reads the slot as before; where it
-# is empty, Python raises, and the slow path asks. (What there is to ask is told under [a tensor's place in the graph](../00_tensor/05_before_the_kernels.md).)
+# is empty, Python raises, and the slow path asks. (What there is to ask is told under [a tensor's place in the graph](../00_tensor/05a_place_in_the_graph.py).)
 
 # %%
 #| fact: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
