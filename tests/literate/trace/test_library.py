@@ -188,11 +188,12 @@ def test_an_import_is_one_call():
         del sys.modules[name]
     import importlib
 
+    module = importlib.import_module("readtorch.version")  # of plain values: nobody holds what the second run replaces
     with trace("torch") as t:
-        importlib.reload(sys.modules["readtorch.c10.core.layout"])
+        importlib.reload(module)
     (body,) = of(t, "<module>")
     assert t.decoded.children[body.number] == []
-    assert not [f for f in t.document["files"] if f["path"].endswith("layout.py") and "excerpts" in f]
+    assert not [f for f in t.document["files"] if f["path"].endswith("version.py") and "excerpts" in f]
 
 
 def test_a_training_step_is_small():
