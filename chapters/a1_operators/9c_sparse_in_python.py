@@ -524,6 +524,7 @@ check(torch.sparse.mm, (a, b), masked=True)
 # the values, in the same order, not even copied. A number that the batch names twice stands twice in the list, which is why the gradient is not coalesced.
 
 # %%
+#| needs: a2_layers
 table = torch.nn.Embedding(1_000_000, 2, sparse=True)
 table(torch.tensor([7, 3, 7])).sum().backward()
 table.weight.grad
@@ -566,6 +567,7 @@ def _(torch):
 
 
 # %%
+#| needs: a2_layers
 #| claim: sparse gradients add up to a sparse one, and to a dense one once a dense one has come
 def _(torch):
     table = torch.ones(4, 2, requires_grad=True)
