@@ -508,7 +508,7 @@ def _(torch):
 # %% [markdown]
 # ## What is saved?
 #
-# The memory in use above the weights' own, read at every product of the layer, forward and backward of 512 rows of 64 features and 4,096 classes:
+# The highest point of the memory in use beyond weights and input, in one forward and backward pass of 512 rows of 64 features and 4,096 classes:
 
 # %%
 ROWS, FEATURES, CLASSES = 512, 64, 4096
