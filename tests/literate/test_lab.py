@@ -159,6 +159,30 @@ def test_jupyterlab_opens_a_chapter_as_a_notebook_at_the_cell(root: Path) -> Non
     assert not server.running
 
 
+def test_the_file_with_the_address_is_believed_only_when_the_port_listens(tmp_path: Path) -> None:
+    import socket
+    import subprocess
+    import sys
+    import threading
+
+    from readtorch.literate.lab import server
+
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with socket.socket() as waiting:
+            waiting.bind(("127.0.0.1", 0))
+            port = waiting.getsockname()[1]
+            said = {"url": f"http://127.0.0.1:{port}/", "token": "t", "port": port}
+            (tmp_path / "jpserver-1.json").write_text(json.dumps(said), encoding="utf-8")
+            later = threading.Timer(0.5, waiting.listen)
+            later.start()
+            assert server._answer(process, tmp_path) == (said["url"], "t")
+            assert not later.is_alive()
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_port_in_use_is_reported_with_what_jupyterlab_said(root: Path) -> None:
     pytest.importorskip("jupyterlab_jupytext")
     import socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,16 @@ def _answer(process: subprocess.Popen[bytes], runtime: Path) -> tuple[str, str]:
                 said = json.loads(file.read_text(encoding="utf-8"))
             except json.JSONDecodeError:  # being written
                 continue
-            return str(said["url"]), str(said["token"])
+            # The file is there before the port listens.
+            if _listens(int(said["port"])):
+                return str(said["url"]), str(said["token"])
         time.sleep(0.1)
     raise LiterateError(Problem("JupyterLab", 0, f"did not answer within {_PATIENCE_S:.0f} s"))
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
