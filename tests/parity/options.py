@@ -42,7 +42,7 @@ def numbers(name: str) -> np.ndarray:
         values = np.where(rng.integers(0, 2, shape) == 1, rng.choice(SPECIAL, shape), values)
     if kind[0] == "c":
         values = values + 1j * rng.standard_normal(shape)
-    return values.astype("f4" if kind == "bf" else KINDS[kind])
+    return np.asarray(values).astype("f4" if kind == "bf" else KINDS[kind], copy=False).reshape(shape)
 
 
 class Tensors(dict[str, Any]):
@@ -69,25 +69,36 @@ def flat(value: Any) -> list[Any]:
     return [one for part in value for one in flat(part)] if isinstance(value, tuple | list) else [value]
 
 
-def outcome(torch: Any, call: str, grad: bool) -> list[Any]:
-    """The type of the error, or: the results, what the call left in its tensors, and the gradients."""
+def parts(torch: Any, call: str, grad: bool) -> tuple[list[Any], list[Any], list[Any]]:
+    """The results, what the call left in its tensors, and the gradients (when asked for)."""
     names = Tensors(torch, grad)
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        results = flat(eval(call, {}, names))
+        left = [names.made[name] for name in sorted(names.made)]
+        if not grad:
+            return results, left, []
+        roots = [one for one in results if getattr(one, "requires_grad", False)]
+        leaves = [one for one in left if one.requires_grad and one.is_leaf]
+        seeds = [
+            torch.from_numpy(np.cos(np.arange(x.numel())).reshape(tuple(x.shape)).copy()).to(x.dtype) for x in roots
+        ]
         try:
-            results = flat(eval(call, {}, names))
+            gradients = list(torch.autograd.grad(roots, leaves, seeds, allow_unused=True)) if roots and leaves else []
         except Exception as error:
-            return [type(error).__name__]
-        found = results + [names.made[name] for name in sorted(names.made)]
-        if grad:
-            roots = [one for one in results if getattr(one, "requires_grad", False)]
-            leaves = [names.made[name] for name in sorted(names.made) if names.made[name].requires_grad]
-            seeds = [
-                torch.from_numpy(np.cos(np.arange(x.numel())).reshape(tuple(x.shape)).copy()).to(x.dtype) for x in roots
-            ]
-            found += torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
-    return found
+            error.add_note("while taking the gradient")
+            raise
+        return results, left, gradients
+
+
+def outcome(torch: Any, call: str, grad: bool) -> list[Any]:
+    """The type of the call's error, or all its parts."""
+    try:
+        results, left, gradients = parts(torch, call, grad)
+    except Exception as error:
+        return [type(error).__name__]
+    return results + left + gradients
 
 
 def difference(theirs: Any, ours: Any) -> str | None:
