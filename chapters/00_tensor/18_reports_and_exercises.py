@@ -525,12 +525,14 @@ def _(torch):
 
 
 # %%
+#| needs: a1_operators
 #| exercise: position
 def position(x: torch.Tensor, *index: int) -> int:
     raise NotImplementedError
 
 
 # %%
+#| needs: a1_operators
 #| solution: position
 def position(x: torch.Tensor, *index: int) -> int:
     steps = zip(index, x.shape, x.stride(), strict=True)
@@ -538,6 +540,7 @@ def position(x: torch.Tensor, *index: int) -> int:
 
 
 # %%
+#| needs: a1_operators
 #| check: position
 memory = torch.arange(24)
 for view in (memory.view(4, 6), memory.view(4, 6).t(), memory[3:].as_strided((3, 2, 2), (5, 0, 1), 4)):
@@ -651,12 +654,14 @@ assert windows(x, 3, 1).data_ptr() == x.data_ptr() and windows(x[2:], 3, 1)._bas
 
 
 # %%
+#| needs: a1_operators
 #| exercise: view_strides
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
     raise NotImplementedError
 
 
 # %%
+#| needs: a1_operators
 #| solution: view_strides
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
     runs: list[list[int]] = []  # [elements, stride of the last], from the last dimension to the first
@@ -680,6 +685,7 @@ def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[in
 
 
 # %%
+#| needs: a1_operators
 #| check: view_strides
 memory = torch.arange(48)
 for shape, strides in (
