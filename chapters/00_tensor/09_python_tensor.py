@@ -937,12 +937,23 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
                 return np.empty(tuple(first), to_numpy_dtype(wanted))
             if isinstance(first, np.ndarray) and first.dtype == to_numpy_dtype(wanted):
                 return from_numpy(first)._array
+            if type(first).__name__ in ("TypedStorage", "UntypedStorage"):
+                return _array_of_legacy_storage(first, wanted)
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
         return np.empty(args, to_numpy_dtype(wanted))
     raise TypeError(
         f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
     )
+
+
+def _array_of_legacy_storage(given: Any, wanted: dtype) -> Any:
+    """The elements of a storage, without a copy. RuntimeError if it is of another dtype."""
+    from readtorch.csrc.autograd.python_variable_methods import array_of_storage
+
+    if getattr(given, "dtype", wanted) is not wanted:
+        raise RuntimeError(f"Expected a Storage of {wanted} or an UntypedStorage, but got one of {given.dtype}")
+    return array_of_storage(getattr(given, "_untyped_storage", given), to_numpy_dtype(wanted), 0, None, None)
 
 
 def legacy_new(cls: type, args: tuple, wanted: dtype | None) -> Any:

@@ -762,7 +762,7 @@ def set_(self: Any, source: Any = None, *args: Any) -> Any:
         if isinstance(source, TensorImpl):
             source = properties.untyped_storage(source)
         given: list[Any] = [*args, *[0, None, None][len(args) :]]
-        self._array = _grown_to_hold(source.untyped(), None, self._array.dtype, *given)
+        self._array = _grown_to_hold(getattr(source, "_untyped_storage", source), None, self._array.dtype, *given)
     version_counter(self).bump()
     variable.tell_leaf(self)
     if node is not None:

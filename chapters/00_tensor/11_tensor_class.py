@@ -453,6 +453,9 @@ class Tensor(Tensor):
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
+    def __reversed__(self) -> Any:
+        return self.flip(0) if self._array.ndim else self
+
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, Tensor | int | float | complex):
             equal: Any = self == element
@@ -531,10 +534,19 @@ class Tensor(Tensor):
 
     def storage(self) -> Any:
         """The storage, typed as this tensor's elements."""
-        from readtorch.storage import TypedStorage, _warn_typed_storage
+        from readtorch.storage import _warn_typed_storage
 
         _warn_typed_storage()
+        return self._typed_storage()
+
+    def _typed_storage(self) -> Any:
+        from readtorch.storage import TypedStorage
+
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+
+    def storage_type(self) -> Any:
+        """The old class of its storage: `torch.FloatStorage`."""
+        return self.storage()._get_legacy_storage_class()
 
 
 # %%

@@ -468,6 +468,7 @@ def _names() -> dict:
         for hidden in ("TensorBase", "readtorch"):
             del names[hidden]
         names["Tensor"] = _importlib.import_module("readtorch._tensor").Tensor
+        names.update(_importlib.import_module("readtorch.storage")._old_classes("torch"))
         _C._initExtension(names)
         names.update({name: value for name, value in vars(_C._VariableFunctions).items() if not name.startswith("_")})
         _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees

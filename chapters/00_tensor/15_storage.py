@@ -89,6 +89,8 @@ def map_file(filename: str | os.PathLike[str], shared: bool, nbytes: int) -> np.
                 file.truncate(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
+    if not os.path.exists(filename):
+        raise RuntimeError(f"unable to open file <{filename}> in read-only mode: No such file or directory (2)")
     if (have := os.path.getsize(filename)) < nbytes:
         raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
@@ -110,21 +112,20 @@ import gc
 import mmap
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from readtorch.aten.map_allocator import SharedMemory, map_file
-from readtorch.c10.core import scalar_type, storage_impl
+from readtorch.c10.core import storage_impl
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard
 from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import device_of
-from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
-from readtorch.c10.util.exception import warn_once
 
 
 # %%
@@ -140,16 +141,17 @@ class UntypedStorage(StorageImpl):
 
     def __init__(self, *args: Any, device: Any = None) -> None:
         where = cpu if device is None else _device(device)
-        if len(args) > 1 or (args and not isinstance(args[0], int | Sequence)):
-            raise TypeError("UntypedStorage() takes a size in bytes or a sequence of bytes")
+        if len(args) > 1:
+            raise TypeError("torch.UntypedStorage() takes a size in bytes or a sequence of bytes, not both")
+        if where.type not in ("cpu", "cuda", "meta"):
+            raise RuntimeError(f"torch.UntypedStorage(): Storage device not recognized: {where.type}")
         given = args[0] if args else 0
         if where.type == "meta":
             super().__init__(np.broadcast_to(np.zeros((), np.uint8), (int(given),)), where)
         else:
-            data = np.empty(given, np.uint8) if isinstance(given, int) else np.array(list(given), np.uint8)
-            super().__init__(data, cpu)
+            super().__init__(_bytes_of(given), cpu)
             if where.type != "cpu":
-                self.owner, self.device = _moved(data, where)
+                self.owner, self.device = _moved(self.owner, where)
 
     @classmethod
     def _from_array(cls, array: np.ndarray) -> UntypedStorage:
@@ -188,15 +190,27 @@ class UntypedStorage(StorageImpl):
         return 1
 
     def __getitem__(self, index: Any) -> Any:
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         if isinstance(index, slice):
-            return type(self)._from_array(self.bytes()[index])
+            return type(self)._from_array(self.bytes()[_whole_steps(index)])
+        if isinstance(index, bool) or not isinstance(index, int | np.integer):
+            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
         return int(self.bytes()[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.bytes()[index] = value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
+        if not isinstance(index, slice) and not -len(self) <= index < len(self):
+            raise RuntimeError(f"out of bounds: {index} of a storage of size {len(self)}")
+        self.bytes()[_whole_steps(index)] = value & 0xFF
 
     def tolist(self) -> list[int]:
         """The bytes as a list."""
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         return self.bytes().tolist()
 
     def copy_(self, source: UntypedStorage, non_blocking: bool | None = None) -> UntypedStorage:
@@ -211,8 +225,11 @@ class UntypedStorage(StorageImpl):
 
     def fill_(self, value: int) -> UntypedStorage:
         """Set every byte."""
-        with device_guard(self.owner):
-            self.bytes()[:] = value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise RuntimeError(f"fill_ expects int, but got {type(value).__name__}")
+        if self.device.type != "meta":
+            with device_guard(self.owner):
+                self.bytes()[:] = value & 0xFF
         return self
 
     def byteswap(self, dtype: dtype) -> None:
@@ -224,6 +241,8 @@ class UntypedStorage(StorageImpl):
 
     def clone(self) -> UntypedStorage:
         """A copy with its own memory."""
+        if self.device.type == "meta":
+            return type(self)(self.nbytes(), device=self.device)
         with device_guard(self.owner):
             return type(self)._from_array(self.bytes().copy())
 
@@ -245,6 +264,8 @@ class UntypedStorage(StorageImpl):
         target = with_index(_device(device))
         if target == self.device:
             return self
+        if target.type not in ("cpu", "cuda"):
+            raise AssertionError(f"{target.type.upper()} device module is not loaded")
         return type(self)._from_array(_moved(self.bytes(), target)[0])
 
     def is_shared(self) -> bool:
@@ -282,11 +303,8 @@ class UntypedStorage(StorageImpl):
             _move(self, _resized(self.bytes(), size, self.device), only)
 
     def __repr__(self) -> str:
-        if self.device.type == "meta":
-            head = "...\n"
-        else:
-            head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
-        return f"{head}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+        said = _elements(None if self.device.type == "meta" else self.bytes().tolist())
+        return f"{said}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         return memo.setdefault(id(self), self.clone())
@@ -315,6 +333,34 @@ def _moved(data: Any, where: device) -> tuple[Any, device]:
 
 def _device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
+
+
+def _bytes_of(given: Any) -> np.ndarray:
+    """So many bytes, or these, of which each is taken modulo 256. RuntimeError for anything else."""
+    if isinstance(given, bool) or not isinstance(given, int | np.integer | Sequence):
+        raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {type(given).__name__}")
+    if not isinstance(given, Sequence):
+        if given < 0:
+            raise RuntimeError(f"torch.UntypedStorage(): a storage cannot have a negative number of bytes, {given}")
+        return np.empty(given, np.uint8)
+    for item in given:
+        if not isinstance(item, int | np.integer):
+            raise RuntimeError(
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(given).__name__}), "
+                f"but one of the items was of type {type(item).__name__} instead of int"
+            )
+    return np.array([item & 0xFF for item in given], np.uint8)
+
+
+def _whole_steps(index: Any) -> Any:
+    if isinstance(index, slice) and index.step not in (None, 1):
+        raise RuntimeError(f"Trying to slice with a step of {index.step}, but only a step of 1 is supported")
+    return index
+
+
+def _elements(values: list[Any] | None) -> str:
+    """How a storage shows its elements: one in a line; None for a device without any."""
+    return "..." if values is None else " " + "\n ".join(map(str, values))
 
 
 def _meta_storage(nbytes: int) -> UntypedStorage:
@@ -677,181 +723,8 @@ def _(torch):
 
 
 # %% [markdown]
-# `torch.load(…, mmap=True)` is made of this: a checkpoint is opened, not read, and pages come in as they are touched.
+# `torch.load(…, mmap=True)` is made of this: a checkpoint is opened, not read, and pages come in as they are touched. The deprecated relative with a dtype has [a part of its own](15b_typed_storage.py).
 #
-# ## The class that cannot die
-#
-# Once a storage had a type, one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. They are gone but for their names, which every file uses to say what the bytes are. Reading one means to map the name back to a dtype;
-# writing one means to go on telling the tale.
-
-
-# %%
-#| into: storage.py
-#| upstream: torch/storage.py#TypedStorage
-@functools.cache
-def _storage_type_to_dtype() -> dict[str, dtype]:
-    """`FloatStorage` and its relatives: the names by which files call dtypes."""
-    return {
-        "DoubleStorage": scalar_type.float64,
-        "FloatStorage": scalar_type.float32,
-        "HalfStorage": scalar_type.float16,
-        "BFloat16Storage": scalar_type.bfloat16,
-        "LongStorage": scalar_type.int64,
-        "IntStorage": scalar_type.int32,
-        "ShortStorage": scalar_type.int16,
-        "CharStorage": scalar_type.int8,
-        "ByteStorage": scalar_type.uint8,
-        "BoolStorage": scalar_type.bool,
-        "ComplexDoubleStorage": scalar_type.complex128,
-        "ComplexFloatStorage": scalar_type.complex64,
-    }
-
-
-@functools.cache
-def _dtype_to_storage_type() -> dict[dtype, str]:
-    return {kind: name for name, kind in _storage_type_to_dtype().items()}
-
-
-@functools.cache
-def _new_dtypes() -> frozenset[dtype]:
-    """The dtypes that came after storages had lost theirs, and have no class."""
-    return frozenset({scalar_type.uint16, scalar_type.uint32, scalar_type.uint64})
-
-
-def _warn_typed_storage() -> None:
-    warn_once(
-        "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
-        stacklevel=3,
-    )
-
-
-class TypedStorage:
-    """A storage with a dtype. Deprecated; kept because saved files are made of it."""
-
-    def __init__(
-        self,
-        *args: Any,
-        wrap_storage: UntypedStorage | None = None,
-        dtype: dtype | None = None,
-        device: Any = None,
-        _internal: bool = False,
-    ) -> None:
-        if not _internal:
-            _warn_typed_storage()
-        self.dtype = scalar_type.float32 if dtype is None else dtype
-        if wrap_storage is not None:
-            if args:
-                raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
-            self._untyped_storage = wrap_storage
-        else:
-            given = args[0] if args else 0
-            kind = to_numpy_dtype(self.dtype)
-            data = np.empty(given, kind) if isinstance(given, int) else np.array(list(given), kind)
-            self._untyped_storage = UntypedStorage._from_array(data)
-
-    def untyped(self) -> UntypedStorage:
-        """The bytes behind it."""
-        return self._untyped_storage
-
-    @property
-    def device(self) -> Any:
-        """Where the bytes lie."""
-        return self._untyped_storage.device
-
-    def _typed_array(self) -> np.ndarray:
-        return self._untyped_storage.bytes().view(to_numpy_dtype(self.dtype))
-
-    def __len__(self) -> int:
-        return self._untyped_storage.nbytes() // self.dtype.itemsize
-
-    def size(self) -> int:
-        """The number of elements."""
-        return len(self)
-
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self._untyped_storage.nbytes()
-
-    def element_size(self) -> int:
-        """Bytes of an element."""
-        return self.dtype.itemsize
-
-    def data_ptr(self) -> int:
-        """Address of the first byte."""
-        return self._untyped_storage.data_ptr()
-
-    def __getitem__(self, index: Any) -> Any:
-        _warn_typed_storage()
-        if isinstance(index, slice):
-            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
-        return self._typed_array()[index].item()
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        _warn_typed_storage()
-        self._typed_array()[index] = value
-
-    def tolist(self) -> list[Any]:
-        """The elements as a list."""
-        return self._typed_array().tolist()
-
-    def clone(self) -> TypedStorage:
-        """A copy with its own memory."""
-        return type(self)(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype, _internal=True)
-
-    def cpu(self) -> TypedStorage:
-        """This storage in host memory."""
-        return type(self)(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype, _internal=True)
-
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
-        """This storage on a GPU."""
-        moved = self._untyped_storage.cuda(device)
-        return type(self)(wrap_storage=moved, dtype=self.dtype, _internal=True)
-
-    def is_shared(self) -> bool:
-        """Can other processes see it?"""
-        return self._untyped_storage.is_shared()
-
-    def resize_(self, size: int) -> None:
-        """Another number of elements."""
-        _warn_typed_storage()
-        self._untyped_storage.resize_(size * self.dtype.itemsize)
-
-    def pickle_storage_type(self) -> str:
-        """The name that files use for this dtype."""
-        return _dtype_to_storage_type()[self.dtype]
-
-    def __repr__(self) -> str:
-        head = "".join(f" {value}\n" for value in self._typed_array()[:1000].tolist())
-        kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
-        return f"{head}[{kind} of size {len(self)}]"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        #: Bytes and not the storage as an object: each storage is written as often as it occurs, as upstream does it.
-        return (_typed_storage, (*self._untyped_storage.__reduce__(), self.dtype))
-
-
-def _typed_storage(rebuild: Callable[..., UntypedStorage], args: tuple[Any, ...], kind: dtype) -> TypedStorage:
-    return TypedStorage(wrap_storage=rebuild(*args), dtype=kind, _internal=True)
-
-
-# %%
-#| needs: 02_module
-#| claim: a saved file names a typed storage class, which exists for that purpose, and the function that rebuilds a tensor
-#| upstream: torch/_utils.py#_rebuild_tensor_v2
-def _(torch):
-    import io
-    import pickletools
-    import zipfile
-
-    buffer = io.BytesIO()
-    torch.save(torch.ones(2, dtype=torch.float16), buffer)
-    archive = zipfile.ZipFile(buffer)
-    (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
-    named = [argument for code, argument, _ in pickletools.genops(archive.read(name)) if code.name == "GLOBAL"]
-    assert "torch HalfStorage" in named and "torch._utils _rebuild_tensor_v2" in named
-
-
-# %% [markdown]
 # The class has to be known before the first tensor is asked for its storage, so `_tensor` imports the module.
 
 # %%

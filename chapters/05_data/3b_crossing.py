@@ -411,7 +411,7 @@ def rebuild_storage(sent: Any) -> UntypedStorage:
 
 def reduce_typed_storage(storage: TypedStorage) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The same of a storage that knows a dtype."""
-    return rebuild_typed_storage, (storage.untyped(), storage.dtype)
+    return rebuild_typed_storage, (storage._untyped_storage, storage.dtype)
 
 
 def rebuild_typed_storage(storage: UntypedStorage, dtype: Any) -> TypedStorage:

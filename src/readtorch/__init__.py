@@ -78,6 +78,7 @@ def _names() -> dict:
         for hidden in ("TensorBase", "readtorch"):
             del names[hidden]
         names["Tensor"] = _importlib.import_module("readtorch._tensor").Tensor
+        names.update(_importlib.import_module("readtorch.storage")._old_classes("torch"))
         _C._initExtension(names)
         names.update({name: value for name, value in vars(_C._VariableFunctions).items() if not name.startswith("_")})
         _importlib.import_module("readtorch.autograd.graph")  # gives nodes the methods that Python sees
@@ -93,6 +94,15 @@ def set_default_dtype(d: _Any, /) -> None:
 
 
 _MODULES.append("overrides")
+
+
+def _storage_class(name: str) -> _Any:
+    from readtorch import storage
+
+    return storage._old_classes("torch")[storage._dtype_to_storage_type()[storage.get_default_dtype()]]
+
+
+_ANSWERED["Storage"] = _storage_class
 
 _NAMES.update(
     dict.fromkeys(

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -149,6 +150,27 @@ def _share_memory(tensor: Any) -> None:
 
 def _is_shared(tensor: Any) -> bool:
     return tensor.untyped_storage().is_shared()
+
+
+def _type(storage: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """What `storage.type()` does for bytes."""
+    if dtype is None:
+        return f"torch.{type(storage).__module__.partition('.')[2]}.{type(storage).__name__}"
+    if isinstance(dtype, str):
+        dtype = _import_dotted_name(dtype)
+    if dtype is type(storage):
+        return storage
+    if not isinstance(dtype, type):
+        raise AttributeError(f"type() takes a class of storages or its name, and {dtype!r} is neither")
+    return dtype(storage.size()).copy_(storage, non_blocking)
+
+
+def _import_dotted_name(name: str) -> Any:
+    """What `torch.cuda.FloatStorage` stands for."""
+    found: Any = import_module("readtorch")
+    for word in name.split(".")[1:]:
+        found = getattr(found, word)
+    return found
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: OrderedDict[int, Any]) -> Parameter:

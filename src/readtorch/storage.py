@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/15_storage.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 """Storages: runs of bytes (UntypedStorage), and the deprecated face that knows a dtype (TypedStorage)."""
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ import gc
 import mmap
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
 from readtorch.aten.map_allocator import SharedMemory, map_file
 from readtorch.c10.core import scalar_type, storage_impl
+from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.device import cpu, device
 from readtorch.c10.core.device_guard import device_guard, with_index
 from readtorch.c10.core.dispatch_key import device_of
@@ -34,16 +35,17 @@ class UntypedStorage(StorageImpl):
 
     def __init__(self, *args: Any, device: Any = None) -> None:
         where = cpu if device is None else _device(device)
-        if len(args) > 1 or (args and not isinstance(args[0], int | Sequence)):
-            raise TypeError("UntypedStorage() takes a size in bytes or a sequence of bytes")
+        if len(args) > 1:
+            raise TypeError("torch.UntypedStorage() takes a size in bytes or a sequence of bytes, not both")
+        if where.type not in ("cpu", "cuda", "meta"):
+            raise RuntimeError(f"torch.UntypedStorage(): Storage device not recognized: {where.type}")
         given = args[0] if args else 0
         if where.type == "meta":
             super().__init__(np.broadcast_to(np.zeros((), np.uint8), (int(given),)), where)
         else:
-            data = np.empty(given, np.uint8) if isinstance(given, int) else np.array(list(given), np.uint8)
-            super().__init__(data, cpu)
+            super().__init__(_bytes_of(given), cpu)
             if where.type != "cpu":
-                self.owner, self.device = _moved(data, where)
+                self.owner, self.device = _moved(self.owner, where)
 
     @classmethod
     def _from_array(cls, array: np.ndarray) -> UntypedStorage:
@@ -82,15 +84,27 @@ class UntypedStorage(StorageImpl):
         return 1
 
     def __getitem__(self, index: Any) -> Any:
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         if isinstance(index, slice):
-            return type(self)._from_array(self.bytes()[index])
+            return type(self)._from_array(self.bytes()[_whole_steps(index)])
+        if isinstance(index, bool) or not isinstance(index, int | np.integer):
+            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
         return int(self.bytes()[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.bytes()[index] = value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
+        if not isinstance(index, slice) and not -len(self) <= index < len(self):
+            raise RuntimeError(f"out of bounds: {index} of a storage of size {len(self)}")
+        self.bytes()[_whole_steps(index)] = value & 0xFF
 
     def tolist(self) -> list[int]:
         """The bytes as a list."""
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         return self.bytes().tolist()
 
     def copy_(self, source: UntypedStorage, non_blocking: bool | None = None) -> UntypedStorage:
@@ -105,8 +119,11 @@ class UntypedStorage(StorageImpl):
 
     def fill_(self, value: int) -> UntypedStorage:
         """Set every byte."""
-        with device_guard(self.owner):
-            self.bytes()[:] = value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise RuntimeError(f"fill_ expects int, but got {type(value).__name__}")
+        if self.device.type != "meta":
+            with device_guard(self.owner):
+                self.bytes()[:] = value & 0xFF
         return self
 
     def byteswap(self, dtype: dtype) -> None:
@@ -118,6 +135,8 @@ class UntypedStorage(StorageImpl):
 
     def clone(self) -> UntypedStorage:
         """A copy with its own memory."""
+        if self.device.type == "meta":
+            return type(self)(self.nbytes(), device=self.device)
         with device_guard(self.owner):
             return type(self)._from_array(self.bytes().copy())
 
@@ -139,6 +158,8 @@ class UntypedStorage(StorageImpl):
         target = with_index(_device(device))
         if target == self.device:
             return self
+        if target.type not in ("cpu", "cuda"):
+            raise AssertionError(f"{target.type.upper()} device module is not loaded")
         return type(self)._from_array(_moved(self.bytes(), target)[0])
 
     def is_shared(self) -> bool:
@@ -176,11 +197,8 @@ class UntypedStorage(StorageImpl):
             _move(self, _resized(self.bytes(), size, self.device), only)
 
     def __repr__(self) -> str:
-        if self.device.type == "meta":
-            head = "...\n"
-        else:
-            head = "".join(f" {byte}\n" for byte in self.bytes()[:1000].tolist())
-        return f"{head}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+        said = _elements(None if self.device.type == "meta" else self.bytes().tolist())
+        return f"{said}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         return memo.setdefault(id(self), self.clone())
@@ -194,6 +212,95 @@ class UntypedStorage(StorageImpl):
     def untyped(self) -> UntypedStorage:
         """This storage."""
         return self
+
+    is_sparse = False
+    is_sparse_csr = False
+
+    @classmethod
+    def from_buffer(
+        cls,
+        buffer: Any,
+        byte_order: str | None = None,
+        count: int = -1,
+        offset: int = 0,
+        dtype: Any = None,
+    ) -> UntypedStorage:
+        """A copy of `count` elements of a dtype, from byte `offset` on; all that follow, if `count` is negative.
+
+        `byte_order` is "native", "big" or "little"; types of one byte need none. ValueError where the buffer is too short.
+        """
+        if not isinstance(dtype, scalar_type.dtype):
+            raise RuntimeError(f"argument 'dtype' must be torch.dtype, and cannot be None; got {type(dtype).__name__}")
+        if byte_order is None and dtype not in (scalar_type.uint8, scalar_type.int8):
+            raise RuntimeError("function missing required argument 'byte_order' (pos 2)")
+        if byte_order not in (None, "native", "big", "little"):
+            raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
+        given = np.frombuffer(buffer, np.uint8) if len(memoryview(buffer)) else np.empty(0, np.uint8)
+        if not 0 <= offset <= given.size:
+            raise ValueError(
+                f"offset must be non-negative and no greater than buffer length ({given.size}), but got {offset}"
+            )
+        left = given.size - offset
+        if count < 0 and left % dtype.itemsize:
+            raise ValueError(f"buffer size ({given.size}) must be a multiple of element size ({dtype.itemsize})")
+        if count * dtype.itemsize > left:
+            raise ValueError(f"buffer has only {left} elements after offset {offset}, but specified a size of {count}")
+        found = given[offset:] if count < 0 else given[offset : offset + count * dtype.itemsize]
+        storage = cls._from_array((found != 0).astype(np.uint8) if dtype is scalar_type.bool else found.copy())
+        if byte_order not in (None, "native", sys.byteorder):
+            storage.byteswap(dtype)
+        return storage
+
+    def new(self) -> UntypedStorage:
+        """An empty storage on the same device."""
+        return type(self)(device=self.device)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the class; with a class or its name, a copy in a storage of that class and of as many elements as there are bytes."""
+        from readtorch._utils import _type
+
+        return _type(self, dtype, non_blocking)
+
+    def get_device(self) -> int | None:
+        """The number of the device, None for the CPU."""
+        return self.device.index
+
+    def hpu(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """AssertionError: there is no such device here."""
+        return self.to(device="hpu")
+
+    def mps(self) -> UntypedStorage:
+        """RuntimeError: there is no such device here."""
+        return type(self)(self.nbytes(), device="mps")
+
+    @property
+    def is_hpu(self) -> bool:
+        """Is it on such a device? It never is."""
+        return self.device.type == "hpu"
+
+    @property
+    def filename(self) -> str | None:
+        """The file whose bytes these are, None if there is none."""
+        return _file_of(self.owner)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Does it lie in page-locked memory?"""
+        return bool(_tensor_on(self, scalar_type.uint8).is_pinned(device))
+
+    def pin_memory(self, device: Any = None) -> UntypedStorage:
+        """A copy in page-locked memory. RuntimeError where no device could read it, TypeError unless it is in host memory."""
+        if self.device.type != "cpu":
+            raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
+        return _tensor_on(self, scalar_type.uint8).pin_memory(device).untyped_storage()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[place] for place in range(self.nbytes()))
+
+    def __copy__(self) -> UntypedStorage:
+        return self.clone()
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
 
 
 storage_impl.Storage = UntypedStorage
@@ -209,6 +316,34 @@ def _moved(data: Any, where: device) -> tuple[Any, device]:
 
 def _device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
+
+
+def _bytes_of(given: Any) -> np.ndarray:
+    """So many bytes, or these, of which each is taken modulo 256. RuntimeError for anything else."""
+    if isinstance(given, bool) or not isinstance(given, int | np.integer | Sequence):
+        raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {type(given).__name__}")
+    if not isinstance(given, Sequence):
+        if given < 0:
+            raise RuntimeError(f"torch.UntypedStorage(): a storage cannot have a negative number of bytes, {given}")
+        return np.empty(given, np.uint8)
+    for item in given:
+        if not isinstance(item, int | np.integer):
+            raise RuntimeError(
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(given).__name__}), "
+                f"but one of the items was of type {type(item).__name__} instead of int"
+            )
+    return np.array([item & 0xFF for item in given], np.uint8)
+
+
+def _whole_steps(index: Any) -> Any:
+    if isinstance(index, slice) and index.step not in (None, 1):
+        raise RuntimeError(f"Trying to slice with a step of {index.step}, but only a step of 1 is supported")
+    return index
+
+
+def _elements(values: list[Any] | None) -> str:
+    """How a storage shows its elements: one in a line; None for a device without any."""
+    return "..." if values is None else " " + "\n ".join(map(str, values))
 
 
 def _meta_storage(nbytes: int) -> UntypedStorage:
@@ -322,6 +457,21 @@ def _is_file(owner: Any) -> bool:
     return False
 
 
+def _tensor_on(storage: UntypedStorage, kind: dtype) -> Any:
+    """A tensor of one dimension that looks at all of a storage."""
+    from readtorch.csrc.autograd.python_variable_methods import array_of_storage
+
+    return wrap(array_of_storage(storage, to_numpy_dtype(kind), 0, (storage.nbytes() // kind.itemsize,), (1,)))
+
+
+def _file_of(owner: Any) -> str | None:
+    while (base := getattr(owner, "base", None)) is not None or isinstance(owner, memoryview):
+        owner = owner.obj if isinstance(owner, memoryview) else base
+        if isinstance(owner, np.memmap):
+            return None if owner.filename is None else str(owner.filename)
+    return None
+
+
 @functools.cache
 def _storage_type_to_dtype() -> dict[str, dtype]:
     """`FloatStorage` and its relatives: the names by which files call dtypes."""
@@ -352,6 +502,14 @@ def _new_dtypes() -> frozenset[dtype]:
     return frozenset({scalar_type.uint16, scalar_type.uint32, scalar_type.uint64})
 
 
+def _get_dtype_from_pickle_storage_type(pickle_storage_type: str) -> dtype:
+    """The dtype of `FloatStorage`. KeyError for a name that no class had."""
+    try:
+        return _storage_type_to_dtype()[pickle_storage_type]
+    except KeyError as error:
+        raise KeyError(f'pickle storage type "{pickle_storage_type}" is not recognized') from error
+
+
 def _warn_typed_storage() -> None:
     warn_once(
         "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
@@ -359,8 +517,28 @@ def _warn_typed_storage() -> None:
     )
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _deprecated(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The method, which first says that its class is deprecated."""
+
+    @functools.wraps(method)
+    def warning(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        _warn_typed_storage()
+        return method(*args, **kwargs)
+
+    return warning
+
+
 class TypedStorage:
-    """A storage with a dtype. Deprecated; kept because saved files are made of it."""
+    """A storage with a dtype. Deprecated; kept because saved files are made of it.
+
+    Of a number of elements, of a sequence of them, or around an untyped storage, which then needs a dtype.
+    """
+
+    is_sparse = False
 
     def __init__(
         self,
@@ -372,92 +550,282 @@ class TypedStorage:
     ) -> None:
         if not _internal:
             _warn_typed_storage()
-        self.dtype = scalar_type.float32 if dtype is None else dtype
         if wrap_storage is not None:
-            if args:
-                raise RuntimeError("No positional arguments should be given when using 'wrap_storage'")
-            self._untyped_storage = wrap_storage
-        else:
-            given = args[0] if args else 0
-            kind = to_numpy_dtype(self.dtype)
-            data = np.empty(given, kind) if isinstance(given, int) else np.array(list(given), kind)
-            self._untyped_storage = UntypedStorage._from_array(data)
+            self.dtype, self._untyped_storage = _wrapped(args, wrap_storage, dtype, device)
+            return
+        self.dtype = get_default_dtype() if dtype is None else dtype
+        where = cpu if device is None else _device(device)
+        if len(args) > 1:
+            _refuse("TypedStorage.__init__", RuntimeError, "Too many positional arguments")
+        given = args[0] if args else 0
+        if isinstance(given, int | np.integer):
+            self._untyped_storage = UntypedStorage(int(given) * self.dtype.itemsize, device=where)
+        elif isinstance(given, Sequence):
+            from readtorch import tensor
 
-    def untyped(self) -> UntypedStorage:
-        """The bytes behind it."""
-        return self._untyped_storage
+            self._untyped_storage = tensor(given, dtype=self.dtype, device=where).untyped_storage()
+        else:
+            _refuse("TypedStorage.__init__", TypeError, f"Argument type not recognized: {type(given)}")
+
+    def _new_wrapped_storage(self, storage: UntypedStorage) -> TypedStorage:
+        return type(self)(wrap_storage=storage, dtype=self.dtype, _internal=True)
 
     @property
+    def _dtype(self) -> Any:
+        return self.dtype
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
+
+    @property
+    def filename(self) -> str | None:
+        """The file whose bytes these are, None if there is none."""
+        return self._untyped_storage.filename
+
+    @property
+    @_deprecated
     def device(self) -> Any:
         """Where the bytes lie."""
         return self._untyped_storage.device
 
-    def _typed_array(self) -> np.ndarray:
-        return self._untyped_storage.bytes().view(to_numpy_dtype(self.dtype))
+    @property
+    @_deprecated
+    def is_cuda(self) -> bool:
+        """Is it in the memory of a GPU?"""
+        return self._untyped_storage.is_cuda
 
-    def __len__(self) -> int:
+    @property
+    @_deprecated
+    def is_hpu(self) -> bool:
+        """Is it on such a device? It never is."""
+        return self._untyped_storage.is_hpu
+
+    @_deprecated
+    def untyped(self) -> UntypedStorage:
+        """The bytes behind it."""
+        return self._untyped_storage
+
+    def _size(self) -> int:
         return self._untyped_storage.nbytes() // self.dtype.itemsize
 
-    def size(self) -> int:
-        """The number of elements."""
-        return len(self)
-
-    def nbytes(self) -> int:
-        """Size in bytes."""
+    def _nbytes(self) -> int:
         return self._untyped_storage.nbytes()
 
-    def element_size(self) -> int:
-        """Bytes of an element."""
+    def _element_size(self) -> int:
         return self.dtype.itemsize
 
-    def data_ptr(self) -> int:
-        """Address of the first byte."""
+    def _data_ptr(self) -> int:
         return self._untyped_storage.data_ptr()
 
-    def __getitem__(self, index: Any) -> Any:
-        _warn_typed_storage()
-        if isinstance(index, slice):
-            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
-        return self._typed_array()[index].item()
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        _warn_typed_storage()
-        self._typed_array()[index] = value
-
-    def tolist(self) -> list[Any]:
-        """The elements as a list."""
-        return self._typed_array().tolist()
-
-    def clone(self) -> TypedStorage:
-        """A copy with its own memory."""
-        return type(self)(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype, _internal=True)
-
-    def cpu(self) -> TypedStorage:
-        """This storage in host memory."""
-        return type(self)(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype, _internal=True)
-
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
-        """This storage on a GPU."""
-        moved = self._untyped_storage.cuda(device)
-        return type(self)(wrap_storage=moved, dtype=self.dtype, _internal=True)
-
-    def is_shared(self) -> bool:
-        """Can other processes see it?"""
+    def _is_shared(self) -> bool:
         return self._untyped_storage.is_shared()
 
-    def resize_(self, size: int) -> None:
-        """Another number of elements."""
-        _warn_typed_storage()
+    @_deprecated
+    def __len__(self) -> int:
+        return self._size()
+
+    @_deprecated
+    def size(self) -> int:
+        """The number of elements."""
+        return self._size()
+
+    @_deprecated
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._nbytes()
+
+    @_deprecated
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._element_size()
+
+    @_deprecated
+    def data_ptr(self) -> int:
+        """Address of the first byte."""
+        return self._data_ptr()
+
+    @_deprecated
+    def get_device(self) -> int | None:
+        """The number of the device, None for the CPU."""
+        return self._untyped_storage.get_device()
+
+    @_deprecated
+    def is_shared(self) -> bool:
+        """Can other processes see it?"""
+        return self._is_shared()
+
+    @_deprecated
+    def resizable(self) -> bool:
+        """May its size change?"""
+        return self._untyped_storage.resizable()
+
+    def _getitem(self, index: Any) -> Any:
+        if self._untyped_storage.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if type(index) is not int:
+            wrong = TypeError if isinstance(index, bool) else RuntimeError
+            raise wrong(f"can't index a {type(self)} with {type(index)}")
+        if not -self._size() <= index < self._size():
+            raise IndexError(f"index {index} out of range for storage of size {self._size()}")
+        return _tensor_on(self._untyped_storage, self.dtype)[index].item()
+
+    def _setitem(self, index: Any, value: Any) -> None:
+        if not isinstance(index, int | slice):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        if isinstance(value, UntypedStorage | TypedStorage):
+            raise RuntimeError(f"cannot set item with value type {type(value)}")
+        _tensor_on(self._untyped_storage, self.dtype)[index] = value
+
+    @_deprecated
+    def __getitem__(self, index: Any) -> Any:
+        return self._getitem(index)
+
+    @_deprecated
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._setitem(index, value)
+
+    @_deprecated
+    def fill_(self, value: Any) -> TypedStorage:
+        """Set every element."""
+        self._setitem(slice(0, self._size()), value)
+        return self
+
+    @_deprecated
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
+        """Overwrite with the bytes of another storage, typed or not, of as many bytes."""
+        self._untyped_storage.copy_(getattr(source, "_untyped_storage", source), non_blocking)
+        return self
+
+    @_deprecated
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._getitem(place) for place in range(self._size()))
+
+    @_deprecated
+    def tolist(self) -> list[Any]:
+        """The elements as a list."""
+        return list(self)
+
+    @_deprecated
+    def clone(self) -> TypedStorage:
+        """A copy with its own memory."""
+        return self._new_wrapped_storage(self._untyped_storage.clone())
+
+    @_deprecated
+    def __copy__(self) -> TypedStorage:
+        return self._new_wrapped_storage(self._untyped_storage.clone())
+
+    @_deprecated
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
+        return self._new_wrapped_storage(self._untyped_storage.__deepcopy__(memo))
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self._nbytes()
+
+    @_deprecated
+    def cpu(self) -> TypedStorage:
+        """This storage in host memory."""
+        return self._new_wrapped_storage(self._untyped_storage.cpu())
+
+    @_deprecated
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """This storage on a GPU."""
+        return self._new_wrapped_storage(self._untyped_storage.cuda(device, non_blocking))
+
+    @_deprecated
+    def hpu(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """AssertionError: there is no such device here."""
+        return self._new_wrapped_storage(self._untyped_storage.hpu(device, non_blocking))
+
+    @_deprecated
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """This storage on a device."""
+        return self._new_wrapped_storage(self._untyped_storage.to(device=device, non_blocking=non_blocking))
+
+    @_deprecated
+    def is_pinned(self, device: Any = None) -> bool:
+        """Does it lie in page-locked memory?"""
+        return self._untyped_storage.is_pinned(device)
+
+    @_deprecated
+    def pin_memory(self, device: Any = None) -> TypedStorage:
+        """A copy in page-locked memory. RuntimeError where no device could read it."""
+        return self._new_wrapped_storage(self._untyped_storage.pin_memory(device))
+
+    def _share_memory_(self) -> TypedStorage:
+        self._untyped_storage.share_memory_()
+        return self
+
+    @_deprecated
+    def share_memory_(self) -> TypedStorage:
+        """Move the bytes to memory that other processes can have too."""
+        return self._share_memory_()
+
+    def _resize_(self, size: int) -> None:
         self._untyped_storage.resize_(size * self.dtype.itemsize)
 
-    def pickle_storage_type(self) -> str:
-        """The name that files use for this dtype."""
-        return _dtype_to_storage_type()[self.dtype]
+    @_deprecated
+    def resize_(self, size: int) -> None:
+        """Another number of elements."""
+        self._resize_(size)
 
+    def _pickle_storage_type(self) -> str:
+        try:
+            return _dtype_to_storage_type()[self.dtype]
+        except KeyError as error:
+            raise KeyError(f"dtype {self.dtype} is not recognized") from error
+
+    @_deprecated
+    def pickle_storage_type(self) -> str:
+        """The name that files use for this dtype. KeyError if no class had it."""
+        return self._pickle_storage_type()
+
+    @classmethod
+    def from_buffer(cls, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> TypedStorage:
+        """Elements out of a buffer, as `UntypedStorage.from_buffer` reads it; by default of the default dtype."""
+        _warn_typed_storage()
+        if cls is not TypedStorage:
+            if dtype is not None or device is not None or len(args) == 5:
+                raise RuntimeError(
+                    "from_buffer: 'dtype' and 'device' can only be specified in UntypedStorage.from_buffer and TypedStorage.from_buffer"
+                )
+            dtype = cls._dtype
+        elif device is not None and _device(device).type != "cpu":
+            raise RuntimeError(f"TypedStorage.from_buffer: Not available for device {_device(device).type}")
+        kind = get_default_dtype() if dtype is None else dtype
+        storage = UntypedStorage.from_buffer(*args, **{**kwargs, "dtype": kind})
+        return TypedStorage(wrap_storage=storage, dtype=kind, _internal=True)
+
+    @classmethod
+    def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, size: int = 0) -> TypedStorage:
+        """`size` elements of a file, of the class's dtype. RuntimeError if the class has none."""
+        _warn_typed_storage()
+        if cls is TypedStorage:
+            raise RuntimeError("from_file can only be called on derived classes")
+        storage = UntypedStorage.from_file(filename, shared, size * cls._dtype.itemsize)  # type: ignore[attr-defined]
+        return cls(wrap_storage=storage)
+
+    @_deprecated
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the old class for this dtype and device; with a class or its name, what `UntypedStorage.type` does."""
+        if dtype is not None:
+            return self._untyped_storage.type(dtype, non_blocking)
+        legacy = self._get_legacy_storage_class()
+        return "torch.storage.TypedStorage" if legacy is None else repr(legacy).split("'")[1]
+
+    def _get_legacy_storage_class(self) -> Any:
+        name, where = _dtype_to_storage_type().get(self.dtype), self._untyped_storage.device.type
+        if name is None or where not in ("cpu", "cuda"):
+            return None
+        return _old_classes("torch" if where == "cpu" else "torch.cuda")[name]
+
+    @_deprecated
     def __repr__(self) -> str:
-        head = "".join(f" {value}\n" for value in self._typed_array()[:1000].tolist())
-        kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
-        return f"{head}[{kind} of size {len(self)}]"
+        where = self._untyped_storage.device
+        said = _elements(None if where.type == "meta" else list(self))
+        return f"{said}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={where}) of size {self._size()}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
         #: Bytes and not the storage as an object: each storage is written as often as it occurs, as upstream does it.
@@ -466,3 +834,111 @@ class TypedStorage:
 
 def _typed_storage(rebuild: Callable[..., UntypedStorage], args: tuple[Any, ...], kind: dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=rebuild(*args), dtype=kind, _internal=True)
+
+
+def _wrapped(args: tuple[Any, ...], storage: Any, kind: Any, device: Any) -> tuple[dtype, UntypedStorage]:
+    """Dtype and bytes of a typed storage that is made around others' bytes."""
+    name = "TypedStorage.__init__"
+    if args:
+        _refuse(name, RuntimeError, "No positional arguments should be given when using 'wrap_storage'")
+    if kind is None:
+        _refuse(name, RuntimeError, "Argument 'dtype' must be specified")
+    if not isinstance(kind, dtype):
+        _refuse(name, TypeError, f"Argument 'dtype' must be torch.dtype, not {type(kind)}")
+    if device is not None:
+        _refuse(name, RuntimeError, "Argument 'device' should not be specified when 'wrap_storage' is given")
+    if not isinstance(storage, UntypedStorage):
+        _refuse(name, TypeError, f"Argument 'wrap_storage' must be UntypedStorage, but got {type(storage)}")
+    return kind, storage
+
+
+def _refuse(name: str, wrong: type[Exception], why: str) -> NoReturn:
+    raise wrong(
+        f"{name} received an invalid combination of arguments: a size, a sequence or wrap_storage is expected. {why}"
+    )
+
+
+def _to(self: Any, dtype: Any) -> TypedStorage:
+    """A typed storage with these elements, or these bytes, as another dtype."""
+    if not isinstance(dtype, scalar_type.dtype):
+        raise TypeError(f"Argument 'dtype' must be torch.dtype, not {type(dtype)}")
+    typed = isinstance(self, TypedStorage)
+    old = _tensor_on(self._untyped_storage, self.dtype) if typed else _tensor_on(self, scalar_type.uint8)
+    new = old.clone() if old.dtype == dtype else old.to(dtype)
+    return TypedStorage(wrap_storage=new.untyped_storage(), dtype=dtype, _internal=True)
+
+
+def _conversion(name: str, kind: dtype) -> Callable[[Any], TypedStorage]:
+    def convert(self: Any) -> TypedStorage:
+        if isinstance(self, TypedStorage):
+            _warn_typed_storage()
+        return _to(self, kind)
+
+    convert.__name__, convert.__qualname__ = name, f"TypedStorage.{name}"
+    convert.__doc__ = f"A typed storage of {kind} with the same elements."
+    return convert
+
+
+for _name, _kind in {
+    "double": scalar_type.float64,
+    "float": scalar_type.float32,
+    "half": scalar_type.float16,
+    "bfloat16": scalar_type.bfloat16,
+    "long": scalar_type.int64,
+    "int": scalar_type.int32,
+    "short": scalar_type.int16,
+    "char": scalar_type.int8,
+    "byte": scalar_type.uint8,
+    "bool": scalar_type.bool,
+    "complex_double": scalar_type.complex128,
+    "complex_float": scalar_type.complex64,
+}.items():
+    for _class in (UntypedStorage, TypedStorage):
+        setattr(_class, _name, _conversion(_name, _kind))
+UntypedStorage._to = TypedStorage._to = _to  # type: ignore[attr-defined]
+
+
+class _LegacyStorageMeta(type):
+    """The metaclass of the old classes: calling one makes a `TypedStorage`, and one is its instance if dtype and device agree."""
+
+    dtype: Any
+    _device_type: str
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type(instance) is not TypedStorage or cls is _LegacyStorage:
+            return False
+        return instance.dtype == cls.dtype and instance._untyped_storage.device.type == cls._device_type
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls.__module__.replace('readtorch', 'torch', 1)}.{cls.__name__}'>"
+
+    def __call__(
+        cls, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, **kwargs: Any
+    ) -> Any:
+        if cls is _LegacyStorage:
+            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+        for name, given in (("device", device), ("dtype", dtype)):
+            if given is not None:
+                _refuse(f"{cls}.__new__", RuntimeError, f"Keyword argument '{name}' cannot be specified")
+        if wrap_storage is None:
+            return TypedStorage(*args, dtype=cls.dtype, device=cls._device_type)
+        where = getattr(getattr(wrap_storage, "device", None), "type", None)
+        if isinstance(wrap_storage, UntypedStorage) and where != cls._device_type:
+            _refuse(
+                f"{cls}.__new__", RuntimeError, f"Device of 'wrap_storage' must be {cls._device_type}, but got {where}"
+            )
+        return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype)
+
+
+class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
+    """What the old classes have in common: nothing but that nobody is to make one."""
+
+
+@functools.cache
+def _old_classes(module: str) -> dict[str, _LegacyStorageMeta]:
+    """`FloatStorage` and the others of `torch` or of `torch.cuda`, by name."""
+    where = {"__module__": module.replace("torch", "readtorch", 1), "_device_type": module.partition(".")[2] or "cpu"}
+    return {
+        name: _LegacyStorageMeta(name, (_LegacyStorage,), {**where, "dtype": kind, "_dtype": kind})
+        for name, kind in _storage_type_to_dtype().items()
+    }

@@ -17,6 +17,8 @@ def map_file(filename: str | os.PathLike[str], shared: bool, nbytes: int) -> np.
                 file.truncate(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
+    if not os.path.exists(filename):
+        raise RuntimeError(f"unable to open file <{filename}> in read-only mode: No such file or directory (2)")
     if (have := os.path.getsize(filename)) < nbytes:
         raise RuntimeError(f"file <{filename}> size <{have}> is smaller than the required mapping size <{nbytes}>")
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
