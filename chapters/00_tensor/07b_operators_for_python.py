@@ -331,8 +331,13 @@ def _together(entry: OperatorEntry, call: Any) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) > limit:
             raise TypeError(f"{entry.name}() takes {limit} positional arguments but {len(args)} were given")
-        if sequence and len(args) == limit and args[-1].__class__ is int:
-            raise TypeError(f"{entry.name}(): argument '{name}' (position {limit}) must be tuple of ints, not int")
+        if (
+            sequence
+            and len(args) == limit
+            and args[-1].__class__ not in (tuple, list)
+            and not isinstance(args[-1], tuple)
+        ):
+            raise TypeError(f"{entry.name}(): argument '{name}' (position {limit}) must be tuple of ints, not {type(args[-1]).__name__}")
         return call(*args, **kwargs)
 
     return function

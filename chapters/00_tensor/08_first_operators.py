@@ -709,9 +709,12 @@ from typing import Any
 #| into: c10/core/wrap_dim_minimal.py
 def as_dim(dim: Any, name: str = "dim") -> int:
     """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
-    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}")
-    return int(dim.__index__())
+    try:
+        if isinstance(dim, bool) or getattr(dim, "ndim", 0):
+            raise TypeError
+        return int(dim.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}") from None
 
 
 # %%
@@ -777,10 +780,9 @@ def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) 
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if values.__class__ is not tuple:
-        try:
-            values = tuple(values)
-        except TypeError:
-            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(values).__name__}") from None
+        if not isinstance(values, list | tuple):
+            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(values).__name__}")
+        values = tuple(values)
     for value in values:
         if value.__class__ is not int:
             return tuple(_integer(v, name, position) for position, v in enumerate(values))

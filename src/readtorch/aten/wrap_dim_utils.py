@@ -41,10 +41,9 @@ def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) 
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if values.__class__ is not tuple:
-        try:
-            values = tuple(values)
-        except TypeError:
-            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(values).__name__}") from None
+        if not isinstance(values, list | tuple):
+            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(values).__name__}")
+        values = tuple(values)
     for value in values:
         if value.__class__ is not int:
             return tuple(_integer(v, name, position) for position, v in enumerate(values))

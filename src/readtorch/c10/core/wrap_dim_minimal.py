@@ -7,9 +7,12 @@ from typing import Any
 
 def as_dim(dim: Any, name: str = "dim") -> int:
     """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
-    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}")
-    return int(dim.__index__())
+    try:
+        if isinstance(dim, bool) or getattr(dim, "ndim", 0):
+            raise TypeError
+        return int(dim.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"argument '{name}' must be int, not {type(dim).__name__}") from None
 
 
 def maybe_wrap_dim(dim: Any, rank: int, wrap_scalar: bool = True) -> int:

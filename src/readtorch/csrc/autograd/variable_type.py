@@ -1507,7 +1507,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
             if place < len(args) and args[place].__class__ not in TENSORS:
                 if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                     return answer
-                if args[place].__class__ in _NO_TENSORS:
+                if not isinstance(args[place], TensorImpl):
                     if (renewed := in_new_order(entry.name, args, kwargs, stacklevel=3)) is not None:
                         return call(*renewed[0], **renewed[1])
                     complain(entry, args, kwargs)
@@ -1538,10 +1538,6 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         return result
 
     return call
-
-
-#: what would get through a composite's arithmetic where its signature says tensor
-_NO_TENSORS = frozenset((int, float, bool, complex, str, list, tuple, type(None)))
 
 
 def _places(entry: OperatorEntry, kind: str) -> tuple[int, ...]:

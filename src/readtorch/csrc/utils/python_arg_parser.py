@@ -33,6 +33,8 @@ def is_int(value: Any) -> bool:
         return False
     if isinstance(value, TensorImpl):
         return _holds_one(value, "iu")
+    if isinstance(value, np.ndarray):  # which has an __index__, and mostly cannot be one
+        return value.ndim == 0 and value.dtype.kind in "iu"
     return isinstance(value, int) or hasattr(type(value), "__index__")
 
 
@@ -63,12 +65,20 @@ def is_sequence_of_ints(value: Any) -> bool:
     return True
 
 
+def is_tuple_of_ints(value: Any) -> bool:
+    """A list or tuple of ints, and nothing else."""
+    return isinstance(value, list | tuple) and is_sequence_of_ints(value)
+
+
 def is_sequence_of_numbers(value: Any) -> bool:
     """A list or tuple of numbers, some of which may be left open with None."""
     return isinstance(value, list | tuple) and all(item is None or is_float(item) for item in value)
 
 
 Test = Callable[[Any], bool]
+
+#: Python's types that stand for a dtype
+PYTHON_DTYPES = (float, int, bool, complex)
 
 #: for each annotation: what passes, and what a message calls it
 KINDS: dict[str, tuple[Test, str]] = {
@@ -78,11 +88,12 @@ KINDS: dict[str, tuple[Test, str]] = {
     "Number": (is_number, "Number"),
     "Real": (is_real, "Number"),
     "str": (lambda value: isinstance(value, str), "str"),
-    "dtype": (lambda value: isinstance(value, dtype) or value in (float, int, bool, complex), "torch.dtype"),
+    "dtype": (lambda value: isinstance(value, dtype) or (isinstance(value, type) and value in PYTHON_DTYPES), "torch.dtype"),
     "Array | Number": (lambda value: isinstance(value, TensorImpl) or is_number(value), "Tensor or Number"),
     "Array | int": (lambda value: isinstance(value, TensorImpl) or is_int(value), "int"),
     "Dims | bool": (lambda value: isinstance(value, bool) or is_sequence_of_ints(value), "tuple of ints"),
     "Dims": (is_sequence_of_ints, "tuple of ints"),
+    "Ints": (is_tuple_of_ints, "tuple of ints"),
     "Sequence[int]": (is_sequence_of_ints, "tuple of ints"),
     "Sequence[float | None]": (is_sequence_of_numbers, "tuple of floats"),
 }
@@ -166,6 +177,10 @@ def _numpy_names(entry: OperatorEntry, skip: int) -> list[tuple[str, str]]:
     ]
 
 
+#: what may be given as several ints, and under its name as one sequence only
+ONE_SEQUENCE = frozenset(["dims", "repeats", "shape", "size"])
+
+
 def _unspread(schema: Schema, skip: int, check: Any) -> Any:
     """`check` for operators whose last argument may be given as several (`x.permute(1, 0)`), or as one by its name."""
     spread = schema.var_positional
@@ -181,6 +196,8 @@ def _unspread(schema: Schema, skip: int, check: Any) -> Any:
         if spread in kwargs and len(args) <= before:
             kwargs = dict(kwargs)
             value = kwargs.pop(spread)
+            if spread in ONE_SEQUENCE and not isinstance(value, list | tuple):
+                raise TypeError(f"argument '{spread}' must be tuple of ints, not {type(value).__name__}")
             for name in (schema.names[0], "input")[: 2 * (before - len(args))]:
                 if name in kwargs:
                     args = (kwargs.pop(name),)
@@ -266,6 +283,18 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             good = found[0](value) if found is not None else unsaid or isinstance(value, TensorImpl)
         if not good:
             raise wrong_kind(op, schema, name, value)
+        if kind is OPTION:
+            _in_64_bits(op, name, value, schema.annotations[position])
+
+
+def _in_64_bits(op: str, name: str, value: Any, annotation: str) -> None:
+    """The error for an int that is too long for upstream: ValueError alone, TypeError among others."""
+    if annotation.startswith(("int", "Dims", "Ints")):
+        one = isinstance(value, int)
+        for item in (value,) if one else value if isinstance(value, list | tuple) else ():
+            if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
+                error = ValueError if one else TypeError
+                raise error(f"{op}(): argument '{name}': Overflow when unpacking long long")
 
 
 #: what composites call their tensors

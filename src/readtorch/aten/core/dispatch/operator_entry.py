@@ -20,6 +20,9 @@ Real = Any
 Dims = Any
 """One dimension or several."""
 
+Ints = Any
+"""A list or tuple of ints, for which no single one may stand."""
+
 UNSAID: Any = None
 """The default of an option that may be left out and may not be None."""
 
