@@ -986,7 +986,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims
+from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Ints
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.wrap_dim_utils import sizes
 from readtorch.c10.core.device_guard import on_host

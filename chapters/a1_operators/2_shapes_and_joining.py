@@ -127,14 +127,14 @@ def narrow(at: Any, self: Array, dim: int, start: Any, length: int) -> Any:
     try:
         start = as_dim(start, "start")
     except TypeError:
-        if hasattr(start, "dtype"):
+        if hasattr(start, "_array"):
             raise RuntimeError("start must be an 0-dim integral Tensor.") from None
         raise
     if not self.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
     if not -size <= start <= size:
         raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
     start = start + size if start < 0 else start
@@ -209,7 +209,7 @@ overloads("split", lambda given: f"Split{'' if isinstance(given['split_size'], i
 
 
 @composite("split_with_sizes", variants="function method")
-def split_with_sizes(at: Any, self: Array, split_sizes: Dims, dim: int = 0) -> Any:
+def split_with_sizes(at: Any, self: Array, split_sizes: Ints, dim: int = 0) -> Any:
     """Parts of the given lengths."""
     return at.split(self, list(split_sizes), dim)
 
@@ -226,27 +226,43 @@ def chunk(at: Any, self: Array, chunks: int, dim: int = 0) -> Any:
     return at.split(self, [0] * chunks if length == 0 else length, dim)
 
 
+def _one_way(name: str, indices: Any, sections: Any) -> Any:
+    """Where to cut: a tuple of ints, or into how many parts: an int. TypeError unless one of both is given."""
+    if (indices is None) is (sections is None):
+        raise TypeError(f"{name}() received an invalid combination of arguments: either indices or sections")
+    if isinstance(indices, list | tuple):
+        return sizes((indices,), "indices")
+    return as_dim(indices if sections is None else sections, "sections")
+
+
 @composite("tensor_split", variants="function method")
-def tensor_split(at: Any, self: Array, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(
+    at: Any, self: Array, indices: Any = None, dim: int = 0, *, sections: Any = None, tensor_indices_or_sections: Any = None
+) -> Any:
     """Parts of nearly equal length, or cut at the given indices."""
+    if indices is None and sections is None:
+        indices = tensor_indices_or_sections
+    in_tensor = hasattr(indices, "_array")
+    if not in_tensor:
+        indices = _one_way("tensor_split", indices, sections)
     if not self.ndim:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
-    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
-    if not isinstance(indices_or_sections, list | tuple) and not hasattr(indices_or_sections, "dtype"):
-        indices_or_sections = as_dim(indices_or_sections, "indices_or_sections")
-    if hasattr(indices_or_sections, "dtype"):
-        name = to_string(indices_or_sections.dtype)
+    if in_tensor:
+        name = to_string(indices.dtype)
         if name != "Long":
             raise RuntimeError(f"tensor_split: indices or sections in a tensor must be of dtype long, not {name}")
-        if indices_or_sections.ndim > 1:
+        if indices.ndim > 1:
             raise RuntimeError(
-                f"tensor_split: a tensor of {indices_or_sections.ndim} dims says neither how many parts nor where to cut"
+                f"tensor_split: a tensor of {indices.ndim} dims says neither how many parts nor where to cut"
             )
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, int):
-        small, extra = divmod(size, indices_or_sections)
-        return at.split(self, [small + 1] * extra + [small] * (indices_or_sections - extra), dim)
-    cuts = [0, *(builtins.min(cut if cut >= 0 else cut + size, size) for cut in indices_or_sections), size]
+        indices = indices.tolist()
+    size = self.shape[maybe_wrap_dim(dim, self.ndim)]
+    if isinstance(indices, int):
+        if indices <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {indices}")
+        small, extra = divmod(size, indices)
+        return at.split(self, [small + 1] * extra + [small] * (indices - extra), dim)
+    cuts = [0, *(builtins.min(cut if cut >= 0 else cut + size, size) for cut in indices), size]
     return tuple(at.slice(self, dim, a, builtins.max(a, b), 1) for a, b in itertools.pairwise(cuts))
 
 
@@ -288,12 +304,12 @@ def flatten(at: Any, self: Array, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @composite("unflatten", variants="function method")
-def unflatten(at: Any, self: Array, dim: int, sizes: Dims) -> Any:
+def unflatten(at: Any, self: Array, dim: int, sizes: Ints) -> Any:
     """One dimension made several."""
-    place = maybe_wrap_dim(dim, self.ndim)
     wanted = together(sizes, "sizes")
     if not wanted:
         raise RuntimeError("unflatten: sizes must be non-empty")
+    place = maybe_wrap_dim(dim, self.ndim)
     if not self.ndim:
         raise RuntimeError("unflatten: a tensor without dimensions has none to unflatten")
     have = self.shape[place]
@@ -312,8 +328,16 @@ def ravel(at: Any, self: Array) -> Any:
     return at.reshape(self, (-1,))
 
 
-for _alias in ("swapaxes", "swapdims"):
-    composite(_alias, variants="function method")(lambda at, self, axis0, axis1: at.transpose(self, axis0, axis1))
+@composite("swapaxes", variants="function method")
+def swapaxes(at: Any, self: Array, axis0: int, axis1: int) -> Any:
+    """`transpose` under NumPy's name."""
+    return at.transpose(self, axis0, axis1)
+
+
+@composite("swapdims", variants="function method")
+def swapdims(at: Any, self: Array, dim0: int, dim1: int) -> Any:
+    """`transpose` under another name."""
+    return at.transpose(self, dim0, dim1)
 
 
 def _several(dims: Any) -> Any:
@@ -326,11 +350,11 @@ def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     if isinstance(source, list | tuple) is not isinstance(destination, list | tuple):
         raise TypeError("movedim(): 'source' and 'destination' must both be ints or both be tuples of ints")
     rank = self.ndim
-    sources, targets = ([maybe_wrap_dim(d, rank) for d in _several(dims)] for dims in (source, destination))
-    if len(sources) != len(targets):
+    if len(_several(source)) != len(_several(destination)):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source and destination must have the same number of elements"
         )
+    sources, targets = ([maybe_wrap_dim(d, rank) for d in _several(dims)] for dims in (source, destination))
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
         raise RuntimeError("movedim: repeated dim in `source` or `destination`")
     rest = [d for d in range(rank) if d not in sources]
@@ -338,14 +362,19 @@ def movedim(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
     return at.permute(self, order)
 
 
-composite("moveaxis", variants="function method")(
-    lambda at, self, source, destination: at.movedim(self, source, destination)
-)
+@composite("moveaxis", variants="function method")
+def moveaxis(at: Any, self: Array, source: Dims, destination: Dims) -> Any:
+    """`movedim` under NumPy's name."""
+    return at.movedim(self, source, destination)
 
 
 @composite("adjoint", variants="function method")
 def adjoint(at: Any, self: Array) -> Any:
     """The conjugate of the transposed last two dimensions."""
+    if self.ndim == 1:
+        raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    if not self.ndim:
+        return at.conj(self)
     return at.conj(at.transpose(self, -2, -1))
 
 
@@ -404,6 +433,7 @@ derivative("diagonal_backward", grad_output=lambda at, grad, offset, dim1, dim2:
 @composite("diag_embed", variants="function method")
 def diag_embed(at: Any, self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The last dimension laid on the diagonal of two new ones."""
+    offset = as_dim(offset, "offset")
     rank = self.ndim + 1
     first, second = maybe_wrap_dim(dim1, rank), maybe_wrap_dim(dim2, rank)
     size = self.shape[-1] + abs(offset)
@@ -475,7 +505,7 @@ derivative(
 #| into: aten/native/tensor_shape.py
 #| upstream: aten/src/ATen/native/TensorShape.cpp#at::native::as_strided_tensorimpl
 @register("as_strided", key="CPU CUDA", variants="function method", view="always")
-def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None = None) -> Array:
+def as_strided(self: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Array:
     """The memory seen through any shape and strides, from the start of the storage."""
     from readtorch.c10.core.storage_impl import data_address, owner_of
 
@@ -484,6 +514,10 @@ def as_strided(self: Array, size: Dims, stride: Dims, storage_offset: int | None
         raise RuntimeError("mismatch in length of strides and shape")
     if storage_offset is not None and as_dim(storage_offset, "storage_offset") < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    if builtins.min(steps, default=0) < 0:
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(steps)}")
+    if builtins.min(shape, default=0) < 0:
+        raise RuntimeError(f"as_strided: sizes must not be negative, got {list(shape)}")
     owner = owner_of(self)
     flat = owner.reshape(-1, order="A").view(np.uint8)
     offset = data_address(self) - data_address(owner) if storage_offset is None else storage_offset * self.itemsize
@@ -862,8 +896,19 @@ def flip(self: Array, *dims: Any) -> Array:
 
 results_lie(in_order_of, "flip")
 derivative("flip", self=lambda at, grad, dims: at.flip(grad, *dims))
-composite("fliplr", variants="function method")(lambda at, self: at.flip(self, 1))
-composite("flipud", variants="function method")(lambda at, self: at.flip(self, 0))
+
+
+def _flip_of(name: str, dim: int) -> None:
+    def flipped(at: Any, self: Array) -> Any:
+        if self.ndim <= dim:
+            raise RuntimeError(f"Input must be >= {dim + 1}-d.")
+        return at.flip(self, dim)
+
+    composite(name, variants="function method")(flipped)
+
+
+_flip_of("fliplr", 1)
+_flip_of("flipud", 0)
 
 
 @register("roll", key="CPU CUDA", variants="function method")
@@ -895,13 +940,18 @@ derivative(
 
 
 @composite("rot90", variants="function method")
-def rot90(at: Any, self: Array, k: int = 1, dims: Dims = (0, 1)) -> Any:
+def rot90(at: Any, self: Array, k: int = 1, dims: Ints = (0, 1)) -> Any:
     """A quarter turn in the plane of two dimensions, `k` times."""
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     a, b = dims
     if self.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
+    if a == b or abs(a - b) == self.ndim:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
+    for number, dim in enumerate(dims):
+        if not -self.ndim <= dim < self.ndim:
+            raise RuntimeError(f"Rotation dim{number} out of range, dim{number} = {dim}")
     turns = k % 4
     if turns == 1:
         return at.transpose(at.flip(self, b), a, b)

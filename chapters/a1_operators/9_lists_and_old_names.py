@@ -204,25 +204,18 @@ composite("row_stack", out=True)(lambda at, tensors: at.vstack(tensors))
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def split(at: Any, self: Array, indices_or_sections: Any, *args: int) -> Any:
-        if args:
-            indices_or_sections = (indices_or_sections, *args)
+    def split(at: Any, self: Array, indices: Any = None, *args: int, sections: Any = None) -> Any:
+        indices = _one_way(name, (indices, *args) if args else indices, sections)
         if self.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {self.ndim} dimensions!"
             )
         dim = 0 if axis == 1 and self.ndim == 1 else axis
-        sections = indices_or_sections
-        if hasattr(sections, "dtype"):
-            sections = indices_or_sections = as_dim(sections, "sections") if sections.ndim == 0 else None
-            if sections is None:
-                raise TypeError(f"{name}(): argument 'sections' (position 2) must be int, not Tensor")
-        whole = not isinstance(sections, list | tuple) and not hasattr(sections, "dtype")
-        if whole and (as_dim(sections, "sections") <= 0 or self.shape[dim] % sections):
+        if isinstance(indices, int) and (indices <= 0 or self.shape[dim] % indices):
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, whose size {self.shape[dim]} is not divisible by the split_size {sections}"
+                f"torch.{name} attempted to split along dimension {dim}, whose size {self.shape[dim]} is not divisible by the split_size {indices}"
             )
-        return at.tensor_split(self, indices_or_sections, dim)
+        return at.tensor_split(self, indices, dim)
 
     composite(name, variants="function method")(split)
 
@@ -234,10 +227,19 @@ composite("unsafe_chunk", variants="function method")(lambda at, self, chunks, d
 composite("unsafe_split", variants="function method")(
     lambda at, self, split_size, dim=0: at.split(self, split_size, dim)
 )
-composite("narrow_copy", variants="function method")(
-    lambda at, self, dim, start, length: at.clone(at.narrow(self, dim, start, length))
-)
-composite("diagflat", variants="function method")(lambda at, self, offset=0: at.diag(at.reshape(self, (-1,)), offset))
+
+
+@composite("narrow_copy", variants="function method")
+def narrow_copy(at: Any, self: Array, dim: int, start: int, length: int) -> Any:
+    """A copy of `narrow`."""
+    return at.clone(at.narrow(self, dim, start, length))
+
+
+@composite("diagflat", variants="function method")
+def diagflat(at: Any, self: Array, offset: int = 0) -> Any:
+    """All elements on a diagonal of zeros."""
+    return at.diag(at.reshape(self, (-1,)), offset)
+
 
 # %% [markdown]
 # ## Further functions of numbers
