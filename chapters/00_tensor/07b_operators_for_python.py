@@ -337,7 +337,9 @@ def _together(entry: OperatorEntry, call: Any) -> Any:
             and args[-1].__class__ not in (tuple, list)
             and not isinstance(args[-1], tuple)
         ):
-            raise TypeError(f"{entry.name}(): argument '{name}' (position {limit}) must be tuple of ints, not {type(args[-1]).__name__}")
+            raise TypeError(
+                f"{entry.name}(): argument '{name}' (position {limit}) must be tuple of ints, not {type(args[-1]).__name__}"
+            )
         return call(*args, **kwargs)
 
     return function

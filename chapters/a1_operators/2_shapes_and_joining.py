@@ -237,7 +237,13 @@ def _one_way(name: str, indices: Any, sections: Any) -> Any:
 
 @composite("tensor_split", variants="function method")
 def tensor_split(
-    at: Any, self: Array, indices: Any = None, dim: int = 0, *, sections: Any = None, tensor_indices_or_sections: Any = None
+    at: Any,
+    self: Array,
+    indices: Any = None,
+    dim: int = 0,
+    *,
+    sections: Any = None,
+    tensor_indices_or_sections: Any = None,
 ) -> Any:
     """Parts of nearly equal length, or cut at the given indices."""
     if indices is None and sections is None:
@@ -951,7 +957,7 @@ def rot90(at: Any, self: Array, k: int = 1, dims: Ints = (0, 1)) -> Any:
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
     for number, dim in enumerate(dims):
         if not -self.ndim <= dim < self.ndim:
-            raise RuntimeError(f"Rotation dim{number} out of range, dim{number} = {dim}")
+            raise IndexError(f"Rotation dim{number} out of range, dim{number} = {dim}")
     turns = k % 4
     if turns == 1:
         return at.transpose(at.flip(self, b), a, b)

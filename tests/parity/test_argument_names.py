@@ -31,7 +31,6 @@ cumulative_trapezoid: {SEVERAL}
 alpha_dropout_ dropout_ feature_alpha_dropout_ feature_dropout_: {LEADING}
 linalg_cholesky linalg_eigh linalg_matrix_exp linalg_matrix_power linalg_vector_norm: {DOCUMENTED}
 linalg_svd linalg_svdvals: `driver` chooses between CUDA's solvers
-swapdims: it has the names of `swapaxes`, whose other name it is
 """
 ELSEWHERE = {
     name: reason

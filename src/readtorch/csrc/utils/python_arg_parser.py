@@ -88,7 +88,10 @@ KINDS: dict[str, tuple[Test, str]] = {
     "Number": (is_number, "Number"),
     "Real": (is_real, "Number"),
     "str": (lambda value: isinstance(value, str), "str"),
-    "dtype": (lambda value: isinstance(value, dtype) or (isinstance(value, type) and value in PYTHON_DTYPES), "torch.dtype"),
+    "dtype": (
+        lambda value: isinstance(value, dtype) or (isinstance(value, type) and value in PYTHON_DTYPES),
+        "torch.dtype",
+    ),
     "Array | Number": (lambda value: isinstance(value, TensorImpl) or is_number(value), "Tensor or Number"),
     "Array | int": (lambda value: isinstance(value, TensorImpl) or is_int(value), "int"),
     "Dims | bool": (lambda value: isinstance(value, bool) or is_sequence_of_ints(value), "tuple of ints"),
