@@ -710,7 +710,7 @@ from typing import Any
 def as_dim(dim: Any, name: str = "dim") -> int:
     """A NumPy integer, or whatever else counts, as an int. TypeError for what does not count; a bool is no dimension."""
     try:
-        if isinstance(dim, bool) or getattr(dim, "ndim", 0):
+        if isinstance(dim, bool) or getattr(dim, "ndim", False):
             raise TypeError
         return int(dim.__index__())
     except (AttributeError, TypeError):
