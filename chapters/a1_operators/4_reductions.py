@@ -761,6 +761,7 @@ derivative(
 #| into: aten/native/linear_algebra.py
 #| imports
 import math
+from functools import reduce
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
@@ -826,6 +827,23 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
 derivative("_vector_norm", self=_norm_backward)
 
 
+def _norm_dtype(name: str, have: Any, wanted: Any) -> Any:
+    """`wanted`, in which a norm is to be computed. RuntimeError unless it holds all that `have` does, and is complex as `have` is."""
+    source = have if isinstance(have, scalar_type.dtype) else scalar_type.from_numpy_dtype(have)
+    wanted = scalar_type.as_dtype(wanted, name, "dtype", 5)
+    shown = scalar_type.to_string(wanted)
+    if not (wanted.is_floating_point or wanted.is_complex):
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {shown}")
+    if source.is_complex != wanted.is_complex:
+        kind = "complex" if source.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {shown}")
+    if scalar_type.promote_types(source, wanted) is not wanted:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({scalar_type.to_string(source)}) should be convertible without narrowing to the specified dtype ({shown})"
+        )
+    return wanted
+
+
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
     at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
@@ -833,9 +851,9 @@ def linalg_vector_norm(
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
 
-    if dtype is not None:
-        x = at._to_copy(x, dtype)
     _check_floating("linalg.vector_norm", x.dtype)
+    if dtype is not None:
+        x = at._to_copy(x, _norm_dtype("linalg.vector_norm", x.dtype, dtype))
     return at._vector_norm(x, ord, reduced_dims(dim, x.ndim), keepdim)
 
 
@@ -845,10 +863,60 @@ def norm(
 ) -> Any:
     """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
     if p == "nuc":
-        return at.matrix_norm_nuclear(self, dim, keepdim)
+        return at.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found: {p}")
     return at.linalg_vector_norm(self, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+def matrix_dims(name: str, dim: Any, rank: int) -> tuple[int, int]:
+    """The two dimensions that rows and columns lie along. RuntimeError unless there are two, and not the same."""
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dims))}")
+    rows, columns = (maybe_wrap_dim(axis, rank) for axis in dims)
+    if rows == columns:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dims[0]}, {dims[1]})")
+    return rows, columns
+
+
+@composite("linalg_matrix_norm", module="linalg", variants="function")
+def linalg_matrix_norm(
+    at: Any, A: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    name = "linalg.matrix_norm"
+    if not isinstance(ord, str) and not isinstance(ord, int | float):
+        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
+    _check_floating(name, A.dtype)
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    rows, columns = matrix_dims(name, dim, A.ndim)
+    if ord not in ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2):
+        raise RuntimeError(f"{name}: Order {ord} not supported.")
+    if dtype is not None:
+        A = at._to_copy(A, _norm_dtype(name, A.dtype, dtype))
+    if ord == "fro":
+        return at.linalg_vector_norm(A, 2, (rows, columns), keepdim)
+    size: Any = ord
+    if ord in ("nuc", 2, -2):
+        if A.itemsize == 2:
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {scalar_type.to_string(A.dtype)}")
+        values = at.linalg_svdvals(at.movedim(A, (rows, columns), (-2, -1)))
+        if ord == "nuc" or (ord == 2 and not values.shape[-1]):  # nothing stretches anything: the largest factor is 0
+            result = at.sum(values, -1)
+        else:
+            result = at.amax(values, -1) if ord == 2 else at.amin(values, -1)
+        for axis in sorted((rows, columns)) if keepdim else ():
+            result = at.unsqueeze(result, axis)
+        return result
+    summed, searched = (rows, columns) if abs(size) == 1 else (columns, rows)
+    sums = at.sum(at.abs(A), summed, True)
+    if size > 0 and not sums.shape[searched]:
+        result = at.sum(sums, searched, True)
+    else:
+        result = (at.amax if size > 0 else at.amin)(sums, searched, True)
+    return result if keepdim else at.squeeze(result, (rows, columns))
 
 
 @composite("dist", variants="function method")

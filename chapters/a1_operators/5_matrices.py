@@ -121,7 +121,13 @@ composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.
 @composite("inner", variants="function method")
 def inner(at: Any, self: Array, other: Array) -> Any:
     """Products summed over the last dimension of both."""
-    return self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
+    if not self.ndim or not other.ndim:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(self.shape)} and {list(other.shape)}"
+        )
+    return at.tensordot(self, other, ([-1], [-1]))
 
 
 @composite("outer", variants="function method", out=True)
@@ -211,8 +217,17 @@ def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any
 def _scaled(array: Array, factor: Number) -> Array:
     if factor == 1:
         return array
-    check_real(factor, array.dtype)
-    return array * array.dtype.type(factor)
+    return array * array.dtype.type(_number_for(array.dtype, factor))
+
+
+def _number_for(kind: np.dtype, number: Any) -> Any:
+    """The number that stands for `number` beside elements of that kind: without its fraction beside integers."""
+    check_real(number, kind)
+    if kind.kind not in "iu":
+        return number
+    if isinstance(number, float) and not math.isfinite(number):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    return int(number)
 
 
 @register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
@@ -252,11 +267,16 @@ derivative(
 )
 
 
-def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
-    """The numbers as the kernel sees them: without their fractions where the result is of integers."""
-    kind = result.dtype
-    whole = kind.kind in "iu" if isinstance(kind, np.dtype) else not (kind.is_floating_point or kind.is_complex)
-    return (int(beta), int(alpha)) if whole else (beta, alpha)
+def _factors(result: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
+    """The numbers as the kernel sees them."""
+    kind = result.dtype if isinstance(result.dtype, np.dtype) else scalar_type.to_numpy_dtype(result.dtype)
+    return _number_for(kind, beta), _number_for(kind, alpha)
+
+
+def _one_dtype(message: str, *values: Any) -> None:
+    """RuntimeError with this message, and the dtypes, unless there is one alone."""
+    if any(value.dtype != values[0].dtype for value in values[1:]):
+        raise RuntimeError(message + ", ".join(scalar_type.to_string(value.dtype) for value in values))
 
 
 def _length(tensor: Any, dim: int) -> int:
@@ -271,10 +291,18 @@ def _expandable(self: Any, shape: tuple[int, ...]) -> None:
         )
 
 
+def _promoted(*values: Any) -> scalar_type.dtype:
+    kinds = [
+        x.dtype if isinstance(x.dtype, scalar_type.dtype) else scalar_type.from_numpy_dtype(x.dtype) for x in values
+    ]
+    return reduce(scalar_type.promote_types, kinds)
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
-def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
     _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
+    _one_dtype("Input dtypes must be the same, got: ", self, batch1, batch2)
     result = at.bmm(batch1, batch2)
     beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
@@ -282,29 +310,49 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float =
 
 
 @composite("addbmm", variants="function method", inplace=True, out=True)
-def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
     _expandable(self, (_length(batch1, 1), _length(batch2, 2)))
-    result = at.sum(at.bmm(batch1, batch2), 0)
+    _one_dtype("self and mat2 must have the same dtype, but got ", self, batch1, batch2)
+    result = at.sum(at.bmm(batch1, batch2), 0, dtype=batch1.dtype)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
-def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · mat vec."""
-    if mat.ndim != 2 or vec.ndim != 1:
+    if mat.ndim != 2 or vec.ndim != 1 or self.ndim > 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
+    if mat.shape[1] != vec.shape[0] or (self.ndim and self.shape[0] not in (1, mat.shape[0])):
+        raise RuntimeError(
+            f"size mismatch, got input ({_length(self, 0)}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
+        )
+    _one_dtype("addmv input tensors must have the same dtype, but got ", self, mat, vec)
     result = at.mv(mat, vec)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
-def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    """β · self + α · vec1 vec2ᵀ."""
+def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """β · self + α · vec1 vec2ᵀ, in the dtype that all three promote to. Of truth values: `self` or both, where β or α is true."""
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"addr: Expected 1-D argument vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D")
+    shape = (vec1.shape[0], vec2.shape[0])
+    _expandable(self, shape)
+    self = at.expand(self, shape)
+    kind = _promoted(self, vec1, vec2)
+    for name, number in (("beta", beta), ("alpha", alpha)):
+        if isinstance(number, bool) and kind is not scalar_type.bool:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+        if isinstance(number, float | complex) and not (kind.is_floating_point or kind.is_complex):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        check_real(number, scalar_type.to_numpy_dtype(kind))
+    self, vec1, vec2 = (at._to_copy(x, kind) for x in (self, vec1, vec2))
     result = at.outer(vec1, vec2)
-    beta, alpha = _factors(result, beta, alpha)
+    if kind is scalar_type.bool:
+        return (self & bool(beta)) | (result & bool(alpha))
     return self * beta + result * alpha
 
 
@@ -468,8 +516,13 @@ def einsum(at: Any, equation: str, operands: Sequence[Array]) -> Any:
     """The sum of products that the equation spells, `"bij,bjk->bik"`."""
     inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
     sizes: dict[str, int] = {}
-    for names, operand in zip(inputs, operands, strict=True):
+    for number, (names, operand) in enumerate(zip(inputs, operands, strict=True)):
+        own: dict[str, int] = {}
         for name, size in zip(names, operand.shape, strict=True):
+            if own.setdefault(name, size) != size:
+                raise RuntimeError(
+                    f"einsum(): subscript {name} is repeated for operand {number} but the sizes don't match, {size} != {own[name]}"
+                )
             if sizes.setdefault(name, size) != size:
                 if sizes[name] == 1:
                     sizes[name] = size
@@ -566,11 +619,13 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
         if len(pairs) != 2:
             raise ValueError(f"tensordot takes two lists of dimensions; these are {len(pairs)}")
         for name, ds in zip(("dims_self", "dims_other"), pairs, strict=True):
-            if not isinstance(ds, list | tuple):
+            if not isinstance(ds, list | tuple) or any(d is None or isinstance(d, str | float) for d in ds):
                 raise TypeError(f"tensordot(): argument '{name}' must be tuple of ints, not {type(ds).__name__}")
-        first, second = ([maybe_wrap_dim(d, x.ndim) for d in ds] for ds, x in zip(pairs, (a, b), strict=True))
-    if len(first) != len(second):
-        raise RuntimeError("both dimension lists should have same length")
+        if len(pairs[0]) != len(pairs[1]):
+            raise RuntimeError("both dimension lists should have same length")
+        first, second = (
+            [maybe_wrap_dim(d, x.ndim, wrap_scalar=False) for d in ds] for ds, x in zip(pairs, (a, b), strict=True)
+        )
     for i, j in zip(first, second, strict=True):
         if a.shape[i] == 1 != b.shape[j]:  # stretched: the sum of products is a product with the sum
             b = at.sum(b, j, True)

@@ -102,12 +102,14 @@ def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
         raise RuntimeError(
             f"linalg.cross: inputs must have the same number of dimensions. Got {self.ndim} and {other.ndim}"
         )
-    place = maybe_wrap_dim(dim, self.ndim)
+    place = maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     if self.shape[place] != 3 or other.shape[place] != 3:
         sizes = f"{self.shape[place]} and {other.shape[place]}"
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
-    if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
+    if to_string(self.dtype) == "Bool":
         raise not_implemented("cross", self.dtype)
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(other.dtype)}")
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)
@@ -143,8 +145,9 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.tensor_factories import in_one_piece, is_in_one_piece
 from readtorch.c10.core.dispatch_key import values_for, without_values
-from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
+from readtorch.c10.core.scalar_type import int32, not_implemented, to_numpy_dtype, to_string
 from readtorch.aten.native.unary_ops import is_complex
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 # %%
@@ -245,10 +248,11 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     if A.dtype != B.dtype:
         names = [to_string(x.dtype) for x in (A, B)]
         raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
-    if not left:
-        return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+    _square("solve", A)
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
-    result = at._linalg_solve(A, at.unsqueeze(B, -1) if is_vector else B)
+    B = at.unsqueeze(B, -1) if is_vector else B
+    solvable("linalg.solve", A, B, left)
+    result = at._linalg_solve(A, B) if left else _right_solve(at, B, A)
     return at.squeeze(result, -1) if is_vector else result
 
 
@@ -310,7 +314,7 @@ def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
     try:
-        lower = np.linalg.cholesky(A)
+        lower = np.linalg.cholesky(np.conj(np.swapaxes(A, -1, -2)) if upper else A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
@@ -346,13 +350,18 @@ def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
 def _linalg_qr(A: Array, mode: str) -> Any:
     _matrices("linalg.qr", A)
     decompose: Any = np.linalg.qr
-    return list(decompose(A, mode))
+    found = decompose(A, mode)
+    return [np.empty(0, A.dtype), found] if mode == "r" else list(found)
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
-    """For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
+    """RuntimeError if Q was not computed, or is more than R reaches. For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
     to_q, to_r = grads
     rows, columns = R.shape[-2:]
+    if Q.ndim < 2:
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')"
+        )
     if rows < columns:
         V = at.slice(R, -1, rows, columns, 1)
         to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
@@ -386,9 +395,10 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     return at._linalg_qr(A, mode)
 
 
-composite("qr", variants="function method", named="qr", outputs="Q R")(
-    lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
-)
+@composite("qr", variants="function method", named="qr", outputs="Q R")
+def qr(at: Any, self: Array, some: bool = True) -> Any:
+    """The old form of `linalg.qr`."""
+    return at.linalg_qr(self, "reduced" if some else "complete")
 
 
 # %%
@@ -409,8 +419,10 @@ def _linalg_svd(A: Array, full_matrices: bool) -> Any:
 
 def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
     to_u, to_s, to_v = grads
-    V = _adjoint(at, Vh)
     count = S.shape[-1]
+    U, to_u = (None if x is None else at.narrow(x, -1, 0, count) for x in (U, to_u))  # the rest: any complement
+    Vh, to_v = (None if x is None else at.narrow(x, -2, 0, count) for x in (Vh, to_v))
+    V, to_v = _adjoint(at, Vh), to_v
     row, column = at.unsqueeze(S, -2), at.unsqueeze(S, -1)
     square = row * row - column * column
     eye = at.diag_embed(at.ones_like(S))
@@ -435,9 +447,17 @@ def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
 derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
 
 
+def _no_driver(name: str, driver: str | None) -> None:
+    if driver is not None:
+        raise RuntimeError(
+            f"torch.linalg.{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
 @composite("linalg_svd", module="linalg", variants="function")
-def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
+def linalg_svd(at: Any, A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vᴴ."""
+    _no_driver("svd", driver)
     return at._linalg_svd(A, full_matrices)
 
 
@@ -458,16 +478,10 @@ def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
-def linalg_svdvals(at: Any, A: Array) -> Any:
+def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     """The singular values."""
+    _no_driver("svd", driver)
     return at._linalg_svd(A, False)[1]
-
-
-@composite("matrix_norm_nuclear", variants="")
-def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
-    """The sum of the singular values."""
-    result = at.sum(at.linalg_svdvals(self), -1)
-    return at.unsqueeze(at.unsqueeze(result, -1), -1) if keepdim else result
 
 
 @register(
@@ -487,6 +501,18 @@ def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     return list(decompose(A, UPLO))
 
 
+def _refuse_phases(at: Any, name: str, part: Any) -> None:
+    """RuntimeError if a loss changes when complex eigenvectors are multiplied by numbers of length 1, up to which alone they are given."""
+    if not is_complex(part) or without_values(part) or is_one_of_many(part):
+        return
+    own = at.imag(at.diagonal(part, 0, -2, -1))
+    if not bool(at.all(at.abs(own) <= 1e-2)):
+        raise RuntimeError(
+            f"{name}: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. "
+            "The specified loss function depends on this quantity, so it is ill-defined."
+        )
+
+
 def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     to_values, to_vectors = grads
     V = eigenvectors
@@ -495,6 +521,8 @@ def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> 
         distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
         eye = at.diag_embed(at.ones_like(eigenvalues))
         part = at.matmul(_adjoint(at, V), to_vectors)
+        _refuse_phases(at, "linalg_eig_backward", part)
+        part = (part - _adjoint(at, part)) / 2  # eigenvectors stay orthonormal: they can turn, and nothing else
         middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
     return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
 
@@ -504,32 +532,108 @@ derivative(
 )
 
 
-@register("linalg_matrix_rank", module="linalg", key="CPU CUDA", variants="function")
+def _tolerances(at: Any, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """The absolute and the relative tolerance. A relative one that nobody gave is rounding's, or none beside an absolute one."""
+    if rtol is None:
+        if to_string(A.dtype) not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+            raise RuntimeError("This function doesn't handle types other than float and double")
+        kind = A.dtype if isinstance(A.dtype, np.dtype) else to_numpy_dtype(A.dtype)
+        rounding = max(A.shape[-2:]) * float(np.finfo(kind).eps)
+        given = 0 if atol is None else atol
+        rtol = at.where(given > 0, 0.0, rounding) if hasattr(given, "dtype") else 0.0 if given > 0 else rounding
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if hasattr(value, "dtype") and to_string(value.dtype).startswith("Complex"):
+            raise RuntimeError(f"linalg: {name} tensor of complex type is not supported.")
+    return 0.0 if atol is None else atol, rtol
+
+
+def _limit(at: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
+    """Below what a singular value counts as zero, per matrix."""
+    relative = at.amax(sizes, -1) * rtol
+    limit = at.maximum(relative, atol) if hasattr(atol, "dtype") else at.clamp_min(relative, float(atol))
+    return at.unsqueeze(limit, -1)
+
+
+@composite("linalg_matrix_rank", module="linalg", variants="function")
 def linalg_matrix_rank(
-    A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
-) -> Array:
-    """How many singular values are larger than the tolerance."""
+    at: Any,
+    A: Array,
+    tol: Array | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Array | float | None = None,
+    rtol: Array | float | None = None,
+) -> Any:
+    """How many singular values are larger than the tolerance: `tol`, or the larger of `atol` and `rtol` times the largest of them."""
     _matrices("torch.linalg.matrix_rank", A)
-    if 0 in A.shape:
-        return np.zeros(A.shape[:-2], np.int64)
-    values = _converged("linalg.svd", np.linalg.svd, A, compute_uv=False)
-    limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
-    return np.asarray((values > limit).sum(axis=-1), np.int64)
+    atol, rtol = (tol, 0.0) if tol is not None else _tolerances(at, A, atol, rtol)
+    if 0 in tuple(A.shape):
+        return at.sum(at.narrow(A, -1, 0, 0) != 0, (-2, -1))
+    sizes = at.abs(at.linalg_eigh(A)[0]) if hermitian else at.linalg_svdvals(A)
+    return at.sum(sizes > _limit(at, sizes, atol, rtol), -1)
 
 
 @register("_linalg_pinv", key="CPU CUDA", variants="")
-def _linalg_pinv(A: Array, rcond: float) -> Array:
+def _linalg_pinv(A: Array, atol: float, rtol: float, hermitian: bool) -> Array:
+    if not A.size:
+        return np.zeros((*A.shape[:-2], A.shape[-1], A.shape[-2]), A.dtype)
+    if hermitian:
+        decompose: Any = np.linalg.eigh
+        values, right = _converged("linalg.eigh", decompose, A)
+        left, sizes = right, np.abs(values)
+    else:
+        left, values, adjoint = _converged("linalg.svd", np.linalg.svd, A, full_matrices=False)
+        right, sizes = np.conj(adjoint.swapaxes(-1, -2)), values
+    kept = sizes > np.maximum(atol, rtol * sizes.max(axis=-1, keepdims=True))
+    inverse = np.where(kept, 1 / np.where(kept, values, 1), 0).astype(A.dtype)
+    return (right * inverse[..., None, :]) @ np.conj(left.swapaxes(-1, -2))
+
+
+def _pinv_backward(at: Any, grad: Any, A: Any, result: Any) -> Any:
+    """For P of A: dP = -P dA P, and what dAᴴ moves in the null spaces that I - P A and I - A P project onto."""
+    P, PH, GH = result, _adjoint(at, result), _adjoint(at, grad)
+    inner, outer = at.matmul(at.matmul(PH, P), GH), at.matmul(at.matmul(GH, P), PH)
+    return (
+        inner
+        - at.matmul(at.matmul(inner, P), A)
+        + outer
+        - at.matmul(A, at.matmul(P, outer))
+        - at.matmul(PH, at.matmul(grad, PH))
+    )
+
+
+derivative("_linalg_pinv", A=_pinv_backward)
+
+
+@composite("linalg_pinv", module="linalg", variants="function")
+def linalg_pinv(
+    at: Any,
+    A: Array,
+    rcond: Array | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Array | float | None = None,
+    rtol: Array | float | None = None,
+) -> Any:
+    """The pseudo-inverse. Singular values up to `rcond` (`rtol`) times the largest, or up to `atol`, count as zero."""
     if A.ndim < 2:
         raise RuntimeError(
             "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
         )
-    return _converged("linalg.svd", np.linalg.pinv, A, rcond)
-
-
-@composite("linalg_pinv", module="linalg", variants="function")
-def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
-    """The pseudo-inverse."""
-    return at._linalg_pinv(A, rcond)
+    if hermitian and 0 not in tuple(A.shape):
+        _square("eigh", A)
+    atol, rtol = _tolerances(at, A, atol, rcond if rcond is not None else rtol)
+    if not hasattr(atol, "dtype") and not hasattr(rtol, "dtype"):
+        return at._linalg_pinv(A, float(atol), float(rtol), hermitian)
+    if hermitian:
+        values, right = at.linalg_eigh(A)
+        left, sizes = right, at.abs(values)
+    else:
+        left, values, adjoint = at.linalg_svd(A, False)
+        right, sizes = _adjoint(at, adjoint), values
+    kept = sizes > _limit(at, sizes, atol, rtol)
+    inverse = at.where(kept, 1 / at.where(kept, values, at.ones_like(values)), at.zeros_like(values))
+    return at.matmul(right * at._to_copy_like(at.unsqueeze(inverse, -2), right), _adjoint(at, left))
 
 
 @register("linalg_lstsq_solution", key="CPU CUDA", variants="")

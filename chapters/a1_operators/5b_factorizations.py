@@ -156,7 +156,7 @@ def lu(at: Any, self: Array, pivot: bool = True, get_infos: bool = False) -> Any
 @register("_order_of", key="CPU CUDA", variants="")
 def _order_of(pivots: Array, rows: int) -> Array:
     """The permutation that a list of swaps amounts to, as rows of a matrix."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
     every = np.arange(len(flat))
     for k in range(flat.shape[1]):
@@ -167,20 +167,32 @@ def _order_of(pivots: Array, rows: int) -> Array:
 
 @composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack")
 def lu_unpack(at: Any, LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """P, L and U out of what `lu_factor` gives."""
+    """P, L and U out of what `lu_factor` gives; of what is not unpacked, tensors of no elements."""
+    if LU_data.ndim < 2:
+        raise RuntimeError(
+            f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)} instead"
+        )
+    if unpack_pivots and to_string(LU_pivots.dtype) != "Int":
+        raise RuntimeError(
+            f"torch.lu_unpack: LU_pivots is expected to be a tensor of torch.int32 dtype, as lu_factor gives it, not of {to_string(LU_pivots.dtype)}"
+        )
     rows, columns = LU_data.shape[-2:]
     steps = min(rows, columns)
     eye = at._eye_rows(LU_data)
-    P = (
-        at.transpose(at.index(eye, [at._order_of(LU_pivots, rows)]), -2, -1)
-        if LU_data.ndim == 2
-        else _permutations(at, eye, LU_pivots, rows)
-    )
+    nothing = at.reshape(at.narrow(at.reshape(eye, (-1,)), 0, 0, 0), (0,))
+    P = _permutations(at, eye, LU_pivots, rows) if unpack_pivots else nothing
+    if not unpack_data:
+        return P, nothing, nothing
     L = at.tril(at.narrow(LU_data, -1, 0, steps), -1) + at.narrow(eye, -1, 0, steps)
     return P, L, at.triu(at.narrow(LU_data, -2, 0, steps))
 
 
 def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
+    if not without_values(pivots) and not is_one_of_many(pivots) and not bool(at.all((pivots >= 1) & (pivots <= rows))):
+        raise RuntimeError(
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result of lu_factor?"
+        )
+    pivots = at.expand(pivots, (*tuple(eye.shape)[:-2], pivots.shape[-1]))
     order = at._order_of(pivots, rows)
     index = at.expand(at.unsqueeze(order, -1), (*order.shape, rows))
     return at.transpose(at.gather(eye, -2, index), -2, -1)
@@ -189,6 +201,22 @@ def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
 @composite("linalg_lu_solve", module="linalg", variants="function")
 def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
     """X with A X = B (or X A = B), A given by its factors."""
+    name = "linalg.lu_solve"
+    _matrices(f"torch.{name}", LU)
+    if LU.shape[-1] != LU.shape[-2]:
+        raise RuntimeError(
+            f"torch.{name}: A must be batches of square matrices; these have {LU.shape[-2]} rows and {LU.shape[-1]} columns"
+        )
+    if LU.dtype != B.dtype:
+        kinds = to_string(LU.dtype), to_string(B.dtype)
+        raise RuntimeError("{}: Expected LU and B to have the same dtype, but found {} and {}".format(name, *kinds))
+    if to_string(pivots.dtype) != "Int":
+        raise RuntimeError(f"{name}: pivots should be a Tensor of scalar type torch.int32")
+    solvable(name, LU, B, left)
+    if tuple(pivots.shape) != tuple(LU.shape)[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape {list(pivots.shape)} instead"
+        )
     P, L, U = at.lu_unpack(LU, pivots)
     A = at.matmul(P, at.matmul(L, U))
     return at.linalg_solve(_adjoint(at, A) if adjoint else A, B, left=left)
@@ -254,7 +282,7 @@ def _(torch):
 #| into: aten/native/batch_linear_algebra.py
 #| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_cholesky_ex_out
 def _failures(A: Array, attempt: Any) -> Array:
-    """1 for each matrix at which `attempt` raises."""
+    """1 for each matrix at which `attempt` raises LinAlgError."""
     found = np.zeros(A.shape[:-2], np.int32)
     for place in np.ndindex(A.shape[:-2]):
         try:
@@ -266,7 +294,32 @@ def _failures(A: Array, attempt: Any) -> Array:
 
 @register("_cholesky_info", key="CPU CUDA", variants="")
 def _cholesky_info(self: Array) -> Array:
-    return _failures(self, np.linalg.cholesky)
+    """0, or the order of the smallest leading block that is not positive-definite, per matrix."""
+    found = _failures(self, np.linalg.cholesky)
+    for place in np.ndindex(found.shape):
+        if not found[place]:
+            continue
+        found[place] = next(
+            order
+            for order in range(1, self.shape[-1] + 1)
+            if _failures(self[place][None, :order, :order], np.linalg.cholesky)[0]
+        )
+    return found
+
+
+@register("_cholesky_until", key="CPU CUDA", variants="")
+def _cholesky_until(self: Array) -> Array:
+    """Column by column, the factor up to the first column that has none, and what lies there then."""
+    result = np.tril(self)
+    for place in np.ndindex(self.shape[:-2]):
+        L = result[place]
+        for j in range(len(L)):
+            L[j:, j] -= L[j:, :j] @ np.conj(L[j, :j])
+            if not L[j, j].real > 0:
+                L[j + 1 :, j] = self[place][j + 1 :, j]
+                break
+            L[j:, j] /= np.sqrt(L[j, j])
+    return result
 
 
 @register("_inverse_info", key="CPU CUDA", variants="")
@@ -285,8 +338,13 @@ def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> An
 @composite("linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex")
 def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and 0 for each matrix that has one."""
-    info = at._cholesky_info(self)
-    return _unless(at, info, self, check_errors, lambda A: at.linalg_cholesky(A, upper=upper)), info
+    _square("cholesky", self)
+    triangle = _adjoint(at, self) if upper else self
+    info = at._cholesky_info(triangle)
+    factor = _unless(at, info, triangle, check_errors, at.linalg_cholesky)
+    if not without_values(info) and not is_one_of_many(info) and bool(at.any(info != 0)):
+        factor = at.where(at.unsqueeze(at.unsqueeze(info, -1), -1) != 0, at._cholesky_until(triangle), factor)
+    return _adjoint(at, factor) if upper else factor, info
 
 
 @composite("linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex")
@@ -301,17 +359,52 @@ def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
 def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and 0 for each matrix that is regular."""
     _square("solve", A)
+    if A.dtype != B.dtype:
+        names = [to_string(x.dtype) for x in (A, B)]
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
     info = at._inverse_info(A)
     return _unless(at, info, A, check_errors, lambda A: at.linalg_solve(A, B, left=left)), info
 
 
-@register("_triangle", key="CPU CUDA", variants="")
-def _triangle(self: Array, upper: bool) -> Array:
-    """The half that is a Cholesky factor. What the other half holds is not looked at, and upstream's gradient fills it too."""
-    return np.triu(self) if upper else np.tril(self)
+@register("_cholesky_solve", specimen="identity", key="CPU CUDA", variants="", node="CholeskySolve")
+def _cholesky_solve(self: Array, input2: Array, upper: bool) -> Array:
+    L = np.conj(np.triu(input2).swapaxes(-1, -2)) if upper else np.tril(input2)
+    return np.linalg.solve(np.conj(L.swapaxes(-1, -2)), np.linalg.solve(L, self))
 
 
-derivative("_triangle", self=lambda at, grad: grad)
+def _to_factor(at: Any, common: Any, factor: Any, upper: bool) -> Any:
+    """What reaches a Cholesky factor, out of what reaches half of the matrix. Its other half is not looked at, and gets a gradient."""
+    both = common + _adjoint(at, common)
+    return -at.matmul(factor, both) if upper else -at.matmul(both, factor)
+
+
+def _cholesky_solve_backward(at: Any, grad: Any, input2: Any, upper: bool, result: Any, mask: tuple[bool, ...]) -> Any:
+    to_b = at._cholesky_solve(grad, input2, upper)
+    return to_b, _to_factor(at, at.matmul(to_b, _adjoint(at, result)), input2, upper) if mask[1] else None
+
+
+derivative(
+    "_cholesky_solve",
+    {
+        "self, input2": lambda at, grad, input2, upper, result, mask: _cholesky_solve_backward(
+            at, grad, input2, upper, result, mask
+        )
+    },
+)
+
+
+@register("_cholesky_inverse", specimen="identity", key="CPU CUDA", variants="", node="CholeskyInverse")
+def _cholesky_inverse(self: Array, upper: bool) -> Array:
+    L = np.conj(np.triu(self).swapaxes(-1, -2)) if upper else np.tril(self)
+    inverse = np.linalg.inv(L)
+    return np.conj(inverse.swapaxes(-1, -2)) @ inverse
+
+
+results_lie(in_columns, "_cholesky_solve", "_cholesky_inverse")
+derivative(
+    "_cholesky_inverse",
+    self=lambda at, grad, self, upper, result: _to_factor(at, at.matmul(result, at.matmul(grad, result)), self, upper),
+)
 
 
 @composite("cholesky_solve", variants="function method", out=True)
@@ -325,16 +418,14 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
         raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
-    L = _adjoint(at, at._triangle(input2, True)) if upper else at._triangle(input2, False)
-    return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
+    return at._cholesky_solve(self, input2, upper)
 
 
 @composite("cholesky_inverse", variants="function method", out=True)
 def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
     """The inverse of the matrix whose Cholesky factor this is."""
     _square("cholesky_inverse", self)
-    L = _adjoint(at, at._triangle(self, True)) if upper else at._triangle(self, False)
-    return at.linalg_inv(at.matmul(L, _adjoint(at, L)))
+    return at._cholesky_inverse(self, upper)
 
 
 @composite(
@@ -344,9 +435,14 @@ def triangular_solve(
     at: Any, self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """The old form of `solve_triangular`."""
+    if self.dtype != A.dtype:
+        kinds = to_string(self.dtype), to_string(A.dtype)
+        raise RuntimeError(
+            "Expected b and A to have the same dtype, but found b of type {} and A of type {}".format(*kinds)
+        )
     turned = at.transpose(A, -2, -1) if transpose else A
     solution = at.linalg_solve_triangular(turned, self, upper=upper != transpose, unitriangular=unitriangular)
-    return solution, at.clone(A)
+    return solution, at.clone(at.expand(A, (*tuple(solution.shape)[:-2], *tuple(A.shape)[-2:])))
 
 
 # %% [markdown]
@@ -375,6 +471,7 @@ def _eig_backward(at: Any, grads: Any, self: Any, eigenvalues: Any, eigenvectors
     middle = at.diag_embed(to_values)
     if to_vectors is not None:
         part = at.matmul(VH, to_vectors)
+        _refuse_phases(at, "linalg_eig_backward", part)
         own = at.diagonal(part, 0, -2, -1)
         part = part - at.matmul(at.matmul(VH, V), at.diag_embed(at._to_copy_like(at.real(own), own)))
         distance = at.conj(at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1))
@@ -417,6 +514,22 @@ def geqrf(self: Array) -> Any:
     return [np.ascontiguousarray(np.swapaxes(raw[0], -2, -1)), raw[1]]
 
 
+def _check_reflections(name: str, input: Any, tau: Any) -> None:
+    """RuntimeError unless `tau` has a factor for each reflection of each matrix in `input`."""
+    maybe_wrap_dim(-1, tau.ndim, wrap_scalar=False)
+    if tau.ndim != input.ndim - 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and input.ndim is equal to {input.ndim}"
+        )
+    if tuple(tau.shape)[:-1] != tuple(input.shape)[:-2]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape)[:-1]}"
+        )
+    if tau.dtype != input.dtype:
+        kinds = to_string(tau.dtype), to_string(input.dtype)
+        raise RuntimeError("{}: tau dtype {} does not match input dtype {}".format(name, *kinds))
+
+
 @composite("linalg_householder_product", module="linalg", variants="function")
 def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     """The first columns of the product of reflections 1 - τ v vᴴ, the v below the diagonal of `input`."""
@@ -427,7 +540,12 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
         raise RuntimeError(
             "torch.linalg.householder_product: input must have at least as many rows (shape[-2]) as columns (shape[-1])"
         )
-    count = tau.shape[-1]
+    _check_reflections("torch.linalg.householder_product", input, tau)
+    count = tau.shape[maybe_wrap_dim(-1, tau.ndim, wrap_scalar=False)]
+    if count > columns:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
     eye = at._eye_rows(input)
     result = at.narrow(eye, -1, 0, columns)
     lower = at.tril(at.narrow(input, -1, 0, count), -1) + at.narrow(eye, -1, 0, count)
@@ -446,7 +564,24 @@ def ormqr(at: Any, self: Array, input2: Array, input3: Array, left: bool = True,
     """The product of `input3` with the whole Q of a QR factorization, or its adjoint."""
     if self.ndim < 2:
         raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    if input3.ndim < 2:
+        raise RuntimeError("torch.ormqr: other must have at least 2 dimensions.")
+    if input3.ndim != self.ndim:
+        raise RuntimeError(
+            f"torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to {input3.ndim} and input.ndim is equal to {self.ndim}"
+        )
     rows, columns = self.shape[-2:]
+    side = -2 if left else -1
+    _check_reflections("torch.ormqr", self, input2)
+    if input3.dtype != self.dtype:
+        kinds = to_string(self.dtype), to_string(input3.dtype)
+        raise RuntimeError("torch.ormqr: Expected input and other to have the same dtype, not {} and {}".format(*kinds))
+    if input3.shape[side] < input2.shape[-1]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if input3.shape[side] != rows:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    if input2.shape[-1] != min(input3.shape[side], columns):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     wide = at.constant_pad_nd(self, [0, rows - columns]) if rows > columns else self
     Q = at.linalg_householder_product(at.narrow(wide, -1, 0, rows), input2)
     Q = _adjoint(at, Q) if transpose else Q
@@ -457,7 +592,7 @@ def ormqr(at: Any, self: Array, input2: Array, input3: Array, left: bool = True,
 def _lstsq_rest(A: Array, rcond: float | None) -> Any:
     """The rank and the singular values."""
     values = np.linalg.svd(A, compute_uv=False)
-    limit = max(A.shape[-2:]) * np.finfo(A.dtype).eps if rcond is None else rcond
+    limit = max(A.shape[-2:]) * np.finfo(A.dtype).eps if rcond is None or not 0 < rcond < 1 else rcond
     rank = (values > limit * values.max(axis=-1, keepdims=True, initial=0)).sum(axis=-1)
     return [np.asarray(rank, np.int64), values]
 
@@ -475,24 +610,37 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if self.ndim < b.ndim or self.ndim - b.ndim > 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )
+    is_vector = b.ndim == 1 or (b.ndim == self.ndim - 1 and tuple(b.shape) == tuple(self.shape)[:-1])
+    B = at.unsqueeze(b, -1) if is_vector else b
+    if B.ndim < 2 or B.shape[-2] != self.shape[-2]:
+        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
+    if self.dtype != b.dtype:
+        raise RuntimeError("torch.linalg.lstsq: Expected input and other to have the same dtype")
+    if to_string(self.dtype) not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        if rcond is None:
+            raise RuntimeError("This function doesn't handle types other than float and double")
+        raise not_implemented("linalg_lstsq_cpu", self.dtype)
+    driver = driver or "gelsy"
     values_for("linalg_lstsq", self)
     many = is_one_of_many(self) or is_one_of_many(b)
     if not many and not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
-    is_vector = b.ndim == self.ndim - 1
-    B = at.unsqueeze(b, -1) if is_vector else b
-    solution = at.matmul(at.linalg_pinv(self), B)
+    solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     rank, values = at._lstsq_rest(self, rcond)
     empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
     residuals = empty
-    if rows > columns and driver != "gelsy" and (many or bool(at.all(rank == columns))):
+    if rows > columns and driver != "gelsy" and (many or driver == "gels" or bool(at.all(rank == columns))):
         difference = at.matmul(self, solution) - B
         residuals = at.sum(at.abs(difference) ** 2, -2)
     return (
         at.squeeze(solution, -1) if is_vector else solution,
         residuals,
-        rank,
+        at.reshape(at.narrow(at.reshape(rank, (-1,)), 0, 0, 0), (0,)) if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else empty,
     )
 
@@ -508,6 +656,7 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch import _C
@@ -515,7 +664,8 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.csrc.utils.python_arg_parser import checked, is_number
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -523,6 +673,7 @@ det = _at.linalg_det
 eigh = _at.linalg_eigh
 inv = _at.linalg_inv
 matrix_exp = _at.linalg_matrix_exp
+matrix_norm = _at.linalg_matrix_norm
 matrix_power = _at.linalg_matrix_power
 matrix_rank = _at.linalg_matrix_rank
 pinv = _at.linalg_pinv
@@ -547,55 +698,22 @@ def norm(
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is not None and not isinstance(ord, str) and not is_number(ord):
         raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
-    if ord is not None and dim is None and A.ndim > 2:
+    dims = dim if isinstance(dim, list | tuple) or dim is None else (dim,)
+    if ord is None:
+        return vector_norm(A, 2, dims, keepdim, dtype=dtype)
+    if dims is None and A.ndim > 2:
         raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
-    if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
-        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
-    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-
-
-@checked
-def matrix_norm(
-    A: Tensor,
-    ord: Any = "fro",
-    dim: Dims = (-2, -1),
-    keepdim: bool = False,
-    *,
-    dtype: dtype | None = None,
-    out: Tensor | None = None,
-) -> Any:
-    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
-    if not isinstance(ord, str) and not is_number(ord):
-        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
-    if not (A.is_floating_point() or A.is_complex()):
-        name = to_string(A.dtype)
-        raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
-    if A.ndim < 2:
-        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    A = A if dtype is None else A.to(dtype)
-    if ord not in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    if ord == "fro":
-        return vector_norm(A, 2, dim, keepdim)
-    rows, columns = (axis % A.ndim for axis in dim)
-    if ord in ("nuc", 2, -2):
-        values = svdvals(A.movedim((rows, columns), (-2, -1)))
-        if ord == 2 and not values.shape[-1]:  # nothing stretches anything: the largest factor is 0
-            result = values.sum(-1)
-        else:
-            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
-        for axis in sorted((rows, columns)) if keepdim else ():
-            result = result.unsqueeze(axis)
-        return result
-    summed, searched = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = A.abs().sum(summed, keepdim=True)
-    result = sums.amax(searched, keepdim=True) if ord > 0 else sums.amin(searched, keepdim=True)
-    return result if keepdim else result.squeeze((rows, columns))
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    if not isinstance(ord, str) and (A.ndim < 2 if dims is None else len(dims) == 1):
+        return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
 
 
 @checked
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
     """The cross product along `dim`."""
+    require("linalg_cross", "int", dim=dim)
     return _C._VariableFunctions.cross(input, other, dim)
 
 
@@ -668,18 +786,24 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     if not (x.is_floating_point() or x.is_complex()):
         kind = to_string(x.dtype)
         raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {kind}")
+    if not isinstance(y, Tensor):
+        raise TypeError(f"linalg_vecdot(): argument 'y' (position 2) must be Tensor, not {type(y).__name__}")
+    require("linalg_vecdot", "int", dim=dim)
+    if x.dtype != y.dtype:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found {to_string(x.dtype)} and {to_string(y.dtype)}"
+        )
     return (x.conj() * y).sum(dim)
 
 
 @checked
 def vander(x: Tensor, *, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, along a new last dimension."""
-    if x.ndim < 1:
-        raise RuntimeError("linalg.vander: x must have at least one dimension")
     kind = to_string(x.dtype)
     if kind in ("Bool", "Half", "BFloat16"):
         raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {kind}")
     x = x if x.is_floating_point() or x.is_complex() else x.long()
+    x = x if x.ndim else x.unsqueeze(0)
     count = x.shape[-1] if N is None else N
     if count < 2:
         raise RuntimeError("N must be greater than 1.")
@@ -718,10 +842,10 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
 
 
 @checked
-def tensorsolve(A: Tensor, B: Tensor, dims: Dims | None = None, *, out: Tensor | None = None) -> Any:
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None) -> Any:
     """X with `tensordot(A, X, X.ndim) = B`."""
     if dims is not None:
-        moved = [dim % A.ndim for dim in dims]
+        moved = [maybe_wrap_dim(dim, A.ndim) for dim in dims]
         A = A.permute(*(axis for axis in range(A.ndim) if axis not in moved), *moved)
     last = A.shape[B.ndim :]
     if _C.Size(last).numel() != B.numel():

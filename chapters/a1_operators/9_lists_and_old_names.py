@@ -318,7 +318,7 @@ def cov(
 
 def _observation_weights(at: Any, observations: int, fweights: Any, aweights: Any) -> Any:
     """How often each observation counts (`fweights`, integers) times how much (`aweights`); None if all count once."""
-    for name, weights, kinds in (("fweights", fweights, "biu"), ("aweights", aweights, "f")):
+    for name, weights, kinds in (("fweights", fweights, "iu"), ("aweights", aweights, "f")):
         if weights is None:
             continue
         if weights.ndim > 1:
@@ -326,7 +326,7 @@ def _observation_weights(at: Any, observations: int, fweights: Any, aweights: An
                 f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
             )
         if scalar_type.to_numpy_dtype(weights.dtype).kind not in kinds + ("V" if kinds == "f" else ""):
-            wanted = "integral" if kinds == "biu" else "floating point"
+            wanted = "integral" if kinds == "iu" else "floating point"
             raise RuntimeError(
                 f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} dtype"
             )
@@ -360,7 +360,9 @@ def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim:
     """The integral along `dim` by the trapezoidal rule. `x`: a place for each sample, in one dimension or in those of `y`."""
     if isinstance(dx, bool | complex):
         raise RuntimeError("trapezoid: dx must be a real number")
-    place = maybe_wrap_dim(dim, y.ndim)
+    if x is not None and scalar_type.to_string(x.dtype) == "Bool":
+        raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
+    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
     size = y.shape[place]
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
@@ -382,7 +384,7 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
     """The integral along `dim` from the first place to each of the others."""
     if str(y.dtype).endswith("bool") or (x is not None and str(x.dtype).endswith("bool")):
         raise RuntimeError("cumulative_trapezoid: received a bool input for `x` or `y`, but bool is not supported")
-    place = maybe_wrap_dim(dim, y.ndim)
+    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
     size = y.shape[place]
     parts = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
@@ -391,7 +393,12 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
 
 
 composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
-composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
+
+
+@composite("pinverse", variants="function method")
+def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse, by its old name."""
+    return at.linalg_pinv(self, rcond)
 
 
 @composite("polar", variants="function")

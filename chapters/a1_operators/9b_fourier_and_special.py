@@ -787,6 +787,8 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
 #| upstream: torch/functional.py#lu
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """L and U in one matrix, and the swaps of rows; deprecated for `linalg.lu_factor`."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"lu(): argument 'input' (position 1) must be Tensor, not {type(A).__name__}")
     return A.lu(pivot, get_infos)
 
 

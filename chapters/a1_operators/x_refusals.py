@@ -126,7 +126,6 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("half", "_linalg_qr", None, "geqrf_cpu"),
     ("half", "_linalg_svd", None, "linalg_svd_cpu"),
     ("bool whole half", "linalg_eigh", None, "linalg_eigh_cpu"),
-    ("bool whole half", "linalg_matrix_rank", RuntimeError, "This function doesn't handle types other than float and double"),
     ("bool complex", "_max_pool", None, "max_pool2d"),
     ("bool complex", "_avg_pool", None, "avg_pool2d"),
     ("complex", "_kept", None, "bernoulli_scalar_cpu_"),
@@ -142,7 +141,7 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool whole", "soft_margin_loss", RuntimeError, "result type Float can't be cast to the desired output type {dtype}"),
     ("bool whole half", "multi_margin_loss", None, "{name}_cpu_kernel"),
     ("half", "_ctc_loss", None, "ctc_loss_cpu"),
-    ("bool whole half", "_linalg_pinv", RuntimeError, "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"),
+    ("bool whole half", "linalg_pinv", RuntimeError, "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"),
     ("bool whole half", "linalg_lu linalg_lu_factor", None, "lu_cpu"),
     ("bool whole", "linalg_lu_solve", RuntimeError, "torch.linalg.lu_solve: " + _FLOATING),
     ("half", "linalg_lu_solve", None, "linalg.lu_solve_cpu"),
@@ -158,7 +157,6 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool whole", "linalg_eig linalg_eigvals", RuntimeError, "Unknown Complex ScalarType for {dtype}"),
     ("half", "linalg_eig linalg_eigvals", None, "linalg_eig_out_cpu"),
     ("bool whole half", "linalg_householder_product orgqr", None, "orgqr_cpu"),
-    ("bool whole half", "linalg_lstsq", RuntimeError, "This function doesn't handle types other than float and double"),
 )  # fmt: skip
 
 # %% [markdown]

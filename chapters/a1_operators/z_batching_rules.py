@@ -401,7 +401,7 @@ def elementwise_loss(layer: VmapLayer, op: Operator, *values: Any) -> Any:
 
 @rule("view_as_complex", "view_as_real", "_view_dtype", "linalg_inv", "linalg_det", "linalg_slogdet", "linalg_cholesky", "_linalg_qr",
       "_linalg_svd", "linalg_eigh", "_linalg_pinv", "_block_exponential", "tril", "triu", "_linalg_eig", "_linalg_lu", "_cholesky_info",
-      "_inverse_info", "geqrf", "constant_pad_nd", "_pivots", "_eye_rows")  # fmt: skip
+      "_inverse_info", "geqrf", "constant_pad_nd", "_pivots", "_eye_rows", "_cholesky_inverse", "_cholesky_until", "_norm_at_least")  # fmt: skip
 def trailing(layer: VmapLayer, op: Operator, value: Any, *options: Any) -> Any:
     """What works on the last dimensions and takes any number before them takes one more."""
     return op(layer.physical(value), *options)
@@ -423,6 +423,15 @@ def solve(layer: VmapLayer, op: Operator, matrix: Any, right: Any) -> Any:
     from readtorch.aten.functorch.batch_rules_helper import padded
 
     return op(padded(layer, layer.batch(layer.full(matrix)), rank), padded(layer, layer.batch(layer.full(right)), rank))
+
+
+@rule("_cholesky_solve")
+def solve_with_factor(layer: VmapLayer, op: Operator, right: Any, factor: Any, upper: bool) -> Any:
+    """Systems of equations, of matrices on both sides."""
+    from readtorch.aten.functorch.batch_rules_helper import padded
+
+    rank = max(rank_of(factor), rank_of(right))
+    return op(*(padded(layer, layer.batch(layer.full(each)), rank) for each in (right, factor)), upper)
 
 
 @rule("_masked_fill_tensor")

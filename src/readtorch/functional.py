@@ -33,6 +33,8 @@ def einsum(*args: Any) -> Tensor:
     equation, operands = args[0], args[1:]
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
+    if not operands:
+        raise ValueError("einsum(): must specify the equation string and at least one operand")
     return dispatcher.autograd.einsum(equation, operands)
 
 
@@ -111,6 +113,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     for tensor in tensors:
         if tensor.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
+        if tensor.dtype != tensors[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if len(tensors) == 1:
         return tensors[0]
     return _at.stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)
@@ -206,12 +210,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(f"X1 and X2 must have the same number of columns, not {x1.shape[-1]} and {x2.shape[-1]}")
+    if x1.itemsize == 2:
+        raise not_implemented("cdist", x1.dtype)
     if x1.dtype != x2.dtype:
         raise RuntimeError(
             f"expected scalar type {scalar_type.to_string(x1.dtype)} but found {scalar_type.to_string(x2.dtype)}"
         )
-    if x1.itemsize == 2:
-        raise not_implemented("cdist", x1.dtype)
     return _C._linalg.linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
@@ -220,6 +224,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows, those of the first row first."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if input.is_floating_point() and input.itemsize == 2:
+        raise not_implemented("pdist", input.dtype)
     if not input.is_floating_point():
         raise RuntimeError("pdist only supports floating-point dtypes")
     if not p >= 0:
@@ -230,6 +236,13 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     """A product of several matrices."""
+    for number, matrix in enumerate(matrices):
+        if not isinstance(matrix, Tensor):
+            raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(matrix).__name__}")
+        if matrix.ndim != 2:
+            raise RuntimeError(f"chain_matmul(): tensor {number} has dimension {matrix.ndim}, expected 2 instead.")
+    if not matrices:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
     result = matrices[0]
     for matrix in matrices[1:]:
         result = result @ matrix
@@ -287,6 +300,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x.shape[0] if N is None else N
     if not count or not x.shape[0]:
         return x.new_empty((x.shape[0], count))
+    x = x if x.is_floating_point() or x.is_complex() or x.dtype is scalar_type.bool else x.long()
     columns = [x**i for i in range(count)]
     return _at.stack(columns if increasing else columns[::-1], -1)
 
@@ -405,6 +419,8 @@ def istft(
 
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """L and U in one matrix, and the swaps of rows; deprecated for `linalg.lu_factor`."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"lu(): argument 'input' (position 1) must be Tensor, not {type(A).__name__}")
     return A.lu(pivot, get_infos)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from readtorch import _C
@@ -10,7 +11,8 @@ from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.aten.native.batch_linear_algebra import LinAlgError as LinAlgError
 from readtorch.c10.core.scalar_type import dtype, to_string
-from readtorch.csrc.utils.python_arg_parser import checked, is_number
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
 
 _at = _C._linalg
 cholesky = _at.linalg_cholesky
@@ -18,6 +20,7 @@ det = _at.linalg_det
 eigh = _at.linalg_eigh
 inv = _at.linalg_inv
 matrix_exp = _at.linalg_matrix_exp
+matrix_norm = _at.linalg_matrix_norm
 matrix_power = _at.linalg_matrix_power
 matrix_rank = _at.linalg_matrix_rank
 pinv = _at.linalg_pinv
@@ -42,55 +45,22 @@ def norm(
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is not None and not isinstance(ord, str) and not is_number(ord):
         raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
-    if ord is not None and dim is None and A.ndim > 2:
+    dims = dim if isinstance(dim, list | tuple) or dim is None else (dim,)
+    if ord is None:
+        return vector_norm(A, 2, dims, keepdim, dtype=dtype)
+    if dims is None and A.ndim > 2:
         raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
-    if ord is None or isinstance(dim, int) or (dim is None and A.ndim == 1 and not isinstance(ord, str)):
-        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
-    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-
-
-@checked
-def matrix_norm(
-    A: Tensor,
-    ord: Any = "fro",
-    dim: Dims = (-2, -1),
-    keepdim: bool = False,
-    *,
-    dtype: dtype | None = None,
-    out: Tensor | None = None,
-) -> Any:
-    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
-    if not isinstance(ord, str) and not is_number(ord):
-        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
-    if not (A.is_floating_point() or A.is_complex()):
-        name = to_string(A.dtype)
-        raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {name}")
-    if A.ndim < 2:
-        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    A = A if dtype is None else A.to(dtype)
-    if ord not in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    if ord == "fro":
-        return vector_norm(A, 2, dim, keepdim)
-    rows, columns = (axis % A.ndim for axis in dim)
-    if ord in ("nuc", 2, -2):
-        values = svdvals(A.movedim((rows, columns), (-2, -1)))
-        if ord == 2 and not values.shape[-1]:  # nothing stretches anything: the largest factor is 0
-            result = values.sum(-1)
-        else:
-            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
-        for axis in sorted((rows, columns)) if keepdim else ():
-            result = result.unsqueeze(axis)
-        return result
-    summed, searched = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = A.abs().sum(summed, keepdim=True)
-    result = sums.amax(searched, keepdim=True) if ord > 0 else sums.amin(searched, keepdim=True)
-    return result if keepdim else result.squeeze((rows, columns))
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    if not isinstance(ord, str) and (A.ndim < 2 if dims is None else len(dims) == 1):
+        return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
 
 
 @checked
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
     """The cross product along `dim`."""
+    require("linalg_cross", "int", dim=dim)
     return _C._VariableFunctions.cross(input, other, dim)
 
 
@@ -152,18 +122,24 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     if not (x.is_floating_point() or x.is_complex()):
         kind = to_string(x.dtype)
         raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {kind}")
+    if not isinstance(y, Tensor):
+        raise TypeError(f"linalg_vecdot(): argument 'y' (position 2) must be Tensor, not {type(y).__name__}")
+    require("linalg_vecdot", "int", dim=dim)
+    if x.dtype != y.dtype:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found {to_string(x.dtype)} and {to_string(y.dtype)}"
+        )
     return (x.conj() * y).sum(dim)
 
 
 @checked
 def vander(x: Tensor, *, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, along a new last dimension."""
-    if x.ndim < 1:
-        raise RuntimeError("linalg.vander: x must have at least one dimension")
     kind = to_string(x.dtype)
     if kind in ("Bool", "Half", "BFloat16"):
         raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {kind}")
     x = x if x.is_floating_point() or x.is_complex() else x.long()
+    x = x if x.ndim else x.unsqueeze(0)
     count = x.shape[-1] if N is None else N
     if count < 2:
         raise RuntimeError("N must be greater than 1.")
@@ -202,10 +178,10 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Any:
 
 
 @checked
-def tensorsolve(A: Tensor, B: Tensor, dims: Dims | None = None, *, out: Tensor | None = None) -> Any:
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None) -> Any:
     """X with `tensordot(A, X, X.ndim) = B`."""
     if dims is not None:
-        moved = [dim % A.ndim for dim in dims]
+        moved = [maybe_wrap_dim(dim, A.ndim) for dim in dims]
         A = A.permute(*(axis for axis in range(A.ndim) if axis not in moved), *moved)
     last = A.shape[B.ndim :]
     if _C.Size(last).numel() != B.numel():

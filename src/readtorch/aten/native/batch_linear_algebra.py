@@ -14,7 +14,8 @@ from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.tensor_factories import in_one_piece, is_in_one_piece
 from readtorch.aten.native.unary_ops import is_complex
 from readtorch.c10.core.dispatch_key import values_for, without_values
-from readtorch.c10.core.scalar_type import int32, not_implemented, to_string
+from readtorch.c10.core.scalar_type import int32, not_implemented, to_numpy_dtype, to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 class LinAlgError(RuntimeError):
@@ -112,10 +113,11 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     if A.dtype != B.dtype:
         names = [to_string(x.dtype) for x in (A, B)]
         raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
-    if not left:
-        return at.transpose(at.linalg_solve(at.transpose(A, -2, -1), at.transpose(B, -2, -1)), -2, -1)
+    _square("solve", A)
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape)[:-1])
-    result = at._linalg_solve(A, at.unsqueeze(B, -1) if is_vector else B)
+    B = at.unsqueeze(B, -1) if is_vector else B
+    solvable("linalg.solve", A, B, left)
+    result = at._linalg_solve(A, B) if left else _right_solve(at, B, A)
     return at.squeeze(result, -1) if is_vector else result
 
 
@@ -174,7 +176,7 @@ def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
     _square("cholesky", A)
     try:
-        lower = np.linalg.cholesky(A)
+        lower = np.linalg.cholesky(np.conj(np.swapaxes(A, -1, -2)) if upper else A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
@@ -210,13 +212,18 @@ def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
 def _linalg_qr(A: Array, mode: str) -> Any:
     _matrices("linalg.qr", A)
     decompose: Any = np.linalg.qr
-    return list(decompose(A, mode))
+    found = decompose(A, mode)
+    return [np.empty(0, A.dtype), found] if mode == "r" else list(found)
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
-    """For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
+    """RuntimeError if Q was not computed, or is more than R reaches. For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
     to_q, to_r = grads
     rows, columns = R.shape[-2:]
+    if Q.ndim < 2:
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')"
+        )
     if rows < columns:
         V = at.slice(R, -1, rows, columns, 1)
         to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
@@ -250,9 +257,10 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     return at._linalg_qr(A, mode)
 
 
-composite("qr", variants="function method", named="qr", outputs="Q R")(
-    lambda at, self, some=True: at.linalg_qr(self, "reduced" if some else "complete")
-)
+@composite("qr", variants="function method", named="qr", outputs="Q R")
+def qr(at: Any, self: Array, some: bool = True) -> Any:
+    """The old form of `linalg.qr`."""
+    return at.linalg_qr(self, "reduced" if some else "complete")
 
 
 @register(
@@ -270,8 +278,10 @@ def _linalg_svd(A: Array, full_matrices: bool) -> Any:
 
 def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
     to_u, to_s, to_v = grads
-    V = _adjoint(at, Vh)
     count = S.shape[-1]
+    U, to_u = (None if x is None else at.narrow(x, -1, 0, count) for x in (U, to_u))  # the rest: any complement
+    Vh, to_v = (None if x is None else at.narrow(x, -2, 0, count) for x in (Vh, to_v))
+    V, to_v = _adjoint(at, Vh), to_v
     row, column = at.unsqueeze(S, -2), at.unsqueeze(S, -1)
     square = row * row - column * column
     eye = at.diag_embed(at.ones_like(S))
@@ -296,9 +306,17 @@ def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
 derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
 
 
+def _no_driver(name: str, driver: str | None) -> None:
+    if driver is not None:
+        raise RuntimeError(
+            f"torch.linalg.{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
 @composite("linalg_svd", module="linalg", variants="function")
-def linalg_svd(at: Any, A: Array, full_matrices: bool = True) -> Any:
+def linalg_svd(at: Any, A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vᴴ."""
+    _no_driver("svd", driver)
     return at._linalg_svd(A, full_matrices)
 
 
@@ -319,16 +337,10 @@ def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any
 
 
 @composite("linalg_svdvals", module="linalg", variants="function")
-def linalg_svdvals(at: Any, A: Array) -> Any:
+def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     """The singular values."""
+    _no_driver("svd", driver)
     return at._linalg_svd(A, False)[1]
-
-
-@composite("matrix_norm_nuclear", variants="")
-def matrix_norm_nuclear(at: Any, self: Any, dim: Any, keepdim: bool) -> Any:
-    """The sum of the singular values."""
-    result = at.sum(at.linalg_svdvals(self), -1)
-    return at.unsqueeze(at.unsqueeze(result, -1), -1) if keepdim else result
 
 
 @register(
@@ -348,6 +360,18 @@ def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     return list(decompose(A, UPLO))
 
 
+def _refuse_phases(at: Any, name: str, part: Any) -> None:
+    """RuntimeError if a loss changes when complex eigenvectors are multiplied by numbers of length 1, up to which alone they are given."""
+    if not is_complex(part) or without_values(part) or is_one_of_many(part):
+        return
+    own = at.imag(at.diagonal(part, 0, -2, -1))
+    if not bool(at.all(at.abs(own) <= 1e-2)):
+        raise RuntimeError(
+            f"{name}: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. "
+            "The specified loss function depends on this quantity, so it is ill-defined."
+        )
+
+
 def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     to_values, to_vectors = grads
     V = eigenvectors
@@ -356,6 +380,8 @@ def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> 
         distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
         eye = at.diag_embed(at.ones_like(eigenvalues))
         part = at.matmul(_adjoint(at, V), to_vectors)
+        _refuse_phases(at, "linalg_eig_backward", part)
+        part = (part - _adjoint(at, part)) / 2  # eigenvectors stay orthonormal: they can turn, and nothing else
         middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
     return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
 
@@ -365,32 +391,108 @@ derivative(
 )
 
 
-@register("linalg_matrix_rank", module="linalg", key="CPU CUDA", variants="function")
+def _tolerances(at: Any, A: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """The absolute and the relative tolerance. A relative one that nobody gave is rounding's, or none beside an absolute one."""
+    if rtol is None:
+        if to_string(A.dtype) not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+            raise RuntimeError("This function doesn't handle types other than float and double")
+        kind = A.dtype if isinstance(A.dtype, np.dtype) else to_numpy_dtype(A.dtype)
+        rounding = max(A.shape[-2:]) * float(np.finfo(kind).eps)
+        given = 0 if atol is None else atol
+        rtol = at.where(given > 0, 0.0, rounding) if hasattr(given, "dtype") else 0.0 if given > 0 else rounding
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if hasattr(value, "dtype") and to_string(value.dtype).startswith("Complex"):
+            raise RuntimeError(f"linalg: {name} tensor of complex type is not supported.")
+    return 0.0 if atol is None else atol, rtol
+
+
+def _limit(at: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
+    """Below what a singular value counts as zero, per matrix."""
+    relative = at.amax(sizes, -1) * rtol
+    limit = at.maximum(relative, atol) if hasattr(atol, "dtype") else at.clamp_min(relative, float(atol))
+    return at.unsqueeze(limit, -1)
+
+
+@composite("linalg_matrix_rank", module="linalg", variants="function")
 def linalg_matrix_rank(
-    A: Array, tol: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
-) -> Array:
-    """How many singular values are larger than the tolerance."""
+    at: Any,
+    A: Array,
+    tol: Array | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Array | float | None = None,
+    rtol: Array | float | None = None,
+) -> Any:
+    """How many singular values are larger than the tolerance: `tol`, or the larger of `atol` and `rtol` times the largest of them."""
     _matrices("torch.linalg.matrix_rank", A)
-    if 0 in A.shape:
-        return np.zeros(A.shape[:-2], np.int64)
-    values = _converged("linalg.svd", np.linalg.svd, A, compute_uv=False)
-    limit = tol if tol is not None else max(A.shape[-2:]) * np.finfo(A.dtype).eps * values.max(axis=-1, keepdims=True)
-    return np.asarray((values > limit).sum(axis=-1), np.int64)
+    atol, rtol = (tol, 0.0) if tol is not None else _tolerances(at, A, atol, rtol)
+    if 0 in tuple(A.shape):
+        return at.sum(at.narrow(A, -1, 0, 0) != 0, (-2, -1))
+    sizes = at.abs(at.linalg_eigh(A)[0]) if hermitian else at.linalg_svdvals(A)
+    return at.sum(sizes > _limit(at, sizes, atol, rtol), -1)
 
 
 @register("_linalg_pinv", key="CPU CUDA", variants="")
-def _linalg_pinv(A: Array, rcond: float) -> Array:
+def _linalg_pinv(A: Array, atol: float, rtol: float, hermitian: bool) -> Array:
+    if not A.size:
+        return np.zeros((*A.shape[:-2], A.shape[-1], A.shape[-2]), A.dtype)
+    if hermitian:
+        decompose: Any = np.linalg.eigh
+        values, right = _converged("linalg.eigh", decompose, A)
+        left, sizes = right, np.abs(values)
+    else:
+        left, values, adjoint = _converged("linalg.svd", np.linalg.svd, A, full_matrices=False)
+        right, sizes = np.conj(adjoint.swapaxes(-1, -2)), values
+    kept = sizes > np.maximum(atol, rtol * sizes.max(axis=-1, keepdims=True))
+    inverse = np.where(kept, 1 / np.where(kept, values, 1), 0).astype(A.dtype)
+    return (right * inverse[..., None, :]) @ np.conj(left.swapaxes(-1, -2))
+
+
+def _pinv_backward(at: Any, grad: Any, A: Any, result: Any) -> Any:
+    """For P of A: dP = -P dA P, and what dAᴴ moves in the null spaces that I - P A and I - A P project onto."""
+    P, PH, GH = result, _adjoint(at, result), _adjoint(at, grad)
+    inner, outer = at.matmul(at.matmul(PH, P), GH), at.matmul(at.matmul(GH, P), PH)
+    return (
+        inner
+        - at.matmul(at.matmul(inner, P), A)
+        + outer
+        - at.matmul(A, at.matmul(P, outer))
+        - at.matmul(PH, at.matmul(grad, PH))
+    )
+
+
+derivative("_linalg_pinv", A=_pinv_backward)
+
+
+@composite("linalg_pinv", module="linalg", variants="function")
+def linalg_pinv(
+    at: Any,
+    A: Array,
+    rcond: Array | float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: Array | float | None = None,
+    rtol: Array | float | None = None,
+) -> Any:
+    """The pseudo-inverse. Singular values up to `rcond` (`rtol`) times the largest, or up to `atol`, count as zero."""
     if A.ndim < 2:
         raise RuntimeError(
             "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
         )
-    return _converged("linalg.svd", np.linalg.pinv, A, rcond)
-
-
-@composite("linalg_pinv", module="linalg", variants="function")
-def linalg_pinv(at: Any, A: Any, rcond: float = 1e-15) -> Any:
-    """The pseudo-inverse."""
-    return at._linalg_pinv(A, rcond)
+    if hermitian and 0 not in tuple(A.shape):
+        _square("eigh", A)
+    atol, rtol = _tolerances(at, A, atol, rcond if rcond is not None else rtol)
+    if not hasattr(atol, "dtype") and not hasattr(rtol, "dtype"):
+        return at._linalg_pinv(A, float(atol), float(rtol), hermitian)
+    if hermitian:
+        values, right = at.linalg_eigh(A)
+        left, sizes = right, at.abs(values)
+    else:
+        left, values, adjoint = at.linalg_svd(A, False)
+        right, sizes = _adjoint(at, adjoint), values
+    kept = sizes > _limit(at, sizes, atol, rtol)
+    inverse = at.where(kept, 1 / at.where(kept, values, at.ones_like(values)), at.zeros_like(values))
+    return at.matmul(right * at._to_copy_like(at.unsqueeze(inverse, -2), right), _adjoint(at, left))
 
 
 @register("linalg_lstsq_solution", key="CPU CUDA", variants="")
@@ -567,7 +669,7 @@ def lu(at: Any, self: Array, pivot: bool = True, get_infos: bool = False) -> Any
 @register("_order_of", key="CPU CUDA", variants="")
 def _order_of(pivots: Array, rows: int) -> Array:
     """The permutation that a list of swaps amounts to, as rows of a matrix."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
     every = np.arange(len(flat))
     for k in range(flat.shape[1]):
@@ -578,20 +680,32 @@ def _order_of(pivots: Array, rows: int) -> Array:
 
 @composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack")
 def lu_unpack(at: Any, LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """P, L and U out of what `lu_factor` gives."""
+    """P, L and U out of what `lu_factor` gives; of what is not unpacked, tensors of no elements."""
+    if LU_data.ndim < 2:
+        raise RuntimeError(
+            f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)} instead"
+        )
+    if unpack_pivots and to_string(LU_pivots.dtype) != "Int":
+        raise RuntimeError(
+            f"torch.lu_unpack: LU_pivots is expected to be a tensor of torch.int32 dtype, as lu_factor gives it, not of {to_string(LU_pivots.dtype)}"
+        )
     rows, columns = LU_data.shape[-2:]
     steps = min(rows, columns)
     eye = at._eye_rows(LU_data)
-    P = (
-        at.transpose(at.index(eye, [at._order_of(LU_pivots, rows)]), -2, -1)
-        if LU_data.ndim == 2
-        else _permutations(at, eye, LU_pivots, rows)
-    )
+    nothing = at.reshape(at.narrow(at.reshape(eye, (-1,)), 0, 0, 0), (0,))
+    P = _permutations(at, eye, LU_pivots, rows) if unpack_pivots else nothing
+    if not unpack_data:
+        return P, nothing, nothing
     L = at.tril(at.narrow(LU_data, -1, 0, steps), -1) + at.narrow(eye, -1, 0, steps)
     return P, L, at.triu(at.narrow(LU_data, -2, 0, steps))
 
 
 def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
+    if not without_values(pivots) and not is_one_of_many(pivots) and not bool(at.all((pivots >= 1) & (pivots <= rows))):
+        raise RuntimeError(
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result of lu_factor?"
+        )
+    pivots = at.expand(pivots, (*tuple(eye.shape)[:-2], pivots.shape[-1]))
     order = at._order_of(pivots, rows)
     index = at.expand(at.unsqueeze(order, -1), (*order.shape, rows))
     return at.transpose(at.gather(eye, -2, index), -2, -1)
@@ -600,6 +714,22 @@ def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
 @composite("linalg_lu_solve", module="linalg", variants="function")
 def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
     """X with A X = B (or X A = B), A given by its factors."""
+    name = "linalg.lu_solve"
+    _matrices(f"torch.{name}", LU)
+    if LU.shape[-1] != LU.shape[-2]:
+        raise RuntimeError(
+            f"torch.{name}: A must be batches of square matrices; these have {LU.shape[-2]} rows and {LU.shape[-1]} columns"
+        )
+    if LU.dtype != B.dtype:
+        kinds = to_string(LU.dtype), to_string(B.dtype)
+        raise RuntimeError("{}: Expected LU and B to have the same dtype, but found {} and {}".format(name, *kinds))
+    if to_string(pivots.dtype) != "Int":
+        raise RuntimeError(f"{name}: pivots should be a Tensor of scalar type torch.int32")
+    solvable(name, LU, B, left)
+    if tuple(pivots.shape) != tuple(LU.shape)[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape {list(pivots.shape)} instead"
+        )
     P, L, U = at.lu_unpack(LU, pivots)
     A = at.matmul(P, at.matmul(L, U))
     return at.linalg_solve(_adjoint(at, A) if adjoint else A, B, left=left)
@@ -635,7 +765,7 @@ results_lie(in_one_piece, "_linalg_lu")
 
 
 def _failures(A: Array, attempt: Any) -> Array:
-    """1 for each matrix at which `attempt` raises."""
+    """1 for each matrix at which `attempt` raises LinAlgError."""
     found = np.zeros(A.shape[:-2], np.int32)
     for place in np.ndindex(A.shape[:-2]):
         try:
@@ -647,7 +777,32 @@ def _failures(A: Array, attempt: Any) -> Array:
 
 @register("_cholesky_info", key="CPU CUDA", variants="")
 def _cholesky_info(self: Array) -> Array:
-    return _failures(self, np.linalg.cholesky)
+    """0, or the order of the smallest leading block that is not positive-definite, per matrix."""
+    found = _failures(self, np.linalg.cholesky)
+    for place in np.ndindex(found.shape):
+        if not found[place]:
+            continue
+        found[place] = next(
+            order
+            for order in range(1, self.shape[-1] + 1)
+            if _failures(self[place][None, :order, :order], np.linalg.cholesky)[0]
+        )
+    return found
+
+
+@register("_cholesky_until", key="CPU CUDA", variants="")
+def _cholesky_until(self: Array) -> Array:
+    """Column by column, the factor up to the first column that has none, and what lies there then."""
+    result = np.tril(self)
+    for place in np.ndindex(self.shape[:-2]):
+        L = result[place]
+        for j in range(len(L)):
+            L[j:, j] -= L[j:, :j] @ np.conj(L[j, :j])
+            if not L[j, j].real > 0:
+                L[j + 1 :, j] = self[place][j + 1 :, j]
+                break
+            L[j:, j] /= np.sqrt(L[j, j])
+    return result
 
 
 @register("_inverse_info", key="CPU CUDA", variants="")
@@ -666,8 +821,13 @@ def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> An
 @composite("linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex")
 def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and 0 for each matrix that has one."""
-    info = at._cholesky_info(self)
-    return _unless(at, info, self, check_errors, lambda A: at.linalg_cholesky(A, upper=upper)), info
+    _square("cholesky", self)
+    triangle = _adjoint(at, self) if upper else self
+    info = at._cholesky_info(triangle)
+    factor = _unless(at, info, triangle, check_errors, at.linalg_cholesky)
+    if not without_values(info) and not is_one_of_many(info) and bool(at.any(info != 0)):
+        factor = at.where(at.unsqueeze(at.unsqueeze(info, -1), -1) != 0, at._cholesky_until(triangle), factor)
+    return _adjoint(at, factor) if upper else factor, info
 
 
 @composite("linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex")
@@ -682,17 +842,52 @@ def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
 def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and 0 for each matrix that is regular."""
     _square("solve", A)
+    if A.dtype != B.dtype:
+        names = [to_string(x.dtype) for x in (A, B)]
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, not {names[0]} and {names[1]}")
     info = at._inverse_info(A)
     return _unless(at, info, A, check_errors, lambda A: at.linalg_solve(A, B, left=left)), info
 
 
-@register("_triangle", key="CPU CUDA", variants="")
-def _triangle(self: Array, upper: bool) -> Array:
-    """The half that is a Cholesky factor. What the other half holds is not looked at, and upstream's gradient fills it too."""
-    return np.triu(self) if upper else np.tril(self)
+@register("_cholesky_solve", specimen="identity", key="CPU CUDA", variants="", node="CholeskySolve")
+def _cholesky_solve(self: Array, input2: Array, upper: bool) -> Array:
+    L = np.conj(np.triu(input2).swapaxes(-1, -2)) if upper else np.tril(input2)
+    return np.linalg.solve(np.conj(L.swapaxes(-1, -2)), np.linalg.solve(L, self))
 
 
-derivative("_triangle", self=lambda at, grad: grad)
+def _to_factor(at: Any, common: Any, factor: Any, upper: bool) -> Any:
+    """What reaches a Cholesky factor, out of what reaches half of the matrix. Its other half is not looked at, and gets a gradient."""
+    both = common + _adjoint(at, common)
+    return -at.matmul(factor, both) if upper else -at.matmul(both, factor)
+
+
+def _cholesky_solve_backward(at: Any, grad: Any, input2: Any, upper: bool, result: Any, mask: tuple[bool, ...]) -> Any:
+    to_b = at._cholesky_solve(grad, input2, upper)
+    return to_b, _to_factor(at, at.matmul(to_b, _adjoint(at, result)), input2, upper) if mask[1] else None
+
+
+derivative(
+    "_cholesky_solve",
+    {
+        "self, input2": lambda at, grad, input2, upper, result, mask: _cholesky_solve_backward(
+            at, grad, input2, upper, result, mask
+        )
+    },
+)
+
+
+@register("_cholesky_inverse", specimen="identity", key="CPU CUDA", variants="", node="CholeskyInverse")
+def _cholesky_inverse(self: Array, upper: bool) -> Array:
+    L = np.conj(np.triu(self).swapaxes(-1, -2)) if upper else np.tril(self)
+    inverse = np.linalg.inv(L)
+    return np.conj(inverse.swapaxes(-1, -2)) @ inverse
+
+
+results_lie(in_columns, "_cholesky_solve", "_cholesky_inverse")
+derivative(
+    "_cholesky_inverse",
+    self=lambda at, grad, self, upper, result: _to_factor(at, at.matmul(result, at.matmul(grad, result)), self, upper),
+)
 
 
 @composite("cholesky_solve", variants="function method", out=True)
@@ -706,16 +901,14 @@ def cholesky_solve(at: Any, self: Array, input2: Array, upper: bool = False) -> 
         raise not_implemented("cholesky_solve_cpu", self.dtype)
     _square("cholesky_solve", input2)
     solvable("cholesky_solve", input2, self)
-    L = _adjoint(at, at._triangle(input2, True)) if upper else at._triangle(input2, False)
-    return at._linalg_solve(_adjoint(at, L), at._linalg_solve(L, self))
+    return at._cholesky_solve(self, input2, upper)
 
 
 @composite("cholesky_inverse", variants="function method", out=True)
 def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
     """The inverse of the matrix whose Cholesky factor this is."""
     _square("cholesky_inverse", self)
-    L = _adjoint(at, at._triangle(self, True)) if upper else at._triangle(self, False)
-    return at.linalg_inv(at.matmul(L, _adjoint(at, L)))
+    return at._cholesky_inverse(self, upper)
 
 
 @composite(
@@ -725,9 +918,14 @@ def triangular_solve(
     at: Any, self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """The old form of `solve_triangular`."""
+    if self.dtype != A.dtype:
+        kinds = to_string(self.dtype), to_string(A.dtype)
+        raise RuntimeError(
+            "Expected b and A to have the same dtype, but found b of type {} and A of type {}".format(*kinds)
+        )
     turned = at.transpose(A, -2, -1) if transpose else A
     solution = at.linalg_solve_triangular(turned, self, upper=upper != transpose, unitriangular=unitriangular)
-    return solution, at.clone(A)
+    return solution, at.clone(at.expand(A, (*tuple(solution.shape)[:-2], *tuple(A.shape)[-2:])))
 
 
 @register("_linalg_eig", key="CPU CUDA", variants="", outputs="eigenvalues eigenvectors", node="LinalgEig")
@@ -747,6 +945,7 @@ def _eig_backward(at: Any, grads: Any, self: Any, eigenvalues: Any, eigenvectors
     middle = at.diag_embed(to_values)
     if to_vectors is not None:
         part = at.matmul(VH, to_vectors)
+        _refuse_phases(at, "linalg_eig_backward", part)
         own = at.diagonal(part, 0, -2, -1)
         part = part - at.matmul(at.matmul(VH, V), at.diag_embed(at._to_copy_like(at.real(own), own)))
         distance = at.conj(at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1))
@@ -782,6 +981,22 @@ def geqrf(self: Array) -> Any:
     return [np.ascontiguousarray(np.swapaxes(raw[0], -2, -1)), raw[1]]
 
 
+def _check_reflections(name: str, input: Any, tau: Any) -> None:
+    """RuntimeError unless `tau` has a factor for each reflection of each matrix in `input`."""
+    maybe_wrap_dim(-1, tau.ndim, wrap_scalar=False)
+    if tau.ndim != input.ndim - 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and input.ndim is equal to {input.ndim}"
+        )
+    if tuple(tau.shape)[:-1] != tuple(input.shape)[:-2]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape)[:-1]}"
+        )
+    if tau.dtype != input.dtype:
+        kinds = to_string(tau.dtype), to_string(input.dtype)
+        raise RuntimeError("{}: tau dtype {} does not match input dtype {}".format(name, *kinds))
+
+
 @composite("linalg_householder_product", module="linalg", variants="function")
 def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     """The first columns of the product of reflections 1 - τ v vᴴ, the v below the diagonal of `input`."""
@@ -792,7 +1007,12 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
         raise RuntimeError(
             "torch.linalg.householder_product: input must have at least as many rows (shape[-2]) as columns (shape[-1])"
         )
-    count = tau.shape[-1]
+    _check_reflections("torch.linalg.householder_product", input, tau)
+    count = tau.shape[maybe_wrap_dim(-1, tau.ndim, wrap_scalar=False)]
+    if count > columns:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
     eye = at._eye_rows(input)
     result = at.narrow(eye, -1, 0, columns)
     lower = at.tril(at.narrow(input, -1, 0, count), -1) + at.narrow(eye, -1, 0, count)
@@ -811,7 +1031,24 @@ def ormqr(at: Any, self: Array, input2: Array, input3: Array, left: bool = True,
     """The product of `input3` with the whole Q of a QR factorization, or its adjoint."""
     if self.ndim < 2:
         raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    if input3.ndim < 2:
+        raise RuntimeError("torch.ormqr: other must have at least 2 dimensions.")
+    if input3.ndim != self.ndim:
+        raise RuntimeError(
+            f"torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to {input3.ndim} and input.ndim is equal to {self.ndim}"
+        )
     rows, columns = self.shape[-2:]
+    side = -2 if left else -1
+    _check_reflections("torch.ormqr", self, input2)
+    if input3.dtype != self.dtype:
+        kinds = to_string(self.dtype), to_string(input3.dtype)
+        raise RuntimeError("torch.ormqr: Expected input and other to have the same dtype, not {} and {}".format(*kinds))
+    if input3.shape[side] < input2.shape[-1]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if input3.shape[side] != rows:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    if input2.shape[-1] != min(input3.shape[side], columns):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     wide = at.constant_pad_nd(self, [0, rows - columns]) if rows > columns else self
     Q = at.linalg_householder_product(at.narrow(wide, -1, 0, rows), input2)
     Q = _adjoint(at, Q) if transpose else Q
@@ -822,7 +1059,7 @@ def ormqr(at: Any, self: Array, input2: Array, input3: Array, left: bool = True,
 def _lstsq_rest(A: Array, rcond: float | None) -> Any:
     """The rank and the singular values."""
     values = np.linalg.svd(A, compute_uv=False)
-    limit = max(A.shape[-2:]) * np.finfo(A.dtype).eps if rcond is None else rcond
+    limit = max(A.shape[-2:]) * np.finfo(A.dtype).eps if rcond is None or not 0 < rcond < 1 else rcond
     rank = (values > limit * values.max(axis=-1, keepdims=True, initial=0)).sum(axis=-1)
     return [np.asarray(rank, np.int64), values]
 
@@ -840,23 +1077,36 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if self.ndim < b.ndim or self.ndim - b.ndim > 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )
+    is_vector = b.ndim == 1 or (b.ndim == self.ndim - 1 and tuple(b.shape) == tuple(self.shape)[:-1])
+    B = at.unsqueeze(b, -1) if is_vector else b
+    if B.ndim < 2 or B.shape[-2] != self.shape[-2]:
+        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
+    if self.dtype != b.dtype:
+        raise RuntimeError("torch.linalg.lstsq: Expected input and other to have the same dtype")
+    if to_string(self.dtype) not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
+        if rcond is None:
+            raise RuntimeError("This function doesn't handle types other than float and double")
+        raise not_implemented("linalg_lstsq_cpu", self.dtype)
+    driver = driver or "gelsy"
     values_for("linalg_lstsq", self)
     many = is_one_of_many(self) or is_one_of_many(b)
     if not many and not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
-    is_vector = b.ndim == self.ndim - 1
-    B = at.unsqueeze(b, -1) if is_vector else b
-    solution = at.matmul(at.linalg_pinv(self), B)
+    solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     rank, values = at._lstsq_rest(self, rcond)
     empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
     residuals = empty
-    if rows > columns and driver != "gelsy" and (many or bool(at.all(rank == columns))):
+    if rows > columns and driver != "gelsy" and (many or driver == "gels" or bool(at.all(rank == columns))):
         difference = at.matmul(self, solution) - B
         residuals = at.sum(at.abs(difference) ** 2, -2)
     return (
         at.squeeze(solution, -1) if is_vector else solution,
         residuals,
-        rank,
+        at.reshape(at.narrow(at.reshape(rank, (-1,)), 0, 0, 0), (0,)) if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else empty,
     )

@@ -65,8 +65,13 @@ def einsum(at: Any, equation: str, operands: Sequence[Array]) -> Any:
     """The sum of products that the equation spells, `"bij,bjk->bik"`."""
     inputs, output = parse_equation(equation, [operand.ndim for operand in operands])
     sizes: dict[str, int] = {}
-    for names, operand in zip(inputs, operands, strict=True):
+    for number, (names, operand) in enumerate(zip(inputs, operands, strict=True)):
+        own: dict[str, int] = {}
         for name, size in zip(names, operand.shape, strict=True):
+            if own.setdefault(name, size) != size:
+                raise RuntimeError(
+                    f"einsum(): subscript {name} is repeated for operand {number} but the sizes don't match, {size} != {own[name]}"
+                )
             if sizes.setdefault(name, size) != size:
                 if sizes[name] == 1:
                     sizes[name] = size
@@ -160,11 +165,13 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
         if len(pairs) != 2:
             raise ValueError(f"tensordot takes two lists of dimensions; these are {len(pairs)}")
         for name, ds in zip(("dims_self", "dims_other"), pairs, strict=True):
-            if not isinstance(ds, list | tuple):
+            if not isinstance(ds, list | tuple) or any(d is None or isinstance(d, str | float) for d in ds):
                 raise TypeError(f"tensordot(): argument '{name}' must be tuple of ints, not {type(ds).__name__}")
-        first, second = ([maybe_wrap_dim(d, x.ndim) for d in ds] for ds, x in zip(pairs, (a, b), strict=True))
-    if len(first) != len(second):
-        raise RuntimeError("both dimension lists should have same length")
+        if len(pairs[0]) != len(pairs[1]):
+            raise RuntimeError("both dimension lists should have same length")
+        first, second = (
+            [maybe_wrap_dim(d, x.ndim, wrap_scalar=False) for d in ds] for ds, x in zip(pairs, (a, b), strict=True)
+        )
     for i, j in zip(first, second, strict=True):
         if a.shape[i] == 1 != b.shape[j]:  # stretched: the sum of products is a product with the sum
             b = at.sum(b, j, True)

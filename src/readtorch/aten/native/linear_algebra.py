@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,23 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
 derivative("_vector_norm", self=_norm_backward)
 
 
+def _norm_dtype(name: str, have: Any, wanted: Any) -> Any:
+    """`wanted`, in which a norm is to be computed. RuntimeError unless it holds all that `have` does, and is complex as `have` is."""
+    source = have if isinstance(have, scalar_type.dtype) else scalar_type.from_numpy_dtype(have)
+    wanted = scalar_type.as_dtype(wanted, name, "dtype", 5)
+    shown = scalar_type.to_string(wanted)
+    if not (wanted.is_floating_point or wanted.is_complex):
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {shown}")
+    if source.is_complex != wanted.is_complex:
+        kind = "complex" if source.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {shown}")
+    if scalar_type.promote_types(source, wanted) is not wanted:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({scalar_type.to_string(source)}) should be convertible without narrowing to the specified dtype ({shown})"
+        )
+    return wanted
+
+
 @composite("linalg_vector_norm", module="linalg", variants="function")
 def linalg_vector_norm(
     at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
@@ -130,9 +148,9 @@ def linalg_vector_norm(
     """‖x‖ₚ over `dim` (all of it for None)."""
     from readtorch.aten.wrap_dim_utils import reduced_dims
 
-    if dtype is not None:
-        x = at._to_copy(x, dtype)
     _check_floating("linalg.vector_norm", x.dtype)
+    if dtype is not None:
+        x = at._to_copy(x, _norm_dtype("linalg.vector_norm", x.dtype, dtype))
     return at._vector_norm(x, ord, reduced_dims(dim, x.ndim), keepdim)
 
 
@@ -142,10 +160,60 @@ def norm(
 ) -> Any:
     """‖x‖ₚ, of vectors, and of matrices with "fro" (the 2-norm of all elements) or "nuc"."""
     if p == "nuc":
-        return at.matrix_norm_nuclear(self, dim, keepdim)
+        return at.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found: {p}")
     return at.linalg_vector_norm(self, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+def matrix_dims(name: str, dim: Any, rank: int) -> tuple[int, int]:
+    """The two dimensions that rows and columns lie along. RuntimeError unless there are two, and not the same."""
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dims))}")
+    rows, columns = (maybe_wrap_dim(axis, rank) for axis in dims)
+    if rows == columns:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dims[0]}, {dims[1]})")
+    return rows, columns
+
+
+@composite("linalg_matrix_norm", module="linalg", variants="function")
+def linalg_matrix_norm(
+    at: Any, A: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
+    name = "linalg.matrix_norm"
+    if not isinstance(ord, str) and not isinstance(ord, int | float):
+        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
+    _check_floating(name, A.dtype)
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    rows, columns = matrix_dims(name, dim, A.ndim)
+    if ord not in ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2):
+        raise RuntimeError(f"{name}: Order {ord} not supported.")
+    if dtype is not None:
+        A = at._to_copy(A, _norm_dtype(name, A.dtype, dtype))
+    if ord == "fro":
+        return at.linalg_vector_norm(A, 2, (rows, columns), keepdim)
+    size: Any = ord
+    if ord in ("nuc", 2, -2):
+        if A.itemsize == 2:
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {scalar_type.to_string(A.dtype)}")
+        values = at.linalg_svdvals(at.movedim(A, (rows, columns), (-2, -1)))
+        if ord == "nuc" or (ord == 2 and not values.shape[-1]):  # nothing stretches anything: the largest factor is 0
+            result = at.sum(values, -1)
+        else:
+            result = at.amax(values, -1) if ord == 2 else at.amin(values, -1)
+        for axis in sorted((rows, columns)) if keepdim else ():
+            result = at.unsqueeze(result, axis)
+        return result
+    summed, searched = (rows, columns) if abs(size) == 1 else (columns, rows)
+    sums = at.sum(at.abs(A), summed, True)
+    if size > 0 and not sums.shape[searched]:
+        result = at.sum(sums, searched, True)
+    else:
+        result = (at.amax if size > 0 else at.amin)(sums, searched, True)
+    return result if keepdim else at.squeeze(result, (rows, columns))
 
 
 @composite("dist", variants="function method")
@@ -235,7 +303,13 @@ composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.
 @composite("inner", variants="function method")
 def inner(at: Any, self: Array, other: Array) -> Any:
     """Products summed over the last dimension of both."""
-    return self * other if not self.ndim or not other.ndim else at.tensordot(self, other, ([-1], [-1]))
+    if not self.ndim or not other.ndim:
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(self.shape)} and {list(other.shape)}"
+        )
+    return at.tensordot(self, other, ([-1], [-1]))
 
 
 @composite("outer", variants="function method", out=True)
@@ -307,8 +381,17 @@ def _gradient_of_mat2(at: Any, grad: Array, mat1: Array, geometry: tuple) -> Any
 def _scaled(array: Array, factor: Number) -> Array:
     if factor == 1:
         return array
-    check_real(factor, array.dtype)
-    return array * array.dtype.type(factor)
+    return array * array.dtype.type(_number_for(array.dtype, factor))
+
+
+def _number_for(kind: np.dtype, number: Any) -> Any:
+    """The number that stands for `number` beside elements of that kind: without its fraction beside integers."""
+    check_real(number, kind)
+    if kind.kind not in "iu":
+        return number
+    if isinstance(number, float) and not math.isfinite(number):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    return int(number)
 
 
 @register("addmm", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="low")
@@ -348,11 +431,16 @@ derivative(
 )
 
 
-def _factors(result: Any, beta: float, alpha: float) -> tuple[float, float]:
-    """The numbers as the kernel sees them: without their fractions where the result is of integers."""
-    kind = result.dtype
-    whole = kind.kind in "iu" if isinstance(kind, np.dtype) else not (kind.is_floating_point or kind.is_complex)
-    return (int(beta), int(alpha)) if whole else (beta, alpha)
+def _factors(result: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
+    """The numbers as the kernel sees them."""
+    kind = result.dtype if isinstance(result.dtype, np.dtype) else scalar_type.to_numpy_dtype(result.dtype)
+    return _number_for(kind, beta), _number_for(kind, alpha)
+
+
+def _one_dtype(message: str, *values: Any) -> None:
+    """RuntimeError with this message, and the dtypes, unless there is one alone."""
+    if any(value.dtype != values[0].dtype for value in values[1:]):
+        raise RuntimeError(message + ", ".join(scalar_type.to_string(value.dtype) for value in values))
 
 
 def _length(tensor: Any, dim: int) -> int:
@@ -367,10 +455,18 @@ def _expandable(self: Any, shape: tuple[int, ...]) -> None:
         )
 
 
+def _promoted(*values: Any) -> scalar_type.dtype:
+    kinds = [
+        x.dtype if isinstance(x.dtype, scalar_type.dtype) else scalar_type.from_numpy_dtype(x.dtype) for x in values
+    ]
+    return reduce(scalar_type.promote_types, kinds)
+
+
 @composite("baddbmm", variants="function method", inplace=True, out=True)
-def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
     _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
+    _one_dtype("Input dtypes must be the same, got: ", self, batch1, batch2)
     result = at.bmm(batch1, batch2)
     beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
@@ -378,29 +474,49 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float =
 
 
 @composite("addbmm", variants="function method", inplace=True, out=True)
-def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
     _expandable(self, (_length(batch1, 1), _length(batch2, 2)))
-    result = at.sum(at.bmm(batch1, batch2), 0)
+    _one_dtype("self and mat2 must have the same dtype, but got ", self, batch1, batch2)
+    result = at.sum(at.bmm(batch1, batch2), 0, dtype=batch1.dtype)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
 
 
 @composite("addmv", variants="function method", inplace=True, out=True)
-def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · mat vec."""
-    if mat.ndim != 2 or vec.ndim != 1:
+    if mat.ndim != 2 or vec.ndim != 1 or self.ndim > 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {self.ndim}, {mat.ndim}, {vec.ndim}")
+    if mat.shape[1] != vec.shape[0] or (self.ndim and self.shape[0] not in (1, mat.shape[0])):
+        raise RuntimeError(
+            f"size mismatch, got input ({_length(self, 0)}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
+        )
+    _one_dtype("addmv input tensors must have the same dtype, but got ", self, mat, vec)
     result = at.mv(mat, vec)
     beta, alpha = _factors(result, beta, alpha)
     return self * beta + result * alpha
 
 
 @composite("addr", variants="function method", inplace=True, out=True)
-def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    """β · self + α · vec1 vec2ᵀ."""
+def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """β · self + α · vec1 vec2ᵀ, in the dtype that all three promote to. Of truth values: `self` or both, where β or α is true."""
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"addr: Expected 1-D argument vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D")
+    shape = (vec1.shape[0], vec2.shape[0])
+    _expandable(self, shape)
+    self = at.expand(self, shape)
+    kind = _promoted(self, vec1, vec2)
+    for name, number in (("beta", beta), ("alpha", alpha)):
+        if isinstance(number, bool) and kind is not scalar_type.bool:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+        if isinstance(number, float | complex) and not (kind.is_floating_point or kind.is_complex):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        check_real(number, scalar_type.to_numpy_dtype(kind))
+    self, vec1, vec2 = (at._to_copy(x, kind) for x in (self, vec1, vec2))
     result = at.outer(vec1, vec2)
-    beta, alpha = _factors(result, beta, alpha)
+    if kind is scalar_type.bool:
+        return (self & bool(beta)) | (result & bool(alpha))
     return self * beta + result * alpha
 
 
@@ -481,7 +597,7 @@ def cov(
 
 def _observation_weights(at: Any, observations: int, fweights: Any, aweights: Any) -> Any:
     """How often each observation counts (`fweights`, integers) times how much (`aweights`); None if all count once."""
-    for name, weights, kinds in (("fweights", fweights, "biu"), ("aweights", aweights, "f")):
+    for name, weights, kinds in (("fweights", fweights, "iu"), ("aweights", aweights, "f")):
         if weights is None:
             continue
         if weights.ndim > 1:
@@ -489,7 +605,7 @@ def _observation_weights(at: Any, observations: int, fweights: Any, aweights: An
                 f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} dimensions"
             )
         if scalar_type.to_numpy_dtype(weights.dtype).kind not in kinds + ("V" if kinds == "f" else ""):
-            wanted = "integral" if kinds == "biu" else "floating point"
+            wanted = "integral" if kinds == "iu" else "floating point"
             raise RuntimeError(
                 f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype} dtype"
             )
@@ -523,7 +639,9 @@ def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim:
     """The integral along `dim` by the trapezoidal rule. `x`: a place for each sample, in one dimension or in those of `y`."""
     if isinstance(dx, bool | complex):
         raise RuntimeError("trapezoid: dx must be a real number")
-    place = maybe_wrap_dim(dim, y.ndim)
+    if x is not None and scalar_type.to_string(x.dtype) == "Bool":
+        raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
+    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
     size = y.shape[place]
     total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
@@ -545,7 +663,7 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
     """The integral along `dim` from the first place to each of the others."""
     if str(y.dtype).endswith("bool") or (x is not None and str(x.dtype).endswith("bool")):
         raise RuntimeError("cumulative_trapezoid: received a bool input for `x` or `y`, but bool is not supported")
-    place = maybe_wrap_dim(dim, y.ndim)
+    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
     size = y.shape[place]
     parts = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
     if x is None:
@@ -554,7 +672,12 @@ def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float
 
 
 composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
-composite("pinverse", variants="function method")(lambda at, self, rcond=1e-15: at.linalg_pinv(self, rcond))
+
+
+@composite("pinverse", variants="function method")
+def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse, by its old name."""
+    return at.linalg_pinv(self, rcond)
 
 
 @composite("polar", variants="function")

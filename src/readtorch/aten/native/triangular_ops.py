@@ -62,12 +62,14 @@ def cross(at: Any, self: Array, other: Array, dim: int | None = None) -> Any:
         raise RuntimeError(
             f"linalg.cross: inputs must have the same number of dimensions. Got {self.ndim} and {other.ndim}"
         )
-    place = maybe_wrap_dim(dim, self.ndim)
+    place = maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     if self.shape[place] != 3 or other.shape[place] != 3:
         sizes = f"{self.shape[place]} and {other.shape[place]}"
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes}")
-    if to_string(self.dtype) == "Bool" and to_string(other.dtype) == "Bool":
+    if to_string(self.dtype) == "Bool":
         raise not_implemented("cross", self.dtype)
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(other.dtype)}")
     a, b = [[at.select(x, dim, i) for i in range(3)] for x in (self, other)]
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return at.stack(parts, dim)

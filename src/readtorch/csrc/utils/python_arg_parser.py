@@ -93,11 +93,12 @@ KINDS: dict[str, tuple[Test, str]] = {
         "torch.dtype",
     ),
     "Array | Number": (lambda value: isinstance(value, TensorImpl) or is_number(value), "Tensor or Number"),
+    "Array | float": (lambda value: isinstance(value, TensorImpl) or is_float(value), "Tensor or float"),
     "Array | int": (lambda value: isinstance(value, TensorImpl) or is_int(value), "int"),
     "Dims | bool": (lambda value: isinstance(value, bool) or is_sequence_of_ints(value), "tuple of ints"),
     "Dims": (is_sequence_of_ints, "tuple of ints"),
     "Ints": (is_tuple_of_ints, "tuple of ints"),
-    "Sequence[int]": (is_sequence_of_ints, "tuple of ints"),
+    "Sequence[int]": (is_tuple_of_ints, "tuple of ints"),
     "Sequence[float | None]": (is_sequence_of_numbers, "tuple of floats"),
 }
 
