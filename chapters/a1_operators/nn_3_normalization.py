@@ -500,7 +500,11 @@ def instance_norm(
 #
 # A mean per example, over the last dimensions taken together. Mean and variance of a row come from a matrix-vector product and from
 # row-wise dot products; the sums over rows that the parameters' gradients need are matrix-vector products from the other side.
-# Weight and bias are spread over a block once, so that NumPy's inner loops run over the block and not over one row.
+#
+# What broadcasts, a column of means or a row of weights, makes NumPy begin its inner loop anew in every row, and costs nearly twice what two
+# arrays of one shape do. So numbers are spread over a block first: bias once for all blocks, a column by a copy, which is cheap, and
+# the two factors `w / σ` together, as a matrix product of two columns with two rows. The second pair adds nothing: it is there because
+# NumPy leaves a product to BLAS only where something is summed.
 
 # %%
 #| into: aten/native/layer_norm.py
@@ -533,6 +537,9 @@ from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not
 _FEW = 4096
 """Numbers. With fewer, the time goes into NumPy calls and not into memory: none is made to save a pass."""
 
+_LONG = 4096
+"""Numbers in a row. In longer ones a column may broadcast."""
+
 
 def _spread(values: Array | None, rows: int, dtype: Any) -> Array | None:
     """`values` for each of `rows` rows: repeated in memory, or as one row that broadcasts where the rows are few."""
@@ -540,6 +547,24 @@ def _spread(values: Array | None, rows: int, dtype: Any) -> Array | None:
         return None
     row = values.reshape(1, -1).astype(dtype, copy=False)
     return row if rows * row.size <= _FEW else np.tile(row, (rows, 1))
+
+
+def _column(values: Array, out: Array) -> Array:
+    """A number per row, for all of the row: in `out`, or as a column that broadcasts where the rows are long."""
+    column = values[:, None]
+    if out.shape[1] < _LONG:
+        np.copyto(out, column)
+        return out
+    return column
+
+
+def _outer(values: Array, row: Array | None, out: Array) -> Array:
+    """A number per row times `row`, which stands for ones where it is None."""
+    if row is None:
+        return _column(values, out)
+    pairs = np.ones((len(values), 2), out.dtype)
+    pairs[:, 0] = values
+    return np.matmul(pairs, np.stack((row, np.zeros_like(row))), out=out)
 
 
 def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
@@ -550,20 +575,19 @@ def _normalize_rows(x: Array, weight: Array | None, bias: Array | None, eps: flo
         return y, mean[:, 0], rstd[:, 0]
     y, mean, rstd = np.empty_like(x), np.empty(count, x.dtype), np.empty(count, x.dtype)
     average = np.full(d, 1 / d, x.dtype)
-    w, b = (_spread(values, rows_in_block(count, d * x.itemsize), x.dtype) for values in (weight, bias))
+    w = None if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
+    b = _spread(bias, rows_in_block(count, d * x.itemsize), x.dtype)
 
     def normalize(part: slice) -> None:
         block, out = x[part], y[part]
         mu = np.matmul(block, average, out=mean[part])
-        np.subtract(block, mu[:, None], out=out)
+        np.subtract(block, _column(mu, out), out=out)
         scale = np.vecdot(out, out)
         scale /= d
         scale += x.dtype.type(eps)
         np.divide(1, np.sqrt(scale, out=scale), out=scale)
         rstd[part] = scale
-        out *= scale[:, None]
-        if w is not None:
-            out *= w[: len(out)]
+        out *= _outer(scale, w, _buffer("block", out.shape, out.dtype))
         if b is not None:
             out += b[: len(out)]
 
@@ -595,27 +619,25 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
 
 def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
-    count, d = x.shape
+    d = x.shape[1]
     dx = np.empty_like(x)
-    flat = np.ones(d, x.dtype) if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
-    spread = _spread(weight, rows_in_block(count, d * x.itemsize), x.dtype)
+    w = None if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
+    factors = np.ones(d, x.dtype) if w is None else w
 
     def differentiate(part: slice, own: Array) -> None:
         g, r, c = dy[part], rstd[part], dx[part]
-        rows = len(g)
-        np.subtract(x[part], mean[part, None], out=c)
+        np.subtract(x[part], _column(mean[part], c), out=c)
         p = np.multiply(g, c, out=_buffer("block", c.shape, c.dtype))
         np.matmul(r, p, out=own[0])
-        np.matmul(np.ones(rows, x.dtype), g, out=own[1])
-        mean_g = g @ flat
-        mean_g /= d
-        mean_gx = p @ flat
-        mean_gx *= r * r / d
-        c *= mean_gx[:, None]
-        np.copyto(p, g) if spread is None else np.multiply(g, spread[:rows], out=p)
-        p -= mean_g[:, None]
+        np.matmul(np.ones(len(g), x.dtype), g, out=own[1])
+        mean_gx = p @ factors
+        mean_gx *= r**3 / d
+        mean_g = g @ factors
+        mean_g *= r / d
+        c *= _column(mean_gx, p)
+        c += _column(mean_g, p)
+        np.multiply(g, _outer(r, w, p), out=p)
         np.subtract(p, c, out=c)
-        c *= r[:, None]
 
     dw, db = sums_in_blocks(x, 2, differentiate)
     return dx, dw, db
