@@ -60,7 +60,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.aten.native import cpu_blas
-from readtorch.aten.native.cpu_blas import axpby
+from readtorch.aten.native.cpu_blas import address, axpby
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
 
@@ -147,7 +147,7 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         seen.add(id(tensors[1]))
         written += tensors[1:]
         size = arrays[0].size
-        row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        row = Row(number, [array.reshape(-1) for array in arrays], [address(array) for array in arrays])
         taken.append(row)
         blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
     blocks.sort(key=lambda block: block[1] - block[2])
@@ -200,10 +200,6 @@ _ENTRIES = (
 Plain `cblas_saxpby` is left out: its integers are of 32 or of 64 bits, and the name does not tell."""
 
 
-_SHORTEST = 4096
-"""Elements. Making two addresses and a foreign call take three microseconds: below this, NumPy's calls are done sooner."""
-
-
 @functools.cache
 def kernel(char: str) -> Callable[..., None] | None:
     """The entry for this dtype's character, or None where NumPy brings no such BLAS."""
@@ -224,14 +220,28 @@ def kernel(char: str) -> Callable[..., None] | None:
     return None
 
 
+# %% [markdown]
+# `array.ctypes.data`, the usual way to an address, costs more than the call it is needed for: it makes an object of Python's that holds on to the array, every time. Through the buffer protocol the same number takes a quarter.
+
+
+# %%
+#| into: aten/native/cpu_blas.py
+_view = ctypes.c_char.from_buffer
+
+
+def address(array: np.ndarray) -> int:
+    """Where the array's memory begins."""
+    return ctypes.addressof(_view(array)) if array.flags.carray and array.size else array.ctypes.data
+
+
 # %%
 #| into: aten/native/cpu_blas.py
 #| upstream: aten/src/ATen/native/CPUBlas.h#at::native::cpublas::axpy
 def axpby(alpha: float, x: np.ndarray, beta: float, y: np.ndarray, scratch: np.ndarray) -> None:
     """In place, y ← αx + βy. All three: one dimension, in one piece, of one dtype and size; `scratch` may be overwritten."""
-    run = kernel(y.dtype.char) if y.size >= _SHORTEST and alpha != 0 and beta != 0 else None
+    run = kernel(y.dtype.char) if alpha != 0 and beta != 0 else None
     if run is not None:
-        run(y.size, alpha, x.ctypes.data, 1, beta, y.ctypes.data, 1)
+        run(y.size, alpha, address(x), 1, beta, address(y), 1)
         return
     if beta != 1:
         np.multiply(y, beta, out=y)

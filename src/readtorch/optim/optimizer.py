@@ -321,16 +321,20 @@ class Optimizer:
 
     def _gather(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor], list[dict[str, Any]]]:
         """The parameters of `group` that have a gradient, their gradients and their state, made on first use."""
-        params = [p for p in group["params"] if p.grad is not None]
-        states = []
-        for param in params:
-            if param.grad.is_sparse and self._refuses_sparse:
+        params, grads, states = [], [], []
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if self._refuses_sparse and grad.is_sparse:
                 raise RuntimeError(self._refuses_sparse.format(type(self).__name__))
             state = self.state[param]
             if not state:
                 state.update(self._init_state(param, group))
+            params.append(param)
+            grads.append(grad)
             states.append(state)
-        return params, [p.grad for p in params], states
+        return params, grads, states
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """What a subclass remembers for `param` before its first step."""

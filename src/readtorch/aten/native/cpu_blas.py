@@ -20,10 +20,6 @@ _ENTRIES = (
 Plain `cblas_saxpby` is left out: its integers are of 32 or of 64 bits, and the name does not tell."""
 
 
-_SHORTEST = 4096
-"""Elements. Making two addresses and a foreign call take three microseconds: below this, NumPy's calls are done sooner."""
-
-
 @functools.cache
 def kernel(char: str) -> Callable[..., None] | None:
     """The entry for this dtype's character, or None where NumPy brings no such BLAS."""
@@ -44,11 +40,19 @@ def kernel(char: str) -> Callable[..., None] | None:
     return None
 
 
+_view = ctypes.c_char.from_buffer
+
+
+def address(array: np.ndarray) -> int:
+    """Where the array's memory begins."""
+    return ctypes.addressof(_view(array)) if array.flags.carray and array.size else array.ctypes.data
+
+
 def axpby(alpha: float, x: np.ndarray, beta: float, y: np.ndarray, scratch: np.ndarray) -> None:
     """In place, y ← αx + βy. All three: one dimension, in one piece, of one dtype and size; `scratch` may be overwritten."""
-    run = kernel(y.dtype.char) if y.size >= _SHORTEST and alpha != 0 and beta != 0 else None
+    run = kernel(y.dtype.char) if alpha != 0 and beta != 0 else None
     if run is not None:
-        run(y.size, alpha, x.ctypes.data, 1, beta, y.ctypes.data, 1)
+        run(y.size, alpha, address(x), 1, beta, address(y), 1)
         return
     if beta != 1:
         np.multiply(y, beta, out=y)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from readtorch.aten.native import cpu_blas
-from readtorch.aten.native.cpu_blas import axpby
+from readtorch.aten.native.cpu_blas import address, axpby
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter, wrap
 
@@ -81,7 +81,7 @@ def step_in_blocks(rows: Iterable[tuple[Any, ...] | None], update: Callable[[Row
         seen.add(id(tensors[1]))
         written += tensors[1:]
         size = arrays[0].size
-        row = Row(number, [array.reshape(-1) for array in arrays], [array.ctypes.data for array in arrays])
+        row = Row(number, [array.reshape(-1) for array in arrays], [address(array) for array in arrays])
         taken.append(row)
         blocks += [(row, start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
     blocks.sort(key=lambda block: block[1] - block[2])

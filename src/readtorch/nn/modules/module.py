@@ -1283,13 +1283,14 @@ def _unknown_keys(state_dict: dict[str, Any], prefix: str, own: dict[str, Any], 
 
 def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any, assign: bool) -> str | None:
     """Put `given` into `tensor`, the member `name` of `module`, or in its place. Returns what stood in the way."""
-    if not _is_tensor_like(given):
+    ours = isinstance(given, Tensor)
+    if not (ours or _is_tensor_like(given)):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor (or one like it) in the checkpoint, '
             f"not a {type(given)}"
         )
     lazy = is_lazy(tensor)
-    if not lazy:
+    if not (lazy or (ours and given._array.shape == tensor._array.shape)):
         shape, given_shape = tensor.shape, given.shape
         if given_shape != shape:
             if shape or tuple(given_shape) != (1,):
@@ -1310,10 +1311,9 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             setattr(module, name, _in_place_of(tensor, given))
         elif not (lazy and is_lazy(given)):
             #: Into an alias without history where there is a gradient: a leaf that requires one may not be changed in place.
-            alone = isinstance(given, Tensor) and not tensor.requires_grad
-            if isinstance(given, Tensor) and given.requires_grad:
+            if ours and given.requires_grad:
                 given = given.detach()
-            (tensor if alone else tensor.detach()).copy_(given)
+            (tensor.detach() if tensor.requires_grad or not ours else tensor).copy_(given)
     except Exception as error:
         return (
             f'While {"swapping" if swap else "copying"} the parameter named "{key}" ({given.size()} in the checkpoint, '
