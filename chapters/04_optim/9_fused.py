@@ -184,6 +184,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -226,7 +227,7 @@ def kernel(char: str) -> Callable[..., None] | None:
 
 # %%
 #| into: aten/native/cpu_blas.py
-_view = ctypes.c_char.from_buffer
+_view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
 def address(array: np.ndarray) -> int:

@@ -7,6 +7,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def kernel(char: str) -> Callable[..., None] | None:
     return None
 
 
-_view = ctypes.c_char.from_buffer
+_view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
 def address(array: np.ndarray) -> int:
