@@ -110,7 +110,9 @@ class FunctionNode(Node):
         self._non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """With False, backward sees None where no gradient arrived, instead of zeros."""
+        """With False, backward sees None where no gradient arrived, instead of zeros. TypeError unless it is a bool."""
+        if value.__class__ is not bool:
+            raise TypeError(f"set_materialize_grads received {type(value).__name__}, but expected (bool)")
         self._materialize = value
 
     @property
@@ -164,7 +166,7 @@ class FunctionNode(Node):
         values = [self._as_tensor(number, grad, graph) for number, grad in enumerate(grads)]
         backward = self._forward_cls.backward
         results = backward(self, *values)
-        if not isinstance(results, tuple | list):
+        if not isinstance(results, tuple):
             results = (results,)
         wanted = len(self.needs_input_grad)
         results = list(results)
@@ -177,7 +179,7 @@ class FunctionNode(Node):
         outputs = []
         for number, result in enumerate(results):
             if result is not None and not isinstance(result, TensorImpl):
-                raise TypeError(f"expected Variable or None (got {type(result).__name__})")
+                raise RuntimeError(f"expected Variable or None (got {type(result).__name__})")
             if number in self._tensor_inputs:
                 outputs.append(result if graph or result is None else result._array)
             elif result is not None:
@@ -192,7 +194,7 @@ class FunctionNode(Node):
         if not self._materialize:
             return None
         shape, dtype = self._all_outputs[number]
-        return tensor_impl.wrap(np.zeros(shape, dtype))
+        return None if dtype is None else tensor_impl.wrap(np.zeros(shape, dtype))
 
 
 # %% [markdown]
@@ -250,6 +252,10 @@ def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: b
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function."
             )
         version_counter(tensor).bump()
+    for tensor in node._non_differentiable:
+        if not isinstance(tensor, TensorImpl):
+            kind = type(tensor).__name__
+            raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got {kind}")
     results: list[Any] = []
     for number, value in enumerate(values):
         if not isinstance(value, TensorImpl):
@@ -874,6 +880,9 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        for hook in self.hooks:
+            if not callable(hook):
+                raise TypeError(f"saved_tensors_hooks: both hooks must be functions, not {type(hook).__name__}")
         if autograd_state.state.saved_tensor_hooks_disabled is not None:
             raise RuntimeError(autograd_state.state.saved_tensor_hooks_disabled)
         self.outer = autograd_state.set_special(
@@ -944,8 +953,13 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    if not hasattr(tensors, "__len__"):
+        raise TypeError(f"tensors must have a length, and {type(tensors).__name__} has none")
     tensors = tuple(tensors)
-    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors if tensor.requires_grad]
+    for tensor in tensors:
+        if not tensor.requires_grad:
+            raise AssertionError("Expected gradient function to be set: a tensor needs no gradient")
+    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors]
     passes: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     def arrived(place: int) -> Callable[[Any], None]:
@@ -965,14 +979,14 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
 
     from readtorch.utils.hooks import RemovableHandle
 
-    class Handle(RemovableHandle):
+    class _MultiHandle(RemovableHandle):
         """Takes back all of them."""
 
         def remove(self) -> None:
             for handle in handles:
                 handle.remove()
 
-    return Handle(OrderedDict())
+    return _MultiHandle(OrderedDict())
 
 
 # %%

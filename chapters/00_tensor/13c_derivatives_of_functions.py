@@ -178,6 +178,14 @@ def jacobian(
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy}.')
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(
+            'jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported together.'
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError("Computing Jacobian using forward-AD is only implemented for `vectorize=True`.")
+    if strict and vectorize:
+        raise RuntimeError("jacobian: `strict=True` and `vectorized=True` are not supported together.")
     with torch.enable_grad():
         many, given = _as_tuple(inputs, "inputs", "jacobian")
         at = _prepared(given, create_graph)
@@ -215,10 +223,10 @@ def jacobian(
 #| upstream: torch/autograd/functional.py#hessian
 def _of_a_number(func: Callable[..., Any], name: str) -> Callable[..., Tensor]:
     def checked(*at: Tensor) -> Tensor:
-        result = func(*at)
-        if not isinstance(result, Tensor) or result.nelement() != 1:
+        several, (result, *_) = _as_tuple(func(*at), "outputs of the user-provided function", name)
+        if several or result.nelement() != 1:
             raise RuntimeError(f"The function given to {name} should return a single Tensor with a single element")
-        return result.reshape(())
+        return result
 
     return checked
 
@@ -236,7 +244,9 @@ def hessian(
     number = _of_a_number(func, "hessian")
 
     def gradient(*at: Tensor) -> Any:
-        found = jacobian(number, at if many else at[0], create_graph=True, strict=strict)
+        found = jacobian(
+            lambda *values: number(*values).reshape(()), at if many else at[0], create_graph=True, strict=strict
+        )
         if strict and not all(each.requires_grad for each in (found if many else (found,))):
             raise RuntimeError("The gradient is independent of the inputs: not allowed in strict mode.")
         return found
@@ -255,20 +265,19 @@ def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """What `func` gives, one number, and vᵀH: the gradient, and then a backward through it."""
+    return _hessian_product("vhp", func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(
+    name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
     with torch.enable_grad():
-        many, given = _as_tuple(inputs, "inputs", "vhp")
+        many, given = _as_tuple(inputs, "inputs", name)
         at = _prepared(given, create_graph)
-        along = _direction(v, at, many, "vhp")
-        output = func(*at)
-        gradient = _products(
-            (_of_a_number(lambda *_: output, "vhp")(*at),),
-            at,
-            (torch.ones_like(output).reshape(()),),
-            True,
-            strict,
-            "gradient",
-        )
-        grads = _products(gradient, at, along, create_graph, strict, "vhp")
+        along = _direction(v, at, many, name)
+        output = _of_a_number(func, name)(*at)
+        gradient = _products((output,), at, (torch.ones_like(output),), True, strict, "gradient")
+        grads = _products(gradient, at, along, create_graph, strict, name)
     return _result((output,), False, create_graph), _result(grads, many, create_graph)
 
 
@@ -276,7 +285,7 @@ def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """What `func` gives, one number, and H v; by `vhp`, as a Hessian is its own transpose."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _hessian_product("hvp", func, inputs, v, create_graph, strict)
 
 
 # %%

@@ -122,7 +122,7 @@ def _get_value(x: Any) -> Any:
 
 
 def _check_not_negative(**options: tuple[str, Any]) -> None:
-    """Each option is `(what it is called, value)`; ValueError for the first below zero."""
+    """Each option is `(what it is called, value)`; ValueError for the first that is not from zero on, such as NaN."""
     for what, value in options.values():
         if not value >= 0:
             raise ValueError(f"Invalid {what}: {value}")
@@ -413,13 +413,17 @@ class Optimizer(Optimizer):
                 continue
             if self._refuses_sparse and grad.is_sparse:
                 raise RuntimeError(self._refuses_sparse.format(type(self).__name__))
-            state = self.state[param]
+            state = self.state[param] if self._remembers(group) else {}
             if not state:
                 state.update(self._init_state(param, group))
             params.append(param)
             grads.append(grad)
             states.append(state)
         return params, grads, states
+
+    def _remembers(self, group: dict[str, Any]) -> bool:
+        """Whether steps of this group need state: what never had any is no entry of `state`."""
+        return True
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """What a subclass remembers for `param` before its first step."""
@@ -449,8 +453,11 @@ class Optimizer(Optimizer):
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         index: dict[int, int] = {}
-        for param in chain.from_iterable(group["params"] for group in self.param_groups):
-            index.setdefault(id(param), len(index))
+        start = 0
+        for group in self.param_groups:
+            #: Of a parameter that stands twice in its group, the last place counts.
+            index |= {id(p): start + place for place, p in enumerate(group["params"]) if id(p) not in index}
+            start += len(group["params"])
         packed: StateDict = {
             "state": {index[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()},
             "param_groups": [

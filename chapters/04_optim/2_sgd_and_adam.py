@@ -58,7 +58,6 @@ from readtorch.optim.optimizer import (
     _ascent,
     _check_implementations,
     _check_lr_tensor,
-    _check_not_negative,
     _to_scalar,
     _use_grad_for_differentiable,
 )
@@ -97,11 +96,10 @@ class SGD(Optimizer):
         fused: bool | None = None,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        _check_not_negative(
-            lr=("learning rate", lr),
-            momentum=("momentum value", momentum),
-            weight_decay=("weight_decay value", weight_decay),
-        )
+        #: Unlike the other optimizers' checks, these let NaN pass, as upstream's do.
+        for what, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
+            if value < 0:
+                raise ValueError(f"Invalid {what}: {value}")
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {
@@ -117,6 +115,9 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
         _check_implementations(foreach, fused, differentiable)
+
+    def _remembers(self, group: dict[str, Any]) -> bool:
+        return bool(group["momentum"] != 0)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -308,7 +309,7 @@ class Adam(Optimizer):
         _check_implementations(foreach, fused, differentiable)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
         return self._zero_state(param, *names, beside_param=group["capturable"] or group["fused"], host="cpu")
 
     @_use_grad_for_differentiable
@@ -365,7 +366,7 @@ def adam(
     """One step on each of `params`; moments and counters are updated in place."""
     if not all(isinstance(step, Tensor) for step in state_steps):
         raise RuntimeError("API has changed: `state_steps` must be a list of tensors of one element each")
-    if capturable:
+    if capturable and not fused:
         _check_capturable(params, state_steps)
     numbers: dict[str, Any] | None = None
     if not (capturable or differentiable):

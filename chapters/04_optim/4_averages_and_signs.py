@@ -338,7 +338,7 @@ class Adafactor(Optimizer):
         maximize: bool = False,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        eps1, eps2 = eps
+        eps1, eps2 = eps[0], eps[1]
         for rule, value, holds in (
             ("Learning rate should be >= 0", lr, lr >= 0),
             ("beta2_decay should be <= 0", beta2_decay, beta2_decay <= 0),

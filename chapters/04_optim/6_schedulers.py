@@ -392,7 +392,7 @@ class MultiStepLR(LRScheduler):
 
 
 def _check_factor(which: str, factor: float, zero_too: bool = True) -> None:
-    if not 0 <= factor <= 1 or (factor == 0 and not zero_too):
+    if factor > 1 or factor < 0 or (factor == 0 and not zero_too):
         allowed = "between 0 and 1" if zero_too else "greater than 0 and at most 1"
         raise ValueError(f"{which} multiplicative factor expected to be {allowed}.")
 

@@ -184,24 +184,26 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError("Factor should be < 1.0.")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.factor, self.optimizer = factor, optimizer
         groups = len(optimizer.param_groups)
         #: A single floor is remembered, for groups that are added later.
         self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
         floors = min_lr if isinstance(min_lr, list | tuple) else [min_lr] * groups
         if len(floors) != groups:
             raise ValueError(f"expected {groups} min_lrs, got {len(floors)}")
-        self.optimizer, self.min_lrs = optimizer, list(floors)
-        self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
+        self.min_lrs, self.patience, self.cooldown, self.eps = list(floors), patience, cooldown, eps
+        self.last_epoch, self._last_lr = 0, _values(optimizer, "lr")
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
-        self.last_epoch, self._last_lr = 0, _values(optimizer, "lr")
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
         worst = {"min": math.inf, "max": -math.inf}
         for what, name, known in (("mode", mode, worst), ("threshold mode", threshold_mode, ("rel", "abs"))):
+            if not isinstance(name, str):
+                raise TypeError(f"{what} must be a str, not {type(name).__name__}")
             if name not in known:
                 raise ValueError(f"{what} {name} is unknown!")
-        self.mode, self.mode_worse = mode, worst[mode]
+        self.mode_worse, self.mode = worst[mode], mode
         self.threshold, self.threshold_mode = threshold, threshold_mode
 
     def _reset(self) -> None:
@@ -410,9 +412,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 raise ValueError(f"Expected {wanted}, but got {value}")
         if not isinstance(eta_min, float | int):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        #: The length of the present period, and how far in it the schedule is.
-        self.T_i, self.T_cur = T_0, last_epoch
+        #: `T_i` is the length of the present period, `T_cur` how far in it the schedule is.
+        self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, last_epoch
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
@@ -485,11 +486,11 @@ class OneCycleLR(_CyclesMomentum, LRScheduler):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
         self.total_steps = self._count_steps(total_steps, epochs, steps_per_epoch)
-        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+        self._schedule_phases = self._phases(pct_start, three_phase)
+        if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self._schedule_phases = self._phases(pct_start, three_phase)
         self._anneal_func_type = anneal_strategy
         max_lrs = _format_param("max_lr", optimizer, max_lr)
         if last_epoch == -1:

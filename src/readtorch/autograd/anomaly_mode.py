@@ -7,6 +7,14 @@ import warnings
 from readtorch.c10.core import autograd_state
 
 
+def _switch(enabled: bool, check_nan: bool) -> tuple[bool, bool]:
+    """Set both; returns what they were. TypeError for what is no bool."""
+    for value, name in ((enabled, "enabled"), (check_nan, "check_nan")):
+        if value.__class__ is not bool:
+            raise TypeError(f"set_anomaly_enabled(): argument '{name}' must be bool, not {type(value).__name__}")
+    return autograd_state.set_special("anomaly", enabled), autograd_state.set_special("check_nan", check_nan)
+
+
 class detect_anomaly:
     """Keep the forward stack on every node made inside, and check the gradients of every node run inside for NaN."""
 
@@ -18,8 +26,7 @@ class detect_anomaly:
         )
 
     def __enter__(self) -> None:
-        self.outer = autograd_state.set_special("anomaly", True)
-        self.outer_check = autograd_state.set_special("check_nan", self.check_nan)
+        self.outer, self.outer_check = _switch(True, self.check_nan)
 
     def __exit__(self, *error: object) -> None:
         autograd_state.set_special("anomaly", self.outer)
@@ -30,8 +37,7 @@ class set_detect_anomaly:
     """Switch anomaly mode on or off, from this call on or for a block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.outer = autograd_state.set_special("anomaly", mode)
-        self.outer_check = autograd_state.set_special("check_nan", check_nan)
+        self.outer, self.outer_check = _switch(mode, check_nan)
 
     def __enter__(self) -> None:
         pass

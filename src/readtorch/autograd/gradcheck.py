@@ -22,7 +22,21 @@ def _outputs(func: Callable[..., Any], inputs: tuple) -> list[Any]:
 
 
 def _tuple(value: Any) -> tuple:
-    return (value,) if isinstance(value, _C.TensorBase) else tuple(value)
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _tolerance(value: Any, name: str) -> float:
+    """TypeError for what is no number, RuntimeError below zero."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"allclose(): argument '{name}' must be float, not {type(value).__name__}")
+    if value < 0:
+        raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
+    return float(value)
+
+
+def _requires(contradiction: bool, what: str) -> None:
+    if contradiction:
+        raise AssertionError(what)
 
 
 def _numerical(func: Callable[..., Any], inputs: tuple, number: int, eps: float) -> list[np.ndarray]:
@@ -88,14 +102,26 @@ def gradcheck(
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
     fast_mode: bool = False,
     masked: bool | None = None,
-    **unused: Any,
 ) -> bool:
     """Do the derivatives of `func` agree with difference quotients? GradcheckError, or False, if not. Inputs should be float64.
 
-    `masked`: does the gradient by a sparse tensor have its places alone?
+    `masked`: does the gradient by a sparse tensor have its places alone? AssertionError for switches that contradict each other.
     """
+    _requires(
+        not (check_forward_ad or check_backward_ad), "Expected at least one of check_forward_ad or check_backward_ad"
+    )
+    _requires(
+        bool(check_batched_grad and not check_backward_ad), "check_batched_grad=True requires check_backward_ad=True"
+    )
+    _requires(
+        bool(check_batched_forward_grad and not check_forward_ad),
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+    )
     inputs = _tuple(inputs)
     try:
         return _check(func, inputs, eps, atol, rtol, nondet_tol, bool(masked))
@@ -121,6 +147,11 @@ def _check(
                 stacklevel=4,
             )
         inputs[i].retain_grad()
+    atol, rtol, nondet_tol = _tolerance(atol, "atol"), _tolerance(rtol, "rtol"), _tolerance(nondet_tol, "nondet_tol")
+    results = func(*inputs)
+    for result in results if isinstance(results, tuple | list) else (results,):
+        if not isinstance(result, _C.TensorBase):
+            raise AttributeError(f"func returned {type(result).__name__}, which has no attribute 'requires_grad'")
     outputs = _outputs(func, inputs)
     for i in wanted:
         values = [v.detach() if isinstance(v, _C.TensorBase) else v for v in inputs]
@@ -142,7 +173,9 @@ def _check(
                         "Backward is not reentrant: run again with the same input and grad_output, it gave different values"
                     )
             expected = np.conj(numerical[number]) if np.iscomplexobj(analytical) else numerical[number]
-            if not np.allclose(analytical, expected, rtol=rtol, atol=atol):
+            with np.errstate(invalid="ignore"):  # an infinite tolerance times a zero
+                agree = np.allclose(analytical, expected, rtol=rtol, atol=atol)
+            if not agree:
                 raise GradcheckError(
                     f"Jacobian mismatch for output {number} with respect to input {i},\nnumerical:{expected}\nanalytical:{analytical}\n"
                 )
@@ -160,9 +193,21 @@ def gradgradcheck(
     gen_non_contig_grad_outputs: bool = False,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
-    **unused: Any,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """The same for second derivatives: `gradcheck` of the function that returns the gradients."""
+    _requires(
+        not (check_fwd_over_rev or check_rev_over_rev),
+        "Expected at least one of check_fwd_over_rev or check_rev_over_rev",
+    )
+    for value, name in ((check_undefined_grad, "check_undefined_grad"), (check_batched_grad, "check_batched_grad")):
+        _requires(bool(value and not check_rev_over_rev), f"Setting {name}=True requires check_rev_over_rev to be True")
     inputs = _tuple(inputs)
     outputs = [output for output in _outputs(func, inputs) if output.requires_grad]
     if grad_outputs is None:
@@ -176,6 +221,11 @@ def gradgradcheck(
         grad_outputs = [seed.requires_grad_() for seed in seeds]
     else:
         grad_outputs = _tuple(grad_outputs)
+        for each in grad_outputs:
+            if not isinstance(each, _C.TensorBase):
+                raise AttributeError(
+                    f"grad_outputs holds {type(each).__name__}, which has no attribute 'requires_grad'"
+                )
     count = len(inputs)
     wanted = [i for i, value in enumerate(inputs) if isinstance(value, _C.TensorBase) and value.requires_grad]
 

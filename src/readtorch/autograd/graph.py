@@ -63,6 +63,9 @@ class saved_tensors_hooks:
         self.hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        for hook in self.hooks:
+            if not callable(hook):
+                raise TypeError(f"saved_tensors_hooks: both hooks must be functions, not {type(hook).__name__}")
         if autograd_state.state.saved_tensor_hooks_disabled is not None:
             raise RuntimeError(autograd_state.state.saved_tensor_hooks_disabled)
         self.outer = autograd_state.set_special(
@@ -116,8 +119,13 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    if not hasattr(tensors, "__len__"):
+        raise TypeError(f"tensors must have a length, and {type(tensors).__name__} has none")
     tensors = tuple(tensors)
-    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors if tensor.requires_grad]
+    for tensor in tensors:
+        if not tensor.requires_grad:
+            raise AssertionError("Expected gradient function to be set: a tensor needs no gradient")
+    nodes = [_C._split_edge(_C._gradient_edge(tensor))[0] for tensor in tensors]
     passes: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     def arrived(place: int) -> Callable[[Any], None]:
@@ -137,11 +145,11 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
 
     from readtorch.utils.hooks import RemovableHandle
 
-    class Handle(RemovableHandle):
+    class _MultiHandle(RemovableHandle):
         """Takes back all of them."""
 
         def remove(self) -> None:
             for handle in handles:
                 handle.remove()
 
-    return Handle(OrderedDict())
+    return _MultiHandle(OrderedDict())

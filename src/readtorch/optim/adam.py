@@ -89,7 +89,7 @@ class Adam(Optimizer):
         _check_implementations(foreach, fused, differentiable)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
         return self._zero_state(param, *names, beside_param=group["capturable"] or group["fused"], host="cpu")
 
     @_use_grad_for_differentiable
@@ -143,7 +143,7 @@ def adam(
     """One step on each of `params`; moments and counters are updated in place."""
     if not all(isinstance(step, Tensor) for step in state_steps):
         raise RuntimeError("API has changed: `state_steps` must be a list of tensors of one element each")
-    if capturable:
+    if capturable and not fused:
         _check_capturable(params, state_steps)
     numbers: dict[str, Any] | None = None
     if not (capturable or differentiable):

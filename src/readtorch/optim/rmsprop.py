@@ -73,7 +73,7 @@ class RMSprop(Optimizer):
         super().__init__(params, defaults)
 
     def _init_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
+        names = ["square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * bool(group["centered"])
         return self._zero_state(param, *names, beside_param=group["capturable"])
 
     @_use_grad_for_differentiable

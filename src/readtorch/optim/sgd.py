@@ -14,7 +14,6 @@ from readtorch.optim.optimizer import (
     _ascent,
     _check_implementations,
     _check_lr_tensor,
-    _check_not_negative,
     _to_scalar,
     _use_grad_for_differentiable,
 )
@@ -50,11 +49,10 @@ class SGD(Optimizer):
         fused: bool | None = None,
     ) -> None:
         _check_lr_tensor(lr, foreach=False)
-        _check_not_negative(
-            lr=("learning rate", lr),
-            momentum=("momentum value", momentum),
-            weight_decay=("weight_decay value", weight_decay),
-        )
+        #: Unlike the other optimizers' checks, these let NaN pass, as upstream's do.
+        for what, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
+            if value < 0:
+                raise ValueError(f"Invalid {what}: {value}")
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {
@@ -70,6 +68,9 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
         _check_implementations(foreach, fused, differentiable)
+
+    def _remembers(self, group: dict[str, Any]) -> bool:
+        return bool(group["momentum"] != 0)
 
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -34,10 +34,12 @@ def plain_arrays(grad: Any, *written: Any) -> list[np.ndarray] | None:
     kind = written[0]._array.dtype if isinstance(written[0], TensorImpl) else None
     if kind is None or kind.kind != "f" or kind.itemsize < 4:
         return None
-    arrays = []
+    arrays: list[np.ndarray] = []
     for tensor in written:
         array = tensor._array
         if array.__class__ is not np.ndarray or array.dtype != kind or not array.flags.carray:
+            return None
+        if arrays and array.shape != arrays[0].shape:  # state of another model, loaded: the plain formula refuses it
             return None
         arrays.append(array)
     values = grad._array

@@ -53,7 +53,9 @@ class FunctionNode(Node):
         self._non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """With False, backward sees None where no gradient arrived, instead of zeros."""
+        """With False, backward sees None where no gradient arrived, instead of zeros. TypeError unless it is a bool."""
+        if value.__class__ is not bool:
+            raise TypeError(f"set_materialize_grads received {type(value).__name__}, but expected (bool)")
         self._materialize = value
 
     @property
@@ -107,7 +109,7 @@ class FunctionNode(Node):
         values = [self._as_tensor(number, grad, graph) for number, grad in enumerate(grads)]
         backward = self._forward_cls.backward
         results = backward(self, *values)
-        if not isinstance(results, tuple | list):
+        if not isinstance(results, tuple):
             results = (results,)
         wanted = len(self.needs_input_grad)
         results = list(results)
@@ -120,7 +122,7 @@ class FunctionNode(Node):
         outputs = []
         for number, result in enumerate(results):
             if result is not None and not isinstance(result, TensorImpl):
-                raise TypeError(f"expected Variable or None (got {type(result).__name__})")
+                raise RuntimeError(f"expected Variable or None (got {type(result).__name__})")
             if number in self._tensor_inputs:
                 outputs.append(result if graph or result is None else result._array)
             elif result is not None:
@@ -135,7 +137,7 @@ class FunctionNode(Node):
         if not self._materialize:
             return None
         shape, dtype = self._all_outputs[number]
-        return tensor_impl.wrap(np.zeros(shape, dtype))
+        return None if dtype is None else tensor_impl.wrap(np.zeros(shape, dtype))
 
 
 def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool, forward: Any = None) -> Any:
@@ -186,6 +188,10 @@ def _connect(node: FunctionNode, inputs: dict[int, Any], values: tuple, wants: b
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function."
             )
         version_counter(tensor).bump()
+    for tensor in node._non_differentiable:
+        if not isinstance(tensor, TensorImpl):
+            kind = type(tensor).__name__
+            raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got {kind}")
     results: list[Any] = []
     for number, value in enumerate(values):
         if not isinstance(value, TensorImpl):
