@@ -49,6 +49,9 @@ from readtorch.aten.core.dispatch.operator_entry import (
     OperatorEntry,
     Schema,
 )
+from readtorch.c10.core.device import accelerators, device
+from readtorch.c10.core.layout import layout
+from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.c10.util.exception import warn_once
@@ -144,9 +147,25 @@ KINDS: dict[str, tuple[Test, str]] = {
 }
 
 
-def kind_of(annotation: str) -> tuple[Test, str] | None:
-    """What may stand for a parameter with that annotation; None if it says nothing that can be tested."""
+#: parameters that mean the same wherever they stand, None among their values
+_FLAG = (lambda value: value is None or isinstance(value, bool), "bool")
+NAMED: dict[str, tuple[Test, str]] = {
+    "device": (lambda value: value is None or isinstance(value, str | device) or is_int(value), "torch.device"),
+    "generator": (lambda value: value is None or hasattr(value, "_engine"), "torch.Generator"),
+    "layout": (lambda value: value is None or isinstance(value, layout), "torch.layout"),
+    "memory_format": (lambda value: value is None or isinstance(value, memory_format), "torch.memory_format"),
+    "pin_memory": _FLAG,
+    "requires_grad": _FLAG,
+}
+
+
+def kind_of(annotation: str, name: str = "") -> tuple[Test, str] | None:
+    """What may stand for a parameter with that annotation and name; None if they say nothing that can be tested."""
+    if name in NAMED:
+        return NAMED[name]
     test, optional = KINDS.get(annotation.removesuffix(" | None")), annotation.endswith(" | None")
+    if test is None and name == "dtype":
+        test, optional = KINDS["dtype"], True
     if test is None or not optional:
         return test
     plain = test[0]
@@ -161,7 +180,7 @@ def kind_of(annotation: str) -> tuple[Test, str] | None:
 # %%
 #| into: csrc/utils/python_arg_parser.py
 _NUMBERS = frozenset(f"{name}{rest}" for name in ("int", "float", "Number", "Real") for rest in ("", " | None"))
-_DECIDED = (int, float, bool, complex, str, type(None), dtype)
+_DECIDED = (int, float, bool, complex, str, type(None), dtype, device, layout, memory_format)
 
 
 # %%
@@ -175,7 +194,7 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
     schema = entry.schema
     plan: list[tuple[int, str, set[type], Test]] = []
     for position, (name, annotation) in enumerate(zip(schema.names, schema.annotations, strict=True)):
-        kind = kind_of(annotation)
+        kind = kind_of(annotation, "" if entry.name.startswith("_") else name)  # among ourselves a dtype may be NumPy's
         if position >= skip and kind is not None and _is_checked(name, annotation, schema):
             place = position - skip if position < schema.positional else 1 << 30
             plan.append((place, name, set(), kind[0]))
@@ -183,6 +202,7 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
     if not plan and not others:
         return _unspread(schema, skip, None), 1 << 30
     unknown = frozenset(theirs for theirs, _ in others)
+    pins = "pin_memory" in schema.names
     dim_place = schema.names.index("dim") - skip if entry.name in _DIM_FOR_KEEPDIM else -1
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -210,6 +230,9 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                         args = (*args[:position], value.item(), *args[position + 1 :])
                     else:
                         kwargs = {**kwargs, name: value.item()}
+        if pins and kwargs.get("pin_memory") and not accelerators():
+            complain(entry, args, kwargs)
+            raise RuntimeError("pin_memory=True requires an accelerator: there is none, and no pinned memory")
         return args, kwargs
 
     return _unspread(schema, skip, check), plan[0][0] if plan else 1 << 30
@@ -300,7 +323,7 @@ def _wanted(schema: Schema, position: int) -> str:
         return "Tensor"
     if kind is TENSOR_LIST:
         return "tuple of Tensors"
-    found = kind_of(schema.annotations[position])
+    found = kind_of(schema.annotations[position], schema.names[position])
     return "Tensor" if found is None else found[1]
 
 
@@ -325,7 +348,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
                 raise TypeError(
                     f"{op}(): expected Tensor as element {number} in argument 0, but got {type(value).__name__}"
                 )
-    for name, value in _bound(op, schema, args, kwargs):
+    for name, value in _bound(op, schema, args, kwargs, ("out", schema.var_positional)[not entry.out :]):
         position = schema.names.index(name)
         kind = schema.kinds[position]
         if kind is TENSOR:
@@ -343,7 +366,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
                     )
         else:
             note = schema.annotations[position]
-            found = kind_of(note)
+            found = kind_of(note, name)
             unsaid = note not in ("", "Any") or name not in _TENSORS
             good = found[0](value) if found is not None else unsaid or isinstance(value, TensorImpl)
         if not good:
@@ -366,7 +389,9 @@ def _in_64_bits(op: str, name: str, value: Any, annotation: str) -> None:
 _TENSORS = frozenset(["self", "input", "A", "a", "b", "batch1", "batch2", "mat", "mat1", "mat2", "vec", "vec1", "vec2"])
 
 
-def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _bound(
+    op: str, schema: Schema, args: tuple, kwargs: dict[str, Any], extra: tuple[str | None, ...]
+) -> Iterator[tuple[str, Any]]:
     names = schema.names[: schema.positional]
     if len(args) > len(names) and schema.var_positional is None:
         least = sum(name not in schema.defaults for name in names)
@@ -378,7 +403,7 @@ def _bound(op: str, schema: Schema, args: tuple, kwargs: dict[str, Any]) -> Iter
     if "input" in given and "input" not in schema.names and names[:1] == ("self",):
         given["self"] = given.pop("input")
     for name in given:
-        if name not in schema.names and name not in ("out", schema.var_positional) and not schema.var_keyword:
+        if name not in schema.names and name not in extra and not schema.var_keyword:
             raise TypeError(f"{op}() got an unexpected keyword argument '{name}'")
         if name in names[: len(args)]:
             raise TypeError(f"{op}() got multiple values for argument '{shown(name)}'")
@@ -505,6 +530,12 @@ OLD_ORDERS: dict[str, tuple[str, ...]] = {
 _FACTORS = ("alpha", "beta", "value")
 
 
+def _fits_in_old_order(name: str, value: Any) -> bool:
+    if name in _FACTORS or (name == "other" and not isinstance(value, TensorImpl)):  # a sum may be with a number
+        return is_number(value)
+    return isinstance(value, TensorImpl)
+
+
 def in_new_order(
     op: str, args: tuple, kwargs: dict[str, Any], stacklevel: int = 4
 ) -> tuple[tuple, dict[str, Any]] | None:
@@ -515,9 +546,7 @@ def in_new_order(
             continue
         values = dict(zip(names, args, strict=False))
         values.update((name, kwargs[name]) for name in names[len(args) :])
-        if all(
-            is_number(value) if name in _FACTORS else isinstance(value, TensorImpl) for name, value in values.items()
-        ):
+        if all(_fits_in_old_order(name, value) for name, value in values.items()):
             break
     else:
         return None

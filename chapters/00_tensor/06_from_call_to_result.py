@@ -97,7 +97,7 @@ from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
-from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, shown, wrong_kind
 from readtorch.csrc.autograd.variable import (
     DEFAULT,
     INFERENCE_MODE,

@@ -527,7 +527,7 @@ from readtorch.aten.native import tensor_factories as tensor_factories
 @register("clone", key="CPU CUDA", variants="function method")
 def clone(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
     """A copy. It keeps the order of the dimensions in memory unless told otherwise."""
-    if memory_format is formats.preserve_format:
+    if memory_format is formats.preserve_format or memory_format is None:
         return self.copy(order="C" if 0 in self.strides else "K")
     if memory_format is formats.contiguous_format:
         return self.copy(order="C")
@@ -536,7 +536,7 @@ def clone(self: Array, *, memory_format: memory_format = formats.preserve_format
 
 @register("clone", key="Meta")
 def _clone_on_meta(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
-    if memory_format is formats.preserve_format:
+    if memory_format is formats.preserve_format or memory_format is None:
         return meta_like(self)
     return (
         meta_like(self, self.shape)
@@ -776,6 +776,8 @@ def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) 
         if wrong is not None:
             raise TypeError(f"got an unexpected keyword argument '{wrong}'")
         args = (named[name],)
+        if hasattr(args[0], "__index__") and not getattr(args[0], "ndim", 0):
+            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(args[0]).__name__}")
     if not args:
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args

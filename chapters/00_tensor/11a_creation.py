@@ -57,21 +57,22 @@ from readtorch.aten.functorch.dynamic_layer import made_beside
 from readtorch.aten.functorch.dynamic_layer import made_like
 from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.aten.map_allocator import map_file
+from readtorch.aten.native.type_properties import number_type
 from readtorch.aten.tensor_iterator import check_real, fitting, shapes
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.contiguity import channels_innermost, dense_strides, strides_of_copy
-from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import device_of, geometry, meta_array, meta_like, without_values
-from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.gates import gates
-from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
+from readtorch.csrc.utils.python_arg_parser import checked, is_float, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
@@ -96,7 +97,28 @@ def _new(
         return finish_on(target, meta_array(shape, kind, strides), requires_grad)
     numpy, guard = library_of(target)
     with guard:
-        return finish_on(target, make(numpy, shape, kind), requires_grad)
+        try:
+            made = make(numpy, shape, kind)
+        except (MemoryError, ValueError) as error:
+            _refuse_size(shape, kind, error)
+            raise
+        return finish_on(target, made, requires_grad)
+
+
+def _refuse_size(shape: tuple[int, ...], kind: np.dtype, error: Exception) -> None:
+    """RuntimeError if that is more than the address space, or than there is."""
+    for position, size in enumerate(shape, 1):
+        if size >= 1 << 63:
+            raise TypeError(
+                f"argument 'size' failed to unpack the object at pos {position}: Overflow when unpacking long long"
+            )
+    wanted = math.prod(shape) * kind.itemsize
+    if wanted >= 1 << 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from error
+    if isinstance(error, MemoryError):
+        raise RuntimeError(
+            f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {wanted} bytes"
+        ) from error
 
 
 def zeros(
@@ -157,6 +179,8 @@ def empty(
 
 
 def _empty_in(memory_format: Any) -> Any:
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("unsupported memory format Preserve")
     if memory_format not in (formats.channels_last, formats.channels_last_3d):
         return lambda numpy, shape, kind: numpy.empty(shape, kind)
 
@@ -180,8 +204,6 @@ def full(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Filled with `fill_value`, whose type decides the dtype unless one is given."""
-    from readtorch.aten.native.type_properties import number_type
-
     _only_strided(layout)
     if not is_number(fill_value):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
@@ -277,10 +299,14 @@ ones_like = _like(np.ones_like)
 empty_like = _like(np.empty_like)
 
 
-def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
+def full_like(
+    input: Array, fill_value: Number, *, dtype: dtype | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = formats.preserve_format, pin_memory: bool = False,
+) -> Any:  # fmt: skip
     """Filled with `fill_value`, otherwise like `input`."""
-    require("full_like", "Number", fill_value=fill_value)
-    result = empty_like(input, dtype=dtype, **options)
+    result = empty_like(
+        input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, memory_format=memory_format
+    )
     if isinstance(fill_value, TensorImpl):
         fill_value = on_host(fill_value._array)
     dispatcher.operators["_fill_scalar_"].call(result.detach(), fill_value)
@@ -313,32 +339,51 @@ def _end_point(op: str, name: str, value: Any) -> Any:
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: aten/src/ATen/native/RangeFactories.cpp#at::native::arange_out
 def arange(
-    start: Number, end: Number = UNSAID, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    start: Number = UNSAID, end: Number = UNSAID, step: Number = UNSAID, *, out: Any = None, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    if start is None or end is None:
+        if step is not None or (start is None and end is None):
+            raise TypeError('arange() missing 1 required positional arguments: "end"')
+        start, end = 0, start if end is None else end
+    if step is None:
+        step = 1
+    start, end, step = (value.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     for value in (start, end, step):
         check_real(value, _WIDEST)
-    if not (step > 0 or step < 0):
+    whole = all(number_type(value) is scalar_type.int64 or value.__class__ is bool for value in (start, end, step))
+    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    if out is not None:
+        kind = out._array.dtype
+    if kind.kind in "bc":
+        raise not_implemented("arange_cpu", kind)
+    first, _, by = (_in_steps_of(kind, value) for value in (start, end, step))
+    if not (by > 0 or by < 0):
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
+    if (end - start) * by < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
-    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    if kind == np.int64:  # alone among the dtypes: counted after the fractions have been cut off
+        start, end = int(start), int(end)
     count = math.ceil((end - start) / step)
-    compute = np.dtype(np.int64) if whole else np.dtype(np.float64)
+    compute = np.dtype(np.int64 if kind.kind in "iu" else np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
-        return (numpy.arange(count, dtype=compute) * step + start).astype(kind)
+        return (numpy.arange(count, dtype=compute) * by + first).astype(kind)
 
-    if out is not None:
-        kind = out._array.dtype
     return _new(make, (count,), kind, device, requires_grad, out)
+
+
+def _in_steps_of(kind: np.dtype, value: Any) -> Any:
+    """A bound as the kernels for `kind` compute with it. RuntimeError where it does not fit."""
+    if kind.kind not in "iu":
+        return value
+    return int(fitting(value, _INDEX))
+
+
+_INDEX = np.dtype(np.int64)
 
 
 def linspace(
@@ -346,23 +391,38 @@ def linspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
-    start, end = _end_point("linspace", "start", start), _end_point("linspace", "end", end)
-    require("linspace", "int", steps=steps)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    kind = _kind(dtype)
-    work = kind if kind.kind == "f" and kind.itemsize >= 4 else np.dtype(np.float64)
+    start, end, kind = _evenly("linspace", start, end, steps, dtype, out)
+    work = kind if kind.kind in "fc" and kind.itemsize >= 4 else np.dtype(np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
         if steps == 1:
             return numpy.full(1, start, kind)
+        if steps and kind.kind == "b":
+            raise not_implemented("linspace_cpu", kind)
         step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
         index = numpy.arange(steps).astype(work)
         lower = work.type(start) + step * index
         upper = work.type(end) - step * (work.type(steps - 1) - index)
         return numpy.where(numpy.arange(steps) < steps // 2, lower, upper).astype(kind)
 
-    return _new(make, (steps,), kind, device, requires_grad)
+    return _new(make, (steps,), kind, device, requires_grad, out)
+
+
+def _evenly(op: str, start: Any, end: Any, steps: Any, dtype: Any, out: Any) -> tuple[Any, Any, np.dtype]:
+    """The ends of `linspace` and `logspace` as numbers of the dtype of the result, and that dtype."""
+    start, end = _end_point(op, "start", start), _end_point(op, "end", end)
+    require(op, "int", steps=steps)
+    kind = _kind(dtype) if out is None else out._array.dtype
+    if (isinstance(start, complex) or isinstance(end, complex)) and kind.kind != "c":
+        if dtype is not None:
+            wanted, given = (to_string(one) for one in (get_default_complex_dtype(), dtype))
+            raise RuntimeError(f"{op}(): inferred dtype {wanted} can't be safely cast to passed dtype {given}")
+        kind = to_numpy_dtype(get_default_complex_dtype()) if out is None else kind
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if kind.kind in "iu":
+        start, end = (int(fitting(value, kind)) for value in (start, end))
+    return start, end, kind
 
 
 def logspace(
@@ -378,16 +438,20 @@ def logspace(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
-    """`base` to the powers of `linspace(start, end, steps)`."""
-    start, end = _end_point("logspace", "start", start), _end_point("logspace", "end", end)
-    require("logspace", "Number", base=base)
-    require("logspace", "int", steps=steps)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
-    return _new(
-        lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
-    )
+    """`base` to the powers of `linspace(start, end, steps)`, whose ends are cut to integers for an integral dtype."""
+    start, end, kind = _evenly("logspace", start, end, steps, dtype, out)
+    require("logspace", "float", base=base)
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        if steps > 1 and kind.kind == "b":
+            raise not_implemented("logspace_cpu", kind)
+        with np.errstate(all="ignore"):
+            powers = np.asarray(base, np.complex128 if kind.kind == "c" else np.float64) ** np.linspace(
+                start, end, steps
+            )
+            return numpy.asarray(powers.astype(kind))
+
+    return _new(make, (steps,), kind, device, requires_grad, out)
 
 
 def eye(
@@ -447,7 +511,7 @@ def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
     def new(
-        self: Any,
+        self: Array,
         *size: Any,
         dtype: dtype | None = None,
         device: Any = None,
@@ -470,7 +534,7 @@ def _new_method(function: Any) -> Any:
 
 
 def _new_full(
-    self: Any,
+    self: Array,
     size: Any,
     fill_value: Any,
     *,
@@ -519,7 +583,7 @@ def can_cast(from_: dtype, to: dtype) -> Any:
 
 def range_(
     start: Number, end: Number, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Deprecated: `arange` with its end included, of the default dtype."""
     warnings.warn(
@@ -528,6 +592,12 @@ def range_(
     )
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     require("range", "Number", start=start, end=end, step=step)
+    kind = _kind(dtype) if out is None else out._array.dtype
+    for value in (start, end, step):
+        check_real(value, _WIDEST)
+    if kind.kind in "bc":
+        raise not_implemented("range_cpu", kind)
+    start, end, step = (_in_steps_of(kind, value) for value in (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
@@ -538,7 +608,7 @@ def range_(
     return _new(
         lambda numpy, shape, kind: (numpy.arange(count) * step + start).astype(kind),
         (count,),
-        _kind(dtype),
+        kind,
         device,
         requires_grad,
         out,
@@ -589,8 +659,11 @@ def init() -> None:
         gates.attach(namespace, name, checked(function))
     gates.attach(namespace, "asarray", as_tensor)
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
-        gates.attach(TensorImpl, name, _new_method(function))
-    gates.attach(TensorImpl, "new_full", _new_full)
+        method = _new_method(function)
+        method.__name__ = name
+        gates.attach(TensorImpl, name, checked(method))
+    _new_full.__name__ = "new_full"
+    gates.attach(TensorImpl, "new_full", checked(_new_full))
     for offer in further:
         offer()
 

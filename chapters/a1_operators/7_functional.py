@@ -309,30 +309,36 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(result))
 
 
-def _positive_sizes(row: int, col: int) -> None:
+def _indices(
+    op: str, triangle: Any, row: int, col: int, offset: int, dtype: Any, device: Any, requires_grad: bool
+) -> Tensor:  # fmt: skip
     for name, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{name} must be non-negative, got {size}")
+    kind = scalar_type.int64 if dtype is None else dtype
+    if scalar_type.to_numpy_dtype(kind) not in (np.int64, np.int32):
+        raise scalar_type.not_implemented(op, scalar_type.to_numpy_dtype(kind))
+    found = _C._from_numpy(np.stack(triangle(row, offset, col)).astype(np.int64))
+    found = found.to(device=current_default_device() if device is None else device, dtype=kind)
+    return found.requires_grad_() if requires_grad else found
 
 
 @checked
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
-) -> Tensor:
+    row: int, col: int, offset: int = 0, *, dtype: scalar_type.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Row and column numbers of the lower triangle."""
-    _positive_sizes(row, col)
-    found = _C._from_numpy(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
-    return found.to(device=current_default_device() if device is None else device, dtype=dtype)
+    return _indices("tril_indices", np.tril_indices, row, col, offset, dtype, device, requires_grad)
 
 
 @checked
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
-) -> Tensor:
+    row: int, col: int, offset: int = 0, *, dtype: scalar_type.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Row and column numbers of the upper triangle."""
-    _positive_sizes(row, col)
-    found = _C._from_numpy(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
-    return found.to(device=current_default_device() if device is None else device, dtype=dtype)
+    return _indices("triu_indices", np.triu_indices, row, col, offset, dtype, device, requires_grad)
 
 
 @checked

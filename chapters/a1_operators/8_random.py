@@ -157,6 +157,9 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
+from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.core.dispatch.operator_entry import UNSAID
+from readtorch.aten.tensor_iterator import shapes
 from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_string
 
 
@@ -280,6 +283,8 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
     """Fill with normal numbers."""
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if not self.size:
+        return self
     if self.dtype.kind == "c":
         half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
         parts = normal(engine(generator), 2 * self.size, half, 0, std / math.sqrt(2)).reshape(*self.shape, 2)
@@ -392,6 +397,10 @@ def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) ->
 def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
     _refuse("c", self, "bernoulli_tensor_cpu_self_")
     _refuse("biuc", p, "bernoulli_tensor_cpu_p_")
+    if not is_expandable_to(p.shape, self.shape):
+        raise RuntimeError(
+            f"The expanded size of the tensor must match the existing size. Target sizes: {list(self.shape)}.  Tensor sizes: {list(p.shape)}"
+        )
     if p.size and not ((p >= 0) & (p <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
@@ -400,7 +409,7 @@ def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array
 
 
 @register("bernoulli", variants="function")
-def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> Array:
+def bernoulli(self: Array, p: float = UNSAID, *, generator: Any = None) -> Array:
     """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
     result = np.empty(self.shape, self.dtype)
     return (
@@ -410,7 +419,13 @@ def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> 
     )
 
 
-derivative("bernoulli", self=lambda at, grad: at.zeros_like(grad))
+def _bernoulli_backward(at: Any, grad: Any, p: Any) -> Any:
+    if p is not None:
+        raise RuntimeError("derivative for aten::bernoulli is not implemented")
+    return at.zeros_like(grad)
+
+
+derivative("bernoulli", self=_bernoulli_backward)
 
 
 @register("exponential_", variants="method")
@@ -670,8 +685,7 @@ def _random(name: str) -> Any:
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
-        shape = tuple(size[0]._array.tolist()) if several else sizes(size)
+        shape = sizes(size)
         if state.layers:
             options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "generator": generator}
             return drawn(lambda shape: make(*shape, **options) if shape else make((), **options), shape)
@@ -747,6 +761,14 @@ def randperm(
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        from readtorch.aten.native.distributions import above_all
+
+        if kind.kind in "bc":
+            raise not_implemented("randperm", kind)
+        if kind.itemsize == 2 and kind.kind in "fV" and n > above_all(kind):
+            raise RuntimeError(f"n cannot be greater than {above_all(kind)} for {to_string(kind)} type.")
+        if kind.kind in "iu":
+            fitting(n, kind)
         order = _column(numpy, "_randperm")(n, generator=generator)
         return order if order.dtype == kind else order.astype(kind)
 
@@ -754,7 +776,7 @@ def randperm(
 
 
 def normal(
-    mean: Any = 0.0,
+    mean: Any,
     std: Any = 1.0,
     size: Any = None,
     *,
@@ -770,8 +792,12 @@ def normal(
     if size is not None:
         mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))
     for name, value in (("mean", mean), ("std", std)):
-        if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
+        if not is_float(value) and (size is not None or not isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
+    if size is None and (dtype is not None or layout is not None or device is not None):
+        raise TypeError("normal() takes dtype, layout and device together with a size alone")
+    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if isinstance(std, TensorImpl):
         if (
             std._array.size
@@ -785,8 +811,6 @@ def normal(
     if size is not None:
         return randn(together(size), generator=generator, dtype=dtype, device=device) * std + mean
     shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
-    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
-        raise RuntimeError("normal expects standard deviation to be non-complex")
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
@@ -801,35 +825,50 @@ def _bound(value: Any) -> Any:
         return value
     if value._array.ndim:
         raise RuntimeError("high must be a scalar tensor and on CPU")
-    return int(value._array)
+    return int(value.item())
 
 
 def _random_like(function: Any) -> Any:
     def like(
-        input: Any,
-        *args: Any,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        memory_format: Any = None,
-        **options: Any,
-    ) -> Any:
-        kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
-        where = device_of(input._array) if device is None else device
-        args = tuple(_bound(value) for value in args)
+        input: Array, *, generator: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
         array = input._array
-        if str(where) == "meta":
-            return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
         strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
-        keeps = memory_format in (None, formats.preserve_format) and function is not randint
-        if strided and keeps and str(where) == "cpu":
-            result = finish(np.empty_like(array, to_numpy_dtype(kind), order="K"))
-            (dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_)(result, **options)
-            return result.requires_grad_(requires_grad)
-        return function(*args, array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+        if strided and memory_format in (None, formats.preserve_format) and device in (None, "cpu"):
+            result = finish(np.empty_like(array, array.dtype if dtype is None else to_numpy_dtype(dtype), order="K"))
+            fill = dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_
+            return fill(result, generator=generator).requires_grad_(requires_grad)
+        return _drawn_like(input, (), function, generator, dtype, device, requires_grad, memory_format)
 
     return like
+
+
+def randint_like(
+    input: Array, *args: Any, low: Any = UNSAID, high: Any = UNSAID, generator: Any = None, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Integers from [low, high), or [0, high), in the shape and dtype of `input`."""
+    bounds = [*args, *(value for value in (low, high) if value is not None)]
+    if not 1 <= len(bounds) <= 2 or (low is not None and len(bounds) == 1):
+        raise TypeError('randint_like() missing 1 required positional arguments: "high"')
+    bounds = [_bound(value) for value in bounds]
+    for value in bounds:
+        require("randint_like", "int", high=value)
+    return _drawn_like(input, tuple(bounds), randint, generator, dtype, device, requires_grad, memory_format)
+
+
+def _drawn_like(
+    input: Any, bounds: tuple, function: Any, generator: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Any:  # fmt: skip
+    array = input._array
+    kind = from_numpy_dtype(array.dtype) if dtype is None else dtype
+    where = device_of(array) if device is None else device
+    if str(where) == "meta":
+        return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        _empty_in(memory_format)(np, array.shape, np.dtype(np.bool_))  # says if there are not as many dimensions
+    return function(*bounds, array.shape, dtype=kind, device=where, requires_grad=requires_grad, generator=generator)
 
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
@@ -843,17 +882,13 @@ def init_random() -> None:
     namespace = module("")
     for name, function in {
         "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
-        "randn_like": _random_like(randn), "randint_like": _random_like(randint),
+        "randn_like": _random_like(randn), "randint_like": randint_like,
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
         gates.attach(namespace, name, checked(function))
     gates.attach(TensorImpl, "bernoulli_", bernoulli_)
-    gates.attach(
-        TensorImpl,
-        "bernoulli",
-        lambda self, p=None, *, generator=None: dispatcher.autograd.bernoulli(self, p, generator=generator),
-    )
+    gates.attach(TensorImpl, "bernoulli", dispatcher.autograd.bernoulli)
     _rename_from("uniform_")
     _rename_from("random_")
 

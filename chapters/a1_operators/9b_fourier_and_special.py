@@ -525,35 +525,52 @@ def istft(
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| upstream: aten/src/ATen/native/TensorFactories.cpp#at::native::hann_window
-def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, float], ...] = ()) -> Callable[..., Any]:
-    """A window function: `shape(x, n, *options)` over the n places. A periodic window of n is that of n + 1 without its last."""
-    defaults = [value for _, value in options]
+def _filled(
+    name: str, shape: Callable[..., Any], window_length: int, periodic: bool, values: tuple[float, ...], dtype: Any, device: Any,
+    requires_grad: bool,
+) -> Any:  # fmt: skip
+    """A window: `shape(x, n, *values)` over the n places. A periodic window of n is that of n + 1 without its last."""
+    kind = _kind(dtype)
+    if kind.kind not in "fVc":
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
+    if window_length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+    if window_length <= 1:
+        return finish(np.ones(window_length, kind), device, requires_grad)
+    if kind.kind == "c":
+        raise scalar_type.not_implemented("arange_cpu", kind)
+    count = window_length + int(periodic)
+    work = np.dtype(np.float32) if kind.itemsize == 2 else kind
+    values_of = shape(np.arange(count).astype(work), count, *values)
+    return finish(values_of[:window_length].astype(kind), device, requires_grad)
 
+
+def _window(name: str, shape: Callable[..., Any]) -> Callable[..., Any]:
     def window(
-        window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, **named: float,
+        window_length: int, periodic: bool = True, *, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        unknown = set(named) - {key for key, _ in options}
-        if unknown:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{unknown.pop()}'")
-        if window_length < 0:
-            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
-        kind = _kind(dtype)
-        if kind.kind not in "fV":
-            raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
-        given = [*values, *defaults[len(values) :]]
-        for number, (key, _) in enumerate(options):
-            given[number] = named.get(key, given[number])
-        count = window_length + int(periodic)
-        if window_length <= 1:
-            return finish(np.ones(window_length, kind), device, requires_grad)
-        work = np.dtype(np.float32) if kind.itemsize == 2 else kind
-        values_of = shape(np.arange(count).astype(work), count, *given)
-        return finish(values_of[:window_length].astype(kind), device, requires_grad)
+        return _filled(name, shape, window_length, periodic, (), dtype, device, requires_grad)
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = f"The {name.removesuffix('_window').capitalize()} window."
     return window
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The Hamming window, alpha − beta · cos."""
+    return _filled("hamming_window", _hamming, window_length, periodic, (alpha, beta), dtype, device, requires_grad)
+
+
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The Kaiser window, of quotients of Bessel functions."""
+    return _filled("kaiser_window", _kaiser, window_length, periodic, (beta,), dtype, device, requires_grad)
 
 
 def _hamming(x: np.ndarray, count: int, alpha: float, beta: float) -> np.ndarray:
@@ -584,10 +601,10 @@ def init_windows() -> None:
     namespace = module("")
     for function in (
         _window("hann_window", lambda x, count: _hamming(x, count, 0.5, 0.5)),
-        _window("hamming_window", _hamming, (("alpha", 0.54), ("beta", 0.46))),
+        hamming_window,
         _window("bartlett_window", _bartlett),
         _window("blackman_window", _blackman),
-        _window("kaiser_window", _kaiser, (("beta", 12.0),)),
+        kaiser_window,
     ):
         gates.attach(namespace, function.__name__, checked(function))
 

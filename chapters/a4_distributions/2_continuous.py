@@ -256,14 +256,27 @@ def _stirling_tail(k: float) -> float:
 @register("binomial", variants="function")
 def binomial(count: Array, prob: Array, generator: Any = None) -> Array:
     """Numbers of successes in `count` trials of probability `prob`."""
-    _refuse_whole(count, "binomial_cpu")
+    for name, array in (("count", count), ("prob", prob)):
+        if array.dtype.kind not in "fV":
+            kind = to_string(from_numpy_dtype(array.dtype))
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {kind}")
+    shapes("binomial", (count, prob))
+    if count.dtype.itemsize == 2:
+        raise not_implemented("binomial_cpu", count.dtype)
+    if count.dtype != prob.dtype:
+        found, wanted = (to_string(from_numpy_dtype(array.dtype)) for array in (prob, count))
+        raise RuntimeError(f"Found dtype {found} but expected {wanted}")
     source = engine(generator)
     counts, probs = np.broadcast_arrays(count, prob)
     drawn = [_one_binomial(source, n, p) for n, p in zip(counts.ravel().tolist(), probs.ravel().tolist(), strict=True)]
     return np.array(drawn, np.float64).astype(count.dtype).reshape(counts.shape)
 
 
-derivative("binomial", count=lambda at, grad: at.zeros_like(grad), prob=lambda at, grad: at.zeros_like(grad))
+def _no_derivative(at: Any, grad: Any) -> Any:
+    raise RuntimeError("derivative for aten::binomial is not implemented")
+
+
+derivative("binomial", count=_no_derivative, prob=_no_derivative)
 
 # %% [markdown]
 # ## Location and scale

@@ -18,7 +18,7 @@ SHAPES_ALONE = re.compile(r"(new_)?empty|resize|rand|normal|multinomial|poisson|
 # What must not reach a user of readtorch; `difference` below also looks where the error was raised.
 FOREIGN = re.compile(
     r"ufunc|(?<!from_)numpy(?!\()|ndarray|_array'|operands could not|cannot reshape array|inhomogeneous|object has no attribute|<lambda>|unsupported operand"
-    r"|object is not (iterable|subscriptable|callable)|has no len\(\)|not supported between|to unpack|(list|tuple|string) index out of range"
+    r"|object is not (iterable|subscriptable|callable)|has no len\(\)|not supported between|values to unpack|(list|tuple|string) index out of range"
 )
 
 KINDS = ["f4"] * 6 + ["f8", "i8", "i8", "i4", "u1", "b1", "c8", "f2", "bf", "i2", "c16"]

@@ -37,6 +37,8 @@ def sizes(args: tuple, name: str = "size", named: dict[str, Any] | None = None) 
         if wrong is not None:
             raise TypeError(f"got an unexpected keyword argument '{wrong}'")
         args = (named[name],)
+        if hasattr(args[0], "__index__") and not getattr(args[0], "ndim", 0):
+            raise TypeError(f"argument '{name}' must be tuple of ints, not {type(args[0]).__name__}")
     if not args:
         raise TypeError(f'missing 1 required positional arguments: "{name}"')
     values: Any = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
+from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.native.math import digamma
+from readtorch.aten.tensor_iterator import shapes
 from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_string
 
 
@@ -128,6 +130,8 @@ def normal_(self: Array, mean: float = 0, std: float = 1, *, generator: Any = No
     """Fill with normal numbers."""
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    if not self.size:
+        return self
     if self.dtype.kind == "c":
         half = np.dtype(np.float32 if self.itemsize == 8 else np.float64)
         parts = normal(engine(generator), 2 * self.size, half, 0, std / math.sqrt(2)).reshape(*self.shape, 2)
@@ -234,6 +238,10 @@ def _bernoulli_scalar_(self: Array, p: float = 0.5, *, generator: Any = None) ->
 def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array:
     _refuse("c", self, "bernoulli_tensor_cpu_self_")
     _refuse("biuc", p, "bernoulli_tensor_cpu_p_")
+    if not is_expandable_to(p.shape, self.shape):
+        raise RuntimeError(
+            f"The expanded size of the tensor must match the existing size. Target sizes: {list(self.shape)}.  Tensor sizes: {list(p.shape)}"
+        )
     if p.size and not ((p >= 0) & (p <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     kind = np.dtype(np.float64) if p.dtype == np.float64 else np.dtype(np.float32)
@@ -242,7 +250,7 @@ def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array
 
 
 @register("bernoulli", variants="function")
-def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> Array:
+def bernoulli(self: Array, p: float = UNSAID, *, generator: Any = None) -> Array:
     """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
     result = np.empty(self.shape, self.dtype)
     return (
@@ -252,7 +260,13 @@ def bernoulli(self: Array, p: float | None = None, *, generator: Any = None) -> 
     )
 
 
-derivative("bernoulli", self=lambda at, grad: at.zeros_like(grad))
+def _bernoulli_backward(at: Any, grad: Any, p: Any) -> Any:
+    if p is not None:
+        raise RuntimeError("derivative for aten::bernoulli is not implemented")
+    return at.zeros_like(grad)
+
+
+derivative("bernoulli", self=_bernoulli_backward)
 
 
 @register("exponential_", variants="method")
@@ -591,11 +605,24 @@ def _stirling_tail(k: float) -> float:
 @register("binomial", variants="function")
 def binomial(count: Array, prob: Array, generator: Any = None) -> Array:
     """Numbers of successes in `count` trials of probability `prob`."""
-    _refuse_whole(count, "binomial_cpu")
+    for name, array in (("count", count), ("prob", prob)):
+        if array.dtype.kind not in "fV":
+            kind = to_string(from_numpy_dtype(array.dtype))
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {kind}")
+    shapes("binomial", (count, prob))
+    if count.dtype.itemsize == 2:
+        raise not_implemented("binomial_cpu", count.dtype)
+    if count.dtype != prob.dtype:
+        found, wanted = (to_string(from_numpy_dtype(array.dtype)) for array in (prob, count))
+        raise RuntimeError(f"Found dtype {found} but expected {wanted}")
     source = engine(generator)
     counts, probs = np.broadcast_arrays(count, prob)
     drawn = [_one_binomial(source, n, p) for n, p in zip(counts.ravel().tolist(), probs.ravel().tolist(), strict=True)]
     return np.array(drawn, np.float64).astype(count.dtype).reshape(counts.shape)
 
 
-derivative("binomial", count=lambda at, grad: at.zeros_like(grad), prob=lambda at, grad: at.zeros_like(grad))
+def _no_derivative(at: Any, grad: Any) -> Any:
+    raise RuntimeError("derivative for aten::binomial is not implemented")
+
+
+derivative("binomial", count=_no_derivative, prob=_no_derivative)

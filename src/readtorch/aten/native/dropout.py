@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, meta_like
+from readtorch.c10.core.scalar_type import to_string
 
 
 @register("_kept", variants="")
@@ -39,8 +40,8 @@ def _check(p: float) -> None:
 
 
 def _scaled_noise(at: Any, input: Any, p: float, per_channel: bool) -> Any:
-    kept = at._kept(input, p, per_channel)
-    return kept if p == 1 else kept / (1 - p)
+    """The factor of each element; nothing is drawn where none is to be kept."""
+    return False if p == 1 else at._kept(input, p, per_channel) / (1 - p)
 
 
 def _is_identity(input: Any, p: float, train: bool) -> bool:
@@ -90,6 +91,8 @@ def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, A
         return input.copy(), np.ones(input.shape, np.bool_)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
+    if input.dtype.kind in "biu":
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {to_string(input.dtype)}")
     mask = _kept(input, p, False).astype(np.bool_)
     return (input * mask * _scale(p, train)).astype(input.dtype, copy=False), mask
 
@@ -117,7 +120,9 @@ _ALPHA = 1.7580993408473766
 
 def _alpha_noise(at: Any, input: Any, p: float, per_channel: bool) -> tuple[Any, Any]:
     """(Factor, summand) of the affine map per element."""
-    a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p)) if p < 1 else 0.0
+    if p == 1:
+        return False, False
+    a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     kept = at._kept(input, p, per_channel)
     return kept * a, (kept - 1) * (_ALPHA * a) + _ALPHA * a * p
 
@@ -128,7 +133,7 @@ def alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, False)
-    return input * factor + summand
+    return input * factor if p == 1 else input * factor + summand
 
 
 @composite("alpha_dropout_")
@@ -137,7 +142,7 @@ def alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, False)
-    return input.mul_(factor).add_(summand)
+    return input.mul_(factor) if p == 1 else input.mul_(factor).add_(summand)
 
 
 @composite("feature_alpha_dropout")
@@ -146,7 +151,7 @@ def feature_alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, True)
-    return input * factor + summand
+    return input * factor if p == 1 else input * factor + summand
 
 
 @composite("feature_alpha_dropout_")
@@ -155,4 +160,4 @@ def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     if _is_identity(input, p, train):
         return input
     factor, summand = _alpha_noise(at, input, p, True)
-    return input.mul_(factor).add_(summand)
+    return input.mul_(factor) if p == 1 else input.mul_(factor).add_(summand)

@@ -13,7 +13,7 @@ from readtorch.c10.core.memory_format import memory_format
 @register("clone", key="CPU CUDA", variants="function method")
 def clone(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
     """A copy. It keeps the order of the dimensions in memory unless told otherwise."""
-    if memory_format is formats.preserve_format:
+    if memory_format is formats.preserve_format or memory_format is None:
         return self.copy(order="C" if 0 in self.strides else "K")
     if memory_format is formats.contiguous_format:
         return self.copy(order="C")
@@ -22,7 +22,7 @@ def clone(self: Array, *, memory_format: memory_format = formats.preserve_format
 
 @register("clone", key="Meta")
 def _clone_on_meta(self: Array, *, memory_format: memory_format = formats.preserve_format) -> Array:
-    if memory_format is formats.preserve_format:
+    if memory_format is formats.preserve_format or memory_format is None:
         return meta_like(self)
     return (
         meta_like(self, self.shape)

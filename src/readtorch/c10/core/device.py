@@ -65,13 +65,18 @@ ACCELERATORS: list[str] = []
 FINDERS: list[Any] = []
 
 
+def accelerators() -> list[str]:
+    """The kinds of accelerator that this machine has."""
+    for find in () if ACCELERATORS else FINDERS:
+        find()
+    return ACCELERATORS
+
+
 def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
     if isinstance(kind, int) and not isinstance(kind, bool):
         if kind < 0:
             raise RuntimeError("Device index must not be negative")
-        for find in () if ACCELERATORS else FINDERS:
-            find()
-        if not ACCELERATORS:
+        if not accelerators():
             raise RuntimeError("Cannot access accelerator device when none is available.")
         return (ACCELERATORS[0], kind)
     if not isinstance(kind, str):

@@ -15,22 +15,23 @@ from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.functorch.dynamic_layer import drawn, made_beside, made_like
 from readtorch.aten.functorch.tensor_wrapper import is_wrapped
 from readtorch.aten.map_allocator import map_file
+from readtorch.aten.native.type_properties import number_type
 from readtorch.aten.tensor_iterator import check_real, fitting, shapes
 from readtorch.aten.wrap_dim_utils import sizes, together
 from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.contiguity import channels_innermost, dense_strides, strides_of_copy
-from readtorch.c10.core.default_dtype import get_default_dtype
+from readtorch.c10.core.default_dtype import get_default_complex_dtype, get_default_dtype
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import device_of, geometry, meta_array, meta_like, without_values
 from readtorch.c10.core.layout import EMPTY_OF, LAYOUT_OF, strided
-from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.tensor_impl import TensorImpl
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.gates import gates
-from readtorch.csrc.utils.python_arg_parser import checked, is_number, require
+from readtorch.csrc.utils.python_arg_parser import checked, is_float, is_number, require
 from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_numpy, library_of, target_device, tensor
 
 
@@ -52,7 +53,28 @@ def _new(
         return finish_on(target, meta_array(shape, kind, strides), requires_grad)
     numpy, guard = library_of(target)
     with guard:
-        return finish_on(target, make(numpy, shape, kind), requires_grad)
+        try:
+            made = make(numpy, shape, kind)
+        except (MemoryError, ValueError) as error:
+            _refuse_size(shape, kind, error)
+            raise
+        return finish_on(target, made, requires_grad)
+
+
+def _refuse_size(shape: tuple[int, ...], kind: np.dtype, error: Exception) -> None:
+    """RuntimeError if that is more than the address space, or than there is."""
+    for position, size in enumerate(shape, 1):
+        if size >= 1 << 63:
+            raise TypeError(
+                f"argument 'size' failed to unpack the object at pos {position}: Overflow when unpacking long long"
+            )
+    wanted = math.prod(shape) * kind.itemsize
+    if wanted >= 1 << 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from error
+    if isinstance(error, MemoryError):
+        raise RuntimeError(
+            f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {wanted} bytes"
+        ) from error
 
 
 def zeros(
@@ -113,6 +135,8 @@ def empty(
 
 
 def _empty_in(memory_format: Any) -> Any:
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("unsupported memory format Preserve")
     if memory_format not in (formats.channels_last, formats.channels_last_3d):
         return lambda numpy, shape, kind: numpy.empty(shape, kind)
 
@@ -136,8 +160,6 @@ def full(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """Filled with `fill_value`, whose type decides the dtype unless one is given."""
-    from readtorch.aten.native.type_properties import number_type
-
     _only_strided(layout)
     if not is_number(fill_value):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
@@ -231,10 +253,14 @@ ones_like = _like(np.ones_like)
 empty_like = _like(np.empty_like)
 
 
-def full_like(input: Array, fill_value: Array | Number, *, dtype: dtype | None = None, **options: Any) -> Any:
+def full_like(
+    input: Array, fill_value: Number, *, dtype: dtype | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = formats.preserve_format, pin_memory: bool = False,
+) -> Any:  # fmt: skip
     """Filled with `fill_value`, otherwise like `input`."""
-    require("full_like", "Number", fill_value=fill_value)
-    result = empty_like(input, dtype=dtype, **options)
+    result = empty_like(
+        input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, memory_format=memory_format
+    )
     if isinstance(fill_value, TensorImpl):
         fill_value = on_host(fill_value._array)
     dispatcher.operators["_fill_scalar_"].call(result.detach(), fill_value)
@@ -264,32 +290,51 @@ def _end_point(op: str, name: str, value: Any) -> Any:
 
 
 def arange(
-    start: Number, end: Number = UNSAID, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    start: Number = UNSAID, end: Number = UNSAID, step: Number = UNSAID, *, out: Any = None, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`start`, `start + step`, … below `end`. Integers give int64, a float among them the default dtype."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
+    if start is None or end is None:
+        if step is not None or (start is None and end is None):
+            raise TypeError('arange() missing 1 required positional arguments: "end"')
+        start, end = 0, start if end is None else end
+    if step is None:
+        step = 1
+    start, end, step = (value.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     for value in (start, end, step):
         check_real(value, _WIDEST)
-    if not (step > 0 or step < 0):
+    whole = all(number_type(value) is scalar_type.int64 or value.__class__ is bool for value in (start, end, step))
+    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    if out is not None:
+        kind = out._array.dtype
+    if kind.kind in "bc":
+        raise not_implemented("arange_cpu", kind)
+    first, _, by = (_in_steps_of(kind, value) for value in (start, end, step))
+    if not (by > 0 or by < 0):
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
+    if (end - start) * by < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
-    kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
+    if kind == np.int64:  # alone among the dtypes: counted after the fractions have been cut off
+        start, end = int(start), int(end)
     count = math.ceil((end - start) / step)
-    compute = np.dtype(np.int64) if whole else np.dtype(np.float64)
+    compute = np.dtype(np.int64 if kind.kind in "iu" else np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
-        return (numpy.arange(count, dtype=compute) * step + start).astype(kind)
+        return (numpy.arange(count, dtype=compute) * by + first).astype(kind)
 
-    if out is not None:
-        kind = out._array.dtype
     return _new(make, (count,), kind, device, requires_grad, out)
+
+
+def _in_steps_of(kind: np.dtype, value: Any) -> Any:
+    """A bound as the kernels for `kind` compute with it. RuntimeError where it does not fit."""
+    if kind.kind not in "iu":
+        return value
+    return int(fitting(value, _INDEX))
+
+
+_INDEX = np.dtype(np.int64)
 
 
 def linspace(
@@ -297,23 +342,38 @@ def linspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
-    start, end = _end_point("linspace", "start", start), _end_point("linspace", "end", end)
-    require("linspace", "int", steps=steps)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    kind = _kind(dtype)
-    work = kind if kind.kind == "f" and kind.itemsize >= 4 else np.dtype(np.float64)
+    start, end, kind = _evenly("linspace", start, end, steps, dtype, out)
+    work = kind if kind.kind in "fc" and kind.itemsize >= 4 else np.dtype(np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
         if steps == 1:
             return numpy.full(1, start, kind)
+        if steps and kind.kind == "b":
+            raise not_implemented("linspace_cpu", kind)
         step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
         index = numpy.arange(steps).astype(work)
         lower = work.type(start) + step * index
         upper = work.type(end) - step * (work.type(steps - 1) - index)
         return numpy.where(numpy.arange(steps) < steps // 2, lower, upper).astype(kind)
 
-    return _new(make, (steps,), kind, device, requires_grad)
+    return _new(make, (steps,), kind, device, requires_grad, out)
+
+
+def _evenly(op: str, start: Any, end: Any, steps: Any, dtype: Any, out: Any) -> tuple[Any, Any, np.dtype]:
+    """The ends of `linspace` and `logspace` as numbers of the dtype of the result, and that dtype."""
+    start, end = _end_point(op, "start", start), _end_point(op, "end", end)
+    require(op, "int", steps=steps)
+    kind = _kind(dtype) if out is None else out._array.dtype
+    if (isinstance(start, complex) or isinstance(end, complex)) and kind.kind != "c":
+        if dtype is not None:
+            wanted, given = (to_string(one) for one in (get_default_complex_dtype(), dtype))
+            raise RuntimeError(f"{op}(): inferred dtype {wanted} can't be safely cast to passed dtype {given}")
+        kind = to_numpy_dtype(get_default_complex_dtype()) if out is None else kind
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if kind.kind in "iu":
+        start, end = (int(fitting(value, kind)) for value in (start, end))
+    return start, end, kind
 
 
 def logspace(
@@ -329,16 +389,20 @@ def logspace(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Any:
-    """`base` to the powers of `linspace(start, end, steps)`."""
-    start, end = _end_point("logspace", "start", start), _end_point("logspace", "end", end)
-    require("logspace", "Number", base=base)
-    require("logspace", "int", steps=steps)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    result = (base ** np.linspace(start, end, steps)).astype(_kind(dtype))
-    return _new(
-        lambda numpy, shape, kind: numpy.asarray(result, kind), result.shape, result.dtype, device, requires_grad, out
-    )
+    """`base` to the powers of `linspace(start, end, steps)`, whose ends are cut to integers for an integral dtype."""
+    start, end, kind = _evenly("logspace", start, end, steps, dtype, out)
+    require("logspace", "float", base=base)
+
+    def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        if steps > 1 and kind.kind == "b":
+            raise not_implemented("logspace_cpu", kind)
+        with np.errstate(all="ignore"):
+            powers = np.asarray(base, np.complex128 if kind.kind == "c" else np.float64) ** np.linspace(
+                start, end, steps
+            )
+            return numpy.asarray(powers.astype(kind))
+
+    return _new(make, (steps,), kind, device, requires_grad, out)
 
 
 def eye(
@@ -396,7 +460,7 @@ def _new_method(function: Any) -> Any:
     """`x.new_zeros(2, 3)`: the creation function with the tensor's dtype and device as defaults."""
 
     def new(
-        self: Any,
+        self: Array,
         *size: Any,
         dtype: dtype | None = None,
         device: Any = None,
@@ -419,7 +483,7 @@ def _new_method(function: Any) -> Any:
 
 
 def _new_full(
-    self: Any,
+    self: Array,
     size: Any,
     fill_value: Any,
     *,
@@ -468,7 +532,7 @@ def can_cast(from_: dtype, to: dtype) -> Any:
 
 def range_(
     start: Number, end: Number, step: Number = 1, *, out: Any = None, dtype: dtype | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Deprecated: `arange` with its end included, of the default dtype."""
     warnings.warn(
@@ -477,6 +541,12 @@ def range_(
     )
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     require("range", "Number", start=start, end=end, step=step)
+    kind = _kind(dtype) if out is None else out._array.dtype
+    for value in (start, end, step):
+        check_real(value, _WIDEST)
+    if kind.kind in "bc":
+        raise not_implemented("range_cpu", kind)
+    start, end, step = (_in_steps_of(kind, value) for value in (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
@@ -487,7 +557,7 @@ def range_(
     return _new(
         lambda numpy, shape, kind: (numpy.arange(count) * step + start).astype(kind),
         (count,),
-        _kind(dtype),
+        kind,
         device,
         requires_grad,
         out,
@@ -538,8 +608,11 @@ def init() -> None:
         gates.attach(namespace, name, checked(function))
     gates.attach(namespace, "asarray", as_tensor)
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
-        gates.attach(TensorImpl, name, _new_method(function))
-    gates.attach(TensorImpl, "new_full", _new_full)
+        method = _new_method(function)
+        method.__name__ = name
+        gates.attach(TensorImpl, name, checked(method))
+    _new_full.__name__ = "new_full"
+    gates.attach(TensorImpl, "new_full", checked(_new_full))
     for offer in further:
         offer()
 
@@ -601,8 +674,7 @@ def _random(name: str) -> Any:
         *size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        several = len(size) == 1 and isinstance(size[0], TensorImpl) and size[0]._array.ndim
-        shape = tuple(size[0]._array.tolist()) if several else sizes(size)
+        shape = sizes(size)
         if state.layers:
             options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "generator": generator}
             return drawn(lambda shape: make(*shape, **options) if shape else make((), **options), shape)
@@ -678,6 +750,14 @@ def randperm(
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        from readtorch.aten.native.distributions import above_all
+
+        if kind.kind in "bc":
+            raise not_implemented("randperm", kind)
+        if kind.itemsize == 2 and kind.kind in "fV" and n > above_all(kind):
+            raise RuntimeError(f"n cannot be greater than {above_all(kind)} for {to_string(kind)} type.")
+        if kind.kind in "iu":
+            fitting(n, kind)
         order = _column(numpy, "_randperm")(n, generator=generator)
         return order if order.dtype == kind else order.astype(kind)
 
@@ -685,7 +765,7 @@ def randperm(
 
 
 def normal(
-    mean: Any = 0.0,
+    mean: Any,
     std: Any = 1.0,
     size: Any = None,
     *,
@@ -701,8 +781,12 @@ def normal(
     if size is not None:
         mean, std = (v.item() if isinstance(v, TensorImpl) and not v._array.ndim else v for v in (mean, std))
     for name, value in (("mean", mean), ("std", std)):
-        if isinstance(value, complex) or (size is not None and isinstance(value, TensorImpl)):
+        if not is_float(value) and (size is not None or not isinstance(value, TensorImpl)):
             raise TypeError(f"normal(): argument '{name}' must be float, not {type(value).__name__}")
+    if size is None and (dtype is not None or layout is not None or device is not None):
+        raise TypeError("normal() takes dtype, layout and device together with a size alone")
+    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if isinstance(std, TensorImpl):
         if (
             std._array.size
@@ -716,8 +800,6 @@ def normal(
     if size is not None:
         return randn(together(size), generator=generator, dtype=dtype, device=device) * std + mean
     shape = shapes("normal", [value._array for value in (mean, std) if isinstance(value, TensorImpl)])
-    if isinstance(std, TensorImpl) and std._array.dtype.kind == "c":
-        raise RuntimeError("normal expects standard deviation to be non-complex")
     if not any(isinstance(value, TensorImpl) for value in (mean, std)):
         raise TypeError('normal() missing 1 required positional arguments: "size"')
     like = next(value for value in (mean, std) if isinstance(value, TensorImpl))
@@ -732,35 +814,50 @@ def _bound(value: Any) -> Any:
         return value
     if value._array.ndim:
         raise RuntimeError("high must be a scalar tensor and on CPU")
-    return int(value._array)
+    return int(value.item())
 
 
 def _random_like(function: Any) -> Any:
     def like(
-        input: Any,
-        *args: Any,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        memory_format: Any = None,
-        **options: Any,
-    ) -> Any:
-        kind = from_numpy_dtype(input._array.dtype) if dtype is None else dtype
-        where = device_of(input._array) if device is None else device
-        args = tuple(_bound(value) for value in args)
+        input: Array, *, generator: Any = None, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+    ) -> Any:  # fmt: skip
         array = input._array
-        if str(where) == "meta":
-            return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
         strided = array.__class__ is np.ndarray and not array.flags.c_contiguous and 0 not in array.strides
-        keeps = memory_format in (None, formats.preserve_format) and function is not randint
-        if strided and keeps and str(where) == "cpu":
-            result = finish(np.empty_like(array, to_numpy_dtype(kind), order="K"))
-            (dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_)(result, **options)
-            return result.requires_grad_(requires_grad)
-        return function(*args, array.shape, dtype=kind, device=where, requires_grad=requires_grad, **options)
+        if strided and memory_format in (None, formats.preserve_format) and device in (None, "cpu"):
+            result = finish(np.empty_like(array, array.dtype if dtype is None else to_numpy_dtype(dtype), order="K"))
+            fill = dispatcher.autograd.normal_ if function is randn else dispatcher.autograd.uniform_
+            return fill(result, generator=generator).requires_grad_(requires_grad)
+        return _drawn_like(input, (), function, generator, dtype, device, requires_grad, memory_format)
 
     return like
+
+
+def randint_like(
+    input: Array, *args: Any, low: Any = UNSAID, high: Any = UNSAID, generator: Any = None, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Integers from [low, high), or [0, high), in the shape and dtype of `input`."""
+    bounds = [*args, *(value for value in (low, high) if value is not None)]
+    if not 1 <= len(bounds) <= 2 or (low is not None and len(bounds) == 1):
+        raise TypeError('randint_like() missing 1 required positional arguments: "high"')
+    bounds = [_bound(value) for value in bounds]
+    for value in bounds:
+        require("randint_like", "int", high=value)
+    return _drawn_like(input, tuple(bounds), randint, generator, dtype, device, requires_grad, memory_format)
+
+
+def _drawn_like(
+    input: Any, bounds: tuple, function: Any, generator: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
+) -> Any:  # fmt: skip
+    array = input._array
+    kind = from_numpy_dtype(array.dtype) if dtype is None else dtype
+    where = device_of(array) if device is None else device
+    if str(where) == "meta":
+        return empty_like(input, dtype=kind, device=where, requires_grad=requires_grad)
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        _empty_in(memory_format)(np, array.shape, np.dtype(np.bool_))  # says if there are not as many dimensions
+    return function(*bounds, array.shape, dtype=kind, device=where, requires_grad=requires_grad, generator=generator)
 
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
@@ -774,17 +871,13 @@ def init_random() -> None:
     namespace = module("")
     for name, function in {
         "rand": rand, "randn": randn, "randint": randint, "randperm": randperm, "normal": normal, "rand_like": _random_like(rand),
-        "randn_like": _random_like(randn), "randint_like": _random_like(randint),
+        "randn_like": _random_like(randn), "randint_like": randint_like,
     }.items():  # fmt: skip
         if hasattr(function, "__code__"):
             function.__name__ = name
         gates.attach(namespace, name, checked(function))
     gates.attach(TensorImpl, "bernoulli_", bernoulli_)
-    gates.attach(
-        TensorImpl,
-        "bernoulli",
-        lambda self, p=None, *, generator=None: dispatcher.autograd.bernoulli(self, p, generator=generator),
-    )
+    gates.attach(TensorImpl, "bernoulli", dispatcher.autograd.bernoulli)
     _rename_from("uniform_")
     _rename_from("random_")
 
@@ -812,35 +905,52 @@ def _rename_from(name: str) -> None:
 further.append(init_random)
 
 
-def _window(name: str, shape: Callable[..., Any], options: tuple[tuple[str, float], ...] = ()) -> Callable[..., Any]:
-    """A window function: `shape(x, n, *options)` over the n places. A periodic window of n is that of n + 1 without its last."""
-    defaults = [value for _, value in options]
+def _filled(
+    name: str, shape: Callable[..., Any], window_length: int, periodic: bool, values: tuple[float, ...], dtype: Any, device: Any,
+    requires_grad: bool,
+) -> Any:  # fmt: skip
+    """A window: `shape(x, n, *values)` over the n places. A periodic window of n is that of n + 1 without its last."""
+    kind = _kind(dtype)
+    if kind.kind not in "fVc":
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
+    if window_length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+    if window_length <= 1:
+        return finish(np.ones(window_length, kind), device, requires_grad)
+    if kind.kind == "c":
+        raise scalar_type.not_implemented("arange_cpu", kind)
+    count = window_length + int(periodic)
+    work = np.dtype(np.float32) if kind.itemsize == 2 else kind
+    values_of = shape(np.arange(count).astype(work), count, *values)
+    return finish(values_of[:window_length].astype(kind), device, requires_grad)
 
+
+def _window(name: str, shape: Callable[..., Any]) -> Callable[..., Any]:
     def window(
-        window_length: int, periodic: bool = True, *values: float, dtype: dtype | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, **named: float,
+        window_length: int, periodic: bool = True, *, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
     ) -> Any:  # fmt: skip
-        unknown = set(named) - {key for key, _ in options}
-        if unknown:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{unknown.pop()}'")
-        if window_length < 0:
-            raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
-        kind = _kind(dtype)
-        if kind.kind not in "fV":
-            raise RuntimeError(f"{name} expects floating point dtypes, got: {scalar_type.to_string(kind)}")
-        given = [*values, *defaults[len(values) :]]
-        for number, (key, _) in enumerate(options):
-            given[number] = named.get(key, given[number])
-        count = window_length + int(periodic)
-        if window_length <= 1:
-            return finish(np.ones(window_length, kind), device, requires_grad)
-        work = np.dtype(np.float32) if kind.itemsize == 2 else kind
-        values_of = shape(np.arange(count).astype(work), count, *given)
-        return finish(values_of[:window_length].astype(kind), device, requires_grad)
+        return _filled(name, shape, window_length, periodic, (), dtype, device, requires_grad)
 
     window.__name__ = window.__qualname__ = name
     window.__doc__ = f"The {name.removesuffix('_window').capitalize()} window."
     return window
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The Hamming window, alpha − beta · cos."""
+    return _filled("hamming_window", _hamming, window_length, periodic, (alpha, beta), dtype, device, requires_grad)
+
+
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """The Kaiser window, of quotients of Bessel functions."""
+    return _filled("kaiser_window", _kaiser, window_length, periodic, (beta,), dtype, device, requires_grad)
 
 
 def _hamming(x: np.ndarray, count: int, alpha: float, beta: float) -> np.ndarray:
@@ -871,10 +981,10 @@ def init_windows() -> None:
     namespace = module("")
     for function in (
         _window("hann_window", lambda x, count: _hamming(x, count, 0.5, 0.5)),
-        _window("hamming_window", _hamming, (("alpha", 0.54), ("beta", 0.46))),
+        hamming_window,
         _window("bartlett_window", _bartlett),
         _window("blackman_window", _blackman),
-        _window("kaiser_window", _kaiser, (("beta", 12.0),)),
+        kaiser_window,
     ):
         gates.attach(namespace, function.__name__, checked(function))
 

@@ -58,7 +58,7 @@ from readtorch.csrc.autograd.variable import (
 )
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
-from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, shown, wrong_kind
 
 ndarray = np.ndarray
 now = time.perf_counter_ns
@@ -1348,7 +1348,11 @@ def inplace(entry: OperatorEntry) -> Call:
         if not counts.grad_off or state.grad_mode:
             wants = any(_wants_grad(values[i]) for i in positions)
             if wants:
-                check_inplace(input)
+                try:
+                    check_inplace(input)
+                except RuntimeError:
+                    complain(entry, args, kwargs)
+                    raise
                 wants = record.differentiable
         try:
             if not copies or values[1] is not input:
@@ -1499,6 +1503,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     name = f"aten::{entry.name}"
     check, first_option = option_check(entry, 0)
     tensors, lists = _places(entry, TENSOR), _places(entry, TENSOR_LIST)
+    keywords = frozenset(shown(entry.schema.names[place]) for place in tensors)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1514,6 +1519,12 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         for place in lists:
             if place < len(args) and isinstance(args[place], TensorImpl):
                 complain(entry, args, kwargs)
+        if kwargs and not keywords.isdisjoint(kwargs):
+            for key in keywords:
+                if key in kwargs and not isinstance(kwargs[key], TensorImpl):
+                    if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
+                        return answer
+                    complain(entry, args, kwargs)
         out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
@@ -1550,8 +1561,12 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     assert function is not None
     check, first_option = option_check(entry, 1)
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(input: Any = MISSING, *args: Any, **kwargs: Any) -> Any:
         source = input
+        if input.__class__ not in TENSORS and not isinstance(input, TensorImpl):
+            complain(entry, (*given(input), *args), kwargs)
+        if "out" in kwargs:
+            raise TypeError(f"{entry.name}_() got an unexpected keyword argument 'out'")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
         if counts.special and state.layers:
@@ -1566,7 +1581,11 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
             _wrong_arguments_first(lambda: function(at, tensor_impl.wrap(copy_of(input._array)), *args, **kwargs))
             raise
         if state.grad_mode and any(_wants_grad(value) for value in (input, *args)):
-            check_inplace(input)
+            try:
+                check_inplace(input)
+            except RuntimeError:
+                complain(entry, (input, *args), kwargs)
+                raise
             source = tensor_impl.wrap(copy_of(input._array), gradient_edge(input))
         try:
             result = function(at, source, *args, **kwargs)
