@@ -174,10 +174,12 @@ def test_the_file_with_the_address_is_believed_only_when_the_port_listens(tmp_pa
             port = waiting.getsockname()[1]
             said = {"url": f"http://127.0.0.1:{port}/", "token": "t", "port": port}
             (tmp_path / "jpserver-1.json").write_text(json.dumps(said), encoding="utf-8")
-            later = threading.Timer(0.5, waiting.listen)
+            due = threading.Event()
+            later = threading.Timer(0.5, lambda: (due.set(), waiting.listen()))
             later.start()
             assert server._answer(process, tmp_path) == (said["url"], "t")
-            assert not later.is_alive()
+            assert due.is_set()
+            later.join()
     finally:
         process.kill()
         process.communicate()
