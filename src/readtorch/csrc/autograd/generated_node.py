@@ -128,6 +128,8 @@ class GeneratedNode(Node):
         return dict(zip(names, values, strict=True))
 
     def _output(self, array: Any, number: int, graph: bool) -> Any:
+        if array is None:  # not kept, since no formula that will be asked uses it: it may have been written to
+            return None
         packed = array.__class__ is Packed
         if packed:  # a hook may give back anything, so no version is compared
             array = array.restore()._array
@@ -136,7 +138,7 @@ class GeneratedNode(Node):
             if self.entry.remakes:
                 return None
             raise modified(array, (self, number), counter.value, self._expected)
-        if not graph or array is None:
+        if not graph:
             return array
         shown = self.entry.differentiable_outputs
         differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)

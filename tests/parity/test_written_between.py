@@ -1,0 +1,112 @@
+"""Each line of the parity tables with a write between its forward and its backward pass, beside PyTorch 2.13.0.
+
+What is written to is one of the line's inputs or one of its results, in place, recorded or under `no_grad`. Where the backward
+pass needs what was there before, both libraries refuse; where it does not, both give the same gradients. Lines in which the
+libraries keep different things stand in `written_between.txt`.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from beside import Case as Line
+from functional_table import CASES
+from parity_table import Case, op
+from test_operators import attempt, evaluate, flat, make, plain, tensors
+
+import readtorch
+
+upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
+pytestmark = pytest.mark.torch
+
+LEFT = dict(
+    row.split("\t")
+    for row in (Path(__file__).parent / "written_between.txt").read_text(encoding="utf-8").splitlines()
+    if row and not row.startswith("#")
+)
+LINES: dict[str, list[Case | Line]] = {}
+for _case in [*op.cases, *CASES]:
+    LINES.setdefault(_case.id if isinstance(_case, Case) else f"F.{_case.name}", []).append(_case)
+
+
+def arrays(case: Case | Line) -> list[tuple[np.ndarray, bool]]:
+    """The numbers of the inputs, and whether they can require a gradient."""
+    if isinstance(case, Case):
+        rng = np.random.default_rng(zlib.crc32(case.id.encode()))
+        return [make(entry, "float64", "contiguous", rng) for entry in case.inputs]
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    drawn = [np.asarray(one.draw(rng)) for one in case.inputs]
+    return [(one, one.dtype.kind == "f") for one in drawn]
+
+
+def run(torch: Any, case: Case | Line, place: tuple[str, int], quietly: bool) -> list[Any] | None:
+    """The gradients of the leaves after the write at this place; None where there is nothing to write to."""
+    torch.manual_seed(0)
+    leaves = tensors(torch, arrays(case), "float64", True)
+    inputs = [leaf * 1 if leaf.requires_grad else leaf for leaf in leaves]
+    results = flat(evaluate(torch, case, inputs) if isinstance(case, Case) else case.call(torch, *inputs))
+    where, number = place
+    among = inputs if where == "input" else results
+    if number >= len(among) or not getattr(among[number], "requires_grad", False):
+        return None
+    target = among[number]
+    if quietly:
+        with torch.no_grad():
+            target.mul_(1.5)
+    else:
+        target.mul_(1.5)
+    roots = [one for one in results if getattr(one, "requires_grad", False)]
+    if not roots:
+        return None
+    seeds = [
+        torch.from_numpy(np.cos(np.arange(one.numel())).reshape(tuple(one.shape)).copy()).to(one.dtype) for one in roots
+    ]
+    return torch.autograd.grad(roots, [leaf for leaf in leaves if leaf.requires_grad], seeds, allow_unused=True)
+
+
+def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:
+    """Place and what differs there."""
+    for place in [(where, number) for where in ("input", "result") for number in range(4)]:
+        for quietly in (False, True):
+            theirs, their_error = attempt(lambda: run(upstream, case, place, quietly))  # noqa: B023  # called at once
+            ours, our_error = attempt(lambda: run(readtorch, case, place, quietly))  # noqa: B023
+            label = f"{name} {place[0]} {place[1]}{' no_grad' if quietly else ''}"
+            if type(ours) is not type(theirs) or type(our_error) is not type(their_error):
+                yield label, f"{_said(our_error)}, upstream {_said(their_error)}"
+            elif theirs is not None:
+                assert ours is not None
+                for mine, yours in zip(ours, theirs, strict=True):
+                    if not _same(mine, yours):
+                        yield label, "gradients differ"
+                        break
+
+
+def _said(error: BaseException | None) -> str:
+    return "works" if error is None else f"{type(error).__name__}: {str(error)[:60]!r}"
+
+
+def _same(mine: Any, yours: Any) -> bool:
+    if mine is None or yours is None:
+        other = mine if yours is None else yours
+        return other is None or not plain(other).any()
+    return np.allclose(plain(mine), plain(yours), 1e-6, 1e-8, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_write_between_forward_and_backward(name: str) -> None:
+    found: dict[str, str] = {}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for case in LINES[name]:
+            if case.grad:
+                found.update(differences(name, case))
+    known = {label for label in LEFT if label.startswith(f"{name} ")}
+    faults = [f"{label}: {what}" for label, what in found.items() if label not in known]
+    faults += [f"{label} agrees now: take it off written_between.txt" for label in sorted(known - set(found))]
+    assert not faults, "\n".join(faults)
