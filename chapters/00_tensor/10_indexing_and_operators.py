@@ -1025,7 +1025,7 @@ REFLECTED = {
     "__rlshift__": "bitwise_left_shift",
     "__rrshift__": "bitwise_right_shift",
 }
-UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
+UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_", "__imod__": "remainder_",
     "__ifloordiv__": "floor_divide_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
@@ -1038,6 +1038,18 @@ def reflected(entry: Any) -> Any:
 
     def reflect(self: Any, other: Any) -> Any:
         return call(other, self)
+
+    return reflect
+
+
+def divided(entry: Any) -> Any:
+    """`number / tensor`: upstream's is the reciprocal times the number, which can differ from the quotient in its last bit."""
+    call, operators = binary(entry, decline), dispatcher.operators
+
+    def reflect(self: Any, other: Any) -> Any:
+        if other.__class__ not in (int, float, bool, complex) or gates.up:
+            return call(other, self)
+        return operators["mul"].call(operators["reciprocal"].call(self), other)
 
     return reflect
 
@@ -1082,7 +1094,7 @@ def bind_operator(entry: Any) -> None:
             _bind(name, compared(entry) if name in ("__eq__", "__ne__") else binary(entry, decline))
     for name, operator in REFLECTED.items():
         if operator == entry.name and entry.pointwise is not None:
-            _bind(name, reflected(entry))
+            _bind(name, divided(entry) if name == "__rtruediv__" else reflected(entry))
             if name == "__rtruediv__":
                 TensorImpl.__rdiv__ = getattr(TensorImpl, name)  # type: ignore[attr-defined]  # added after the class
     for name, operator in UNARY.items():
@@ -1167,14 +1179,13 @@ def _(torch):
 
 # %% [markdown]
 # ### What is `1 / x`?
-# Upstream: the reciprocal, times one. `number / tensor` is written in Python (`_tensor.py`), as `self.reciprocal() * other`. It shows in the graph, as two nodes, and in the numbers: the
+# The reciprocal, times one: upstream writes `number / tensor` in Python (`_tensor.py`), as `self.reciprocal() * other`. It shows in the graph, as two nodes, and in the numbers: the
 # reciprocal is rounded before it is multiplied, so `3 / x` and `torch.tensor(3.) / x` differ in the last digit for a good part of all `x`.
 
 
 # %%
 #| needs: a1_operators
 #| claim: a number divided by a tensor is a reciprocal and a product, rounded twice
-#| differs: readtorch divides once
 #| upstream: torch/_tensor.py#Tensor.__rdiv__
 def _(torch):
     x = torch.arange(1.0, 2000.0).requires_grad_()

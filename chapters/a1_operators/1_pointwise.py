@@ -352,16 +352,16 @@ def logaddexp(self: Any, other: Any) -> Any:
 binary(
     "logaddexp",
     logaddexp,
-    first=lambda at, grad, self, result: grad * at.conj(at.exp(self - result)),
-    second=lambda at, grad, other, result: grad * at.conj(at.exp(other - result)),
+    first=lambda at, grad, self, other: grad / at.conj(1 + at.exp(other - self)),
+    second=lambda at, grad, self, other: grad / at.conj(1 + at.exp(self - other)),
     inplace=False,
     numbers="",
 )
 binary(
     "logaddexp2",
     np.logaddexp2,
-    first=lambda at, grad, self, result: grad * at.exp2(self - result),
-    second=lambda at, grad, other, result: grad * at.exp2(other - result),
+    first=lambda at, grad, self, other: grad / (1 + at.exp2(other - self)),
+    second=lambda at, grad, self, other: grad / (1 + at.exp2(self - other)),
     inplace=False,
     numbers="",
 )
@@ -369,7 +369,7 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, other: grad * at.sgn(self) * at.copysign(at.ones_like(self), other),
+    first=lambda at, grad, self, result: grad * at.sgn(self) * at.sgn(result),
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter, numbers="")
@@ -867,7 +867,7 @@ unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqr
 unary(
     "erfinv",
     special.erfinv,
-    formula=lambda at, grad, result: grad * (math.sqrt(math.pi) / 2) * at.exp(result * result),
+    formula=lambda at, grad, self: grad * (math.sqrt(math.pi) / 2) * at.exp(at.square(at.erfinv(self))),
     autocast="float32",
 )
 unary("lgamma", special.lgamma, formula=lambda at, grad, self: grad * at.digamma(self))
@@ -946,14 +946,16 @@ def _sgn_backward(at: Any, grad: Any, self: Any, result: Any) -> Any:
 
 
 unary("sgn", _sgn, "same", _sgn_backward)
-unary(
-    "positive",
-    np.positive,
-    "same",
-    lambda at, grad: grad,
-    inplace=False,
-    refuse=lambda c: "The `+` operator, on a bool tensor is not supported." if c is scalar_type.bool else None,
-)
+
+
+@composite("positive", variants="function method")
+def positive(at: Any, self: Array) -> Any:
+    """The tensor itself, and no copy of it."""
+    if scalar_type.to_string(self.dtype) == "Bool":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
 unary("signbit", np.signbit, "bool", inplace=False)
 
 

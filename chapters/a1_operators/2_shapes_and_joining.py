@@ -267,7 +267,8 @@ def tensor_split(
         if indices <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices}")
         small, extra = divmod(size, indices)
-        return at.split(self, [small + 1] * extra + [small] * (indices - extra), dim)
+        lengths = [small + 1] * extra + [small] * (indices - extra)
+        indices = list(itertools.accumulate(lengths))[:-1]
     cuts = [0, *(builtins.min(cut if cut >= 0 else cut + size, size) for cut in indices), size]
     return tuple(at.slice(self, dim, a, builtins.max(a, b), 1) for a, b in itertools.pairwise(cuts))
 

@@ -643,7 +643,7 @@ def _avg_pool_backward(
 def _mean_gradient(
     at: Any,
     grad: Any,
-    self_shape: Sequence[int],
+    self: Any,
     kernel_size: Any,
     stride: Any,
     padding: Any,
@@ -653,7 +653,7 @@ def _mean_gradient(
     divisor_override: int | None,
 ) -> Any:
     return at._avg_pool_backward(
-        grad, self_shape, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
+        grad, self.shape, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
     )
 
 
@@ -823,8 +823,8 @@ def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
 results_lie(in_suggested_format, "_adaptive_avg_pool")
 derivative(
     "_adaptive_avg_pool",
-    self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(
-        grad, tuple(self_shape[-len(output_size) :])
+    self=lambda at, grad, self, output_size: at._adaptive_avg_pool_backward(
+        grad, tuple(self.shape[-len(output_size) :])
     ),
 )
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
@@ -928,7 +928,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
 results_lie(in_suggested_format, "_windowed_max")
 derivative(
     "_windowed_max",
-    self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),
+    self=lambda at, grads, indices, self, bounds: at._pool_scatter(grads[0], indices, self.shape, len(bounds)),
 )
 overloads("_windowed_max", lambda given: f"AdaptiveMaxPool{max(len(given['bounds']), 2)}DBackward0")
 

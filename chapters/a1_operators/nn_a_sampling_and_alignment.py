@@ -318,8 +318,8 @@ def _fractional_max_pool(
 
 derivative(
     "_fractional_max_pool",
-    self=lambda at, grads, indices, self_shape, kernel_size: at._pool_scatter(
-        grads[0], indices, self_shape, len(kernel_size)
+    self=lambda at, grads, indices, self, kernel_size: at._pool_scatter(
+        grads[0], indices, self.shape, len(kernel_size)
     ),
 )
 overloads("_fractional_max_pool", lambda given: f"FractionalMaxPool{len(given['kernel_size'])}DBackward0")

@@ -72,8 +72,8 @@ def _adaptive_avg_pool_backward(dy: Array, size: Sequence[int]) -> Array:
 results_lie(in_suggested_format, "_adaptive_avg_pool")
 derivative(
     "_adaptive_avg_pool",
-    self=lambda at, grad, self_shape, output_size: at._adaptive_avg_pool_backward(
-        grad, tuple(self_shape[-len(output_size) :])
+    self=lambda at, grad, self, output_size: at._adaptive_avg_pool_backward(
+        grad, tuple(self.shape[-len(output_size) :])
     ),
 )
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")

@@ -39,7 +39,7 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
 results_lie(in_suggested_format, "_windowed_max")
 derivative(
     "_windowed_max",
-    self=lambda at, grads, indices, self_shape, bounds: at._pool_scatter(grads[0], indices, self_shape, len(bounds)),
+    self=lambda at, grads, indices, self, bounds: at._pool_scatter(grads[0], indices, self.shape, len(bounds)),
 )
 overloads("_windowed_max", lambda given: f"AdaptiveMaxPool{max(len(given['bounds']), 2)}DBackward0")
 

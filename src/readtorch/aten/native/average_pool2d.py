@@ -93,7 +93,7 @@ def _avg_pool_backward(
 def _mean_gradient(
     at: Any,
     grad: Any,
-    self_shape: Sequence[int],
+    self: Any,
     kernel_size: Any,
     stride: Any,
     padding: Any,
@@ -103,7 +103,7 @@ def _mean_gradient(
     divisor_override: int | None,
 ) -> Any:
     return at._avg_pool_backward(
-        grad, self_shape, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
+        grad, self.shape, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
     )
 
 

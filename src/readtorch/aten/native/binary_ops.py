@@ -358,16 +358,16 @@ def logaddexp(self: Any, other: Any) -> Any:
 binary(
     "logaddexp",
     logaddexp,
-    first=lambda at, grad, self, result: grad * at.conj(at.exp(self - result)),
-    second=lambda at, grad, other, result: grad * at.conj(at.exp(other - result)),
+    first=lambda at, grad, self, other: grad / at.conj(1 + at.exp(other - self)),
+    second=lambda at, grad, self, other: grad / at.conj(1 + at.exp(self - other)),
     inplace=False,
     numbers="",
 )
 binary(
     "logaddexp2",
     np.logaddexp2,
-    first=lambda at, grad, self, result: grad * at.exp2(self - result),
-    second=lambda at, grad, other, result: grad * at.exp2(other - result),
+    first=lambda at, grad, self, other: grad / (1 + at.exp2(other - self)),
+    second=lambda at, grad, self, other: grad / (1 + at.exp2(self - other)),
     inplace=False,
     numbers="",
 )
@@ -375,7 +375,7 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, other: grad * at.sgn(self) * at.copysign(at.ones_like(self), other),
+    first=lambda at, grad, self, result: grad * at.sgn(self) * at.sgn(result),
     second=lambda at, grad: at.zeros_like(grad),
 )
 binary("nextafter", np.nextafter, numbers="")

@@ -356,9 +356,7 @@ def _register_running(name: str, better: Any) -> None:
     )(running)
     derivative(
         name,
-        self=lambda at, grad, self_shape, dim, indices: value_selecting_backward(
-            at, grad, dim, indices, self_shape, True
-        ),
+        self=lambda at, grad, self, dim, indices: value_selecting_backward(at, grad, dim, indices, self.shape, True),
     )
 
 

@@ -308,7 +308,7 @@ def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> N
 derivative(
     "index_copy",
     self=lambda at, grad, dim, index: at.index_fill(grad, dim, index, 0),
-    source=lambda at, grad, dim, index: at.index_select(grad, dim, index),
+    source=lambda at, grad, source, dim, index: at.reshape(at.index_select(grad, dim, index), tuple(source.shape)),
 )
 
 
@@ -393,7 +393,7 @@ def gather(self: Array, dim: int, index: Array, *, sparse_grad: bool = False) ->
 
 
 results_lie(in_one_piece, "gather")
-derivative("gather", self=lambda at, grad, self_shape, dim, index: at._scatter_add_zeros(grad, self_shape, dim, index))
+derivative("gather", self=lambda at, grad, self, dim, index: at._scatter_add_zeros(grad, self.shape, dim, index))
 
 
 @register("_scatter_add_zeros", key="CPU CUDA", variants="", node="ScatterAdd")
@@ -639,7 +639,7 @@ def masked_select(self: Array, mask: Array) -> Array:
     return np.broadcast_to(self, shape)[np.broadcast_to(mask, shape)]
 
 
-derivative("masked_select", self=lambda at, grad, self_shape, mask: at._masked_put_zeros(grad, self_shape, mask))
+derivative("masked_select", self=lambda at, grad, self, mask: at._masked_put_zeros(grad, self.shape, mask))
 
 
 @register("_masked_put_zeros", key="CPU CUDA", variants="", node="MaskedScatter")
@@ -825,7 +825,7 @@ def _put_self(at: Any, grad: Any, index: Any, accumulate: bool) -> Any:
 derivative(
     "put",
     self=lambda at, grad, index, accumulate: _put_self(at, grad, index, accumulate),
-    source=lambda at, grad, index, source_shape: at.reshape(at.take(grad, index), source_shape),
+    source=lambda at, grad, index, source: at.reshape(at.take(grad, index), tuple(source.shape)),
 )
 
 

@@ -172,7 +172,7 @@ unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqr
 unary(
     "erfinv",
     special.erfinv,
-    formula=lambda at, grad, result: grad * (math.sqrt(math.pi) / 2) * at.exp(result * result),
+    formula=lambda at, grad, self: grad * (math.sqrt(math.pi) / 2) * at.exp(at.square(at.erfinv(self))),
     autocast="float32",
 )
 unary("lgamma", special.lgamma, formula=lambda at, grad, self: grad * at.digamma(self))
@@ -244,14 +244,16 @@ def _sgn_backward(at: Any, grad: Any, self: Any, result: Any) -> Any:
 
 
 unary("sgn", _sgn, "same", _sgn_backward)
-unary(
-    "positive",
-    np.positive,
-    "same",
-    lambda at, grad: grad,
-    inplace=False,
-    refuse=lambda c: "The `+` operator, on a bool tensor is not supported." if c is scalar_type.bool else None,
-)
+
+
+@composite("positive", variants="function method")
+def positive(at: Any, self: Array) -> Any:
+    """The tensor itself, and no copy of it."""
+    if scalar_type.to_string(self.dtype) == "Bool":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
 unary("signbit", np.signbit, "bool", inplace=False)
 
 

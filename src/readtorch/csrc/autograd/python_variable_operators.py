@@ -34,7 +34,7 @@ REFLECTED = {
     "__rlshift__": "bitwise_left_shift",
     "__rrshift__": "bitwise_right_shift",
 }
-UNARY = {"__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not"}
+UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
 INPLACE = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_", "__imod__": "remainder_",
     "__ifloordiv__": "floor_divide_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
@@ -47,6 +47,18 @@ def reflected(entry: Any) -> Any:
 
     def reflect(self: Any, other: Any) -> Any:
         return call(other, self)
+
+    return reflect
+
+
+def divided(entry: Any) -> Any:
+    """`number / tensor`: upstream's is the reciprocal times the number, which can differ from the quotient in its last bit."""
+    call, operators = binary(entry, decline), dispatcher.operators
+
+    def reflect(self: Any, other: Any) -> Any:
+        if other.__class__ not in (int, float, bool, complex) or gates.up:
+            return call(other, self)
+        return operators["mul"].call(operators["reciprocal"].call(self), other)
 
     return reflect
 
@@ -91,7 +103,7 @@ def bind_operator(entry: Any) -> None:
             _bind(name, compared(entry) if name in ("__eq__", "__ne__") else binary(entry, decline))
     for name, operator in REFLECTED.items():
         if operator == entry.name and entry.pointwise is not None:
-            _bind(name, reflected(entry))
+            _bind(name, divided(entry) if name == "__rtruediv__" else reflected(entry))
             if name == "__rtruediv__":
                 TensorImpl.__rdiv__ = getattr(TensorImpl, name)  # type: ignore[attr-defined]  # added after the class
     for name, operator in UNARY.items():

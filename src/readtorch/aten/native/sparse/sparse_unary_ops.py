@@ -59,7 +59,7 @@ def _linear(name: str) -> None:
     sparse_row(name)(kernel)
 
 
-for _name in ("neg", "positive", "_conj_physical"):
+for _name in ("neg", "_conj_physical"):
     _linear(_name)
 
 
