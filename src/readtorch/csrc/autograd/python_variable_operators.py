@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/10_indexing_and_operators.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/10a_python_operators.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
