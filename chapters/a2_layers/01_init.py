@@ -20,13 +20,39 @@
 # A layer allocates its parameters with `empty` and fills them in `reset_parameters`, with a function of this file. Each works in
 # place, under `no_grad`, and returns its tensor. Since they draw from the same generator in the same order as upstream, a model
 # built after the same `manual_seed` starts from the same numbers.
+#
+# Which numbers would do? Any, one should think, since they will be trained. Fifty layers answer that: a batch of unit variance goes in, and all that changes from line to line is how wide the weights are drawn.
 
 # %%
+import math
+
+import matplotlib.pyplot as plt
+
 import readtorch as torch
 from readtorch import nn
 from readtorch.literate import live
 
 live()
+
+
+# %%
+def scales(fill, activation=torch.relu, depth=50, width=256):
+    """The root mean square of the activations behind each of `depth` layers."""
+    torch.manual_seed(0)
+    x = torch.randn(64, width)
+    result = []
+    for _ in range(depth):
+        x = activation(x @ fill(torch.empty(width, width)).t())
+        result.append(x.square().mean().sqrt().item())
+    return result
+
+
+for std in (0.01, 0.05, 0.0884, 0.1, 1.0):
+    seen = scales(lambda w, std=std: w.normal_(0, std))
+    print(f"std {std:<6} " + "  ".join(f"layer {n}: {seen[n - 1]:8.2g}" for n in (1, 10, 50)))
+
+# %% [markdown]
+# One hundredth is too small by a factor per layer, one tenth too large, and a factor to the fiftieth power leaves the range of float32 in either direction. The gradients suffer the same, on their way back. Only near √(2/256) = 0.0884 does the scale survive. This file is about that number.
 
 # %%
 #| into: nn/init.py
@@ -93,6 +119,49 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     if mode.lower() not in modes:
         raise ValueError(f"Mode {mode.lower()} not supported, please use one of {modes}")
     return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode.lower())]
+
+
+# %%
+names = ("linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu")
+{name: round(nn.init.calculate_gain(name), 3) for name in names}
+
+# %% [markdown]
+# The gain of `relu` is an identity, that of `tanh` a rule of thumb: 5/3 keeps a deep stack alive at a scale of about 0.65, which is where it settles from any start. And that of `selu` is not the one of the paper. Klambauer et al. (2017) draw with variance `1 / fan_in`, which is the gain of `linear`, and have the scale of 1 as a fixed point; with 3/4 it sinks to a fifth.
+# (It was chosen for gradients; pytorch/pytorch#53694.) A self-normalizing network is initialized with `kaiming_normal_(w, nonlinearity="linear")`.
+
+
+# %%
+#| claim: behind fifty layers of SELU the scale is 1 with the gain of "linear" and a fifth with that of "selu"
+def _(torch):
+    def scale(nonlinearity):
+        torch.manual_seed(0)
+        x = torch.randn(64, 256)
+        for _ in range(50):
+            w = torch.nn.init.kaiming_normal_(torch.empty(256, 256), nonlinearity=nonlinearity)
+            x = torch.selu(x @ w.t())
+        return x.square().mean().sqrt().item()
+
+    assert 0.9 < scale("linear") < 1.1 and 0.15 < scale("selu") < 0.25
+
+
+# %% [markdown]
+# The fans are read off the shape, by the convention of `Linear` and of convolutions: outputs first. The function cannot know whose weight it is given, and for three kinds of weights it is wrong. A *transposed* convolution's begins with its inputs. A matrix that is used as `x @ w` does, too. And with `groups` the outputs of one input are fewer than the first
+# dimension says. The first of these stands in every `nn.ConvTranspose2d`, whose weights are drawn from an interval that its number of *output* channels sets: the last layer of a decoder, 64 channels to 2, starts six times as wide as the convolution of the opposite direction.
+
+
+# %%
+#| claim: the fan of a transposed convolution counts its outputs, and its weights are drawn accordingly
+#| upstream: torch/nn/init.py#_calculate_fan_in_and_fan_out
+def _(torch):
+    import math
+
+    fans = torch.nn.init._calculate_fan_in_and_fan_out
+    wide, narrow = torch.nn.ConvTranspose2d(64, 2, 4).weight, torch.nn.Conv2d(64, 2, 4).weight
+    assert fans(wide) == (2 * 16, 64 * 16) and fans(narrow) == (64 * 16, 2 * 16)
+    assert 0.9 / math.sqrt(2 * 16) < wide.abs().max().item() <= 1 / math.sqrt(2 * 16)
+    assert 0.9 / math.sqrt(64 * 16) < narrow.abs().max().item() <= 1 / math.sqrt(64 * 16)
+    depthwise = torch.nn.Conv2d(64, 64, 3, groups=64).weight
+    assert fans(depthwise) == (9, 64 * 9)  # nine inputs each, and an input goes to nine places, not to 576
 
 
 # %% [markdown]
@@ -164,6 +233,10 @@ def _xavier_std(tensor: Tensor, gain: float) -> float:
     return gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
 
 
+# %%
+image = torch.arange(12.0).reshape(1, 1, 3, 4)
+torch.equal(nn.functional.conv2d(image, nn.init.dirac_(torch.empty(1, 1, 3, 3)), padding=1), image)
+
 # %% [markdown]
 # ## Scaled to the layer
 
@@ -230,8 +303,54 @@ def kaiming_normal_(
 
 
 # %% [markdown]
-# Why do `nn.Linear` and the convolutions call `kaiming_uniform_` with `a=sqrt(5)`? Because `gain(sqrt(5)) = sqrt(1/3)`, and with it
-# the bound is `1 / sqrt(fan_in)`, the one of Lua Torch, kept when the calls were rewritten in terms of this file.
+# The same fifty layers, with each of them:
+
+# %%
+fills = {
+    "xavier_normal_": nn.init.xavier_normal_,
+    "kaiming_normal_, relu": lambda w: nn.init.kaiming_normal_(w, nonlinearity="relu"),
+    "as nn.Linear does": lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5)),
+}
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), sharey=True)
+for name, fill in fills.items():
+    left.plot(range(1, 51), scales(fill), label=name)
+    right.plot(range(1, 51), scales(fill, torch.tanh), label=name)
+right.plot(range(1, 51), scales(lambda w: nn.init.xavier_normal_(w, gain=5 / 3), torch.tanh), label="xavier, gain 5/3")
+for axes, title in ((left, "relu"), (right, "tanh")):
+    axes.set_yscale("log")
+    axes.set_ylim(1e-12, 10)
+    axes.set_xlabel(f"layers with {title}")
+    axes.legend(frameon=False, fontsize=8)
+left.set_ylabel("scale of the activations")
+figure.tight_layout()
+
+# %% [markdown]
+# With `kaiming_normal_` the curve is level, but not quite: the product of fifty random factors wanders, the more the narrower the layers are. The third line is what a plain `nn.Linear` starts with. It is no scheme for deep networks. Why do `nn.Linear` and the convolutions call `kaiming_uniform_` with `a=sqrt(5)`? Because `gain(sqrt(5)) = sqrt(1/3)`, and with it
+# the bound is `1 / sqrt(fan_in)`, the one of Lua Torch, kept when the calls were rewritten in terms of this file. The variance is a third of `1 / fan_in`, a ReLU halves what is left, and a layer keeps 41 % of the scale. What saves shallow networks is the bias, drawn from the same interval, and deep ones a normalization after each layer.
+#
+# In between, the bias is what is left. Two unrelated inputs go through a plain stack of `Linear` and `ReLU`:
+
+# %%
+torch.manual_seed(0)
+stack = nn.Sequential(*(layer for _ in range(25) for layer in (nn.Linear(256, 256), nn.ReLU())))
+first, second = torch.randn(1, 256), torch.randn(1, 256)
+apart = []
+with torch.no_grad():
+    for layer in stack:
+        first, second = layer(first), layer(second)
+        apart.append(((first - second).norm() / first.norm()).item())
+[f"{value:.1g}" for value in apart[1::4]]
+
+
+# %%
+#| claim: behind 25 plain layers of Linear and ReLU two unrelated inputs cannot be told apart any more
+def _(torch):
+    torch.manual_seed(0)
+    nn = torch.nn
+    stack = nn.Sequential(*(layer for _ in range(25) for layer in (nn.Linear(256, 256), nn.ReLU())))
+    with torch.no_grad():
+        first, second = stack(torch.randn(2, 256))
+    assert first.norm() > 0.3 and (first - second).norm() < 1e-6
 
 
 # %%
@@ -247,11 +366,42 @@ def _(torch):
 
 
 # %% [markdown]
+# Since all layers draw from one generator, a model's start depends on the order of its lines. A layer that is added in front moves all that come behind it, and two runs "with the same seed" are no longer to be compared. What is built on the meta device draws nothing; neither does `skip_init`.
+
+
+# %%
+#| claim: with one seed, a layer added in front changes the start of those behind it; one on the meta device does not
+def _(torch):
+    def last(*before):
+        torch.manual_seed(0)
+        for make in before:
+            make()
+        return torch.nn.Linear(3, 3).weight
+
+    def on_meta():
+        with torch.device("meta"):
+            torch.nn.Linear(5, 5)
+
+    assert not torch.equal(last(), last(lambda: torch.nn.Linear(5, 5)))
+    assert torch.equal(last(), last(on_meta))
+
+
+# %%
+#| claim: an initialiser writes to the parameter itself, with recording off, and its version tells
+def _(torch):
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    assert torch.nn.init.zeros_(weight) is weight
+    assert weight.is_leaf and weight.requires_grad and weight._version == 1
+
+
+# %% [markdown]
 # ## Truncated, orthogonal, sparse
 #
 # `trunc_normal_` redraws what falls outside. Where most of the mass lies inside the bounds, only the rejected elements are drawn
 # again from the normal distribution; where little does, candidates are uniform and accepted with the density's height (rejection
 # sampling), so that the loop ends soon in both cases.
+#
+# `a` and `b` are values and not multiples of `std`. In `trunc_normal_(w, std=0.02)`, which stands in most vision transformers, the bounds are −2 and 2, a hundred standard deviations away, and nothing is truncated. Who wants two standard deviations says `a=-2 * std, b=2 * std`, and gets a spread of 0.88 `std`.
 
 
 # %%
@@ -313,6 +463,21 @@ def _accept_by_height(
 
 
 # %%
+#| claim: trunc_normal_ with std=0.02 truncates nothing; truncated at two standard deviations it has 0.88 of the spread
+def _(torch):
+    torch.manual_seed(0)
+    w = torch.nn.init.trunc_normal_(torch.empty(10_000), std=0.02)
+    assert w.abs().max() > 3 * 0.02 and abs(w.std().item() - 0.02) < 0.001
+    w = torch.nn.init.trunc_normal_(torch.empty(10_000), std=0.02, a=-0.04, b=0.04)
+    assert w.abs().max() <= 0.04 and abs(w.std().item() / 0.02 - 0.88) < 0.02
+
+
+# %% [markdown]
+# A random matrix keeps the *mean* length of vectors, and stretches some more than others. After many layers the difference is all that is left. An orthogonal one keeps every length, so a deep linear network trains at a rate that does not depend on its depth (Saxe et al.). The factor Q of a random matrix is orthogonal, but not yet random. LAPACK reflects each column to the side that is farther away, since that cancels
+# nothing; R's diagonal gets the sign opposite to the column's, and the first element of Q is never positive.
+
+
+# %%
 #| into: nn/init.py
 #| upstream: torch/nn/init.py#orthogonal_
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | None = None) -> Tensor:
@@ -337,6 +502,35 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
 
 
 # %%
+torch.manual_seed(0)
+depth, lengths = 50, {}
+for name, fill in (
+    ("normal", lambda w: nn.init.normal_(w, std=w.shape[1] ** -0.5)),
+    ("orthogonal", nn.init.orthogonal_),
+):
+    product = torch.eye(64)
+    for _ in range(depth):
+        product = fill(torch.empty(64, 64)) @ product
+    lengths[name] = torch.linalg.svdvals(product)
+{
+    name: f"longest {s[0].item():.2g}, median {s[32].item():.2g}, shortest {s[-1].item():.2g}"
+    for name, s in lengths.items()
+}
+
+
+# %%
+#| claim: an orthogonal start keeps lengths; the first element of a plain factor Q is never positive, the initialiser's has either sign
+def _(torch):
+    torch.manual_seed(0)
+    square, tall = (torch.nn.init.orthogonal_(torch.empty(rows, 8)) for rows in (8, 20))
+    x = torch.randn(8)
+    assert torch.allclose((square @ x).norm(), x.norm()) and torch.allclose((tall @ x).norm(), x.norm())
+    plain = [torch.linalg.qr(torch.randn(3, 3))[0][0, 0] for _ in range(300)]
+    fixed = [torch.nn.init.orthogonal_(torch.empty(3, 3))[0, 0] for _ in range(300)]
+    assert torch.stack(plain).max() <= 0 and torch.stack(fixed).mean().abs() < 0.1
+
+
+# %%
 #| into: nn/init.py
 #| upstream: torch/nn/init.py#sparse_
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch.Generator | None = None) -> Tensor:
@@ -350,6 +544,18 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
         for column in range(columns):
             tensor[torch.randperm(rows)[:zeros], column] = 0
     return tensor
+
+
+# %%
+torch.manual_seed(0)
+(nn.init.sparse_(torch.empty(6, 4), sparsity=0.5) != 0).int()
+
+
+# %%
+#| claim: sparse_ zeroes the same number of elements in each column, rounded up
+def _(torch):
+    w = torch.nn.init.sparse_(torch.empty(7, 5), sparsity=0.5)
+    assert (w == 0).sum(0).tolist() == [4] * 5
 
 
 # %% [markdown]
@@ -386,3 +592,22 @@ kaiming_uniform = _make_deprecate(kaiming_uniform_)
 kaiming_normal = _make_deprecate(kaiming_normal_)
 orthogonal = _make_deprecate(orthogonal_)
 sparse = _make_deprecate(sparse_)
+
+
+# %%
+#| claim: an initialiser without an underscore warns, and works in place all the same
+def _(torch):
+    import warnings
+
+    weight = torch.ones(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.nn.init.constant(weight, 3.0) is weight and weight.tolist() == [3.0, 3.0]
+    assert issubclass(caught[0].category, FutureWarning) and "nn.init.constant_" in str(caught[0].message)
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `trunc_normal_` warns as ours does, and `torch.nn.init` has no more functions; but several, `kaiming_uniform_` among them, ask a subclass of `Tensor` before they look at anything. [Who is asked](../a2_layers/20_namespace.py#who-is-asked) is the last part's subject.
+# * Fans with `groups`, and of transposed convolutions, are as wrong there as here: ours are upstream's, to the last bit.

@@ -18,14 +18,76 @@
 # # Convolution layers
 #
 # Six classes, one base. The base owns `weight`, `bias` and the arguments; each class says how many dimensions it slides over and
-# which function it calls.
+# which function it calls. All arithmetic is [the operator's](../a1_operators/nn_1_convolution.py). What is left for a layer?
+#
+# Four questions that the operator does not ask: how large the weights start, what `padding="same"` and the other modes mean in numbers, which of several output sizes a transposed convolution should give, and what of all this is printed and saved. And one that every reader asks first: what *is* it? A matrix product, of a matrix that nobody would want to store.
+#
+# ## The same layer, by hand
+#
+# Each output place looks at one window of the input. Write each window as a column, the kernel as a row, and one product does all of them:
 
 # %%
+import matplotlib.pyplot as plt
+
 import readtorch as torch
 from readtorch import nn
+from readtorch.nn import functional as F
 from readtorch.literate import live
 
 live()
+
+# %%
+torch.manual_seed(0)
+image = torch.randn(1, 3, 5, 5)
+layer = nn.Conv2d(3, 8, 3)
+columns = F.unfold(image, kernel_size=3)
+by_hand = layer.weight.flatten(1) @ columns + layer.bias[:, None]
+columns.shape, torch.allclose(by_hand.view(1, 8, 3, 3), layer(image), atol=1e-6)
+
+# %% [markdown]
+# `im2col` is the name of this since Caffe. In a picture, with one channel of 25 places whose values are their numbers:
+
+# %%
+numbered = torch.arange(25.0).reshape(1, 1, 5, 5)
+windows = F.unfold(numbered, kernel_size=3)[0]
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.4), width_ratios=(1, 1.4))
+for axes, matrix, title in (
+    (left, numbered[0, 0], "image 5 × 5"),
+    (right, windows, "nine windows of 3 × 3, as columns"),
+):
+    axes.imshow(matrix.numpy(), cmap="viridis", alpha=0.6)
+    for (row, column), value in zip(
+        ((r, c) for r in range(len(matrix)) for c in range(len(matrix[0]))), matrix.flatten().tolist(), strict=True
+    ):
+        axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
+    axes.set_title(title, fontsize=10)
+    axes.set_xticks([])
+    axes.set_yticks([])
+left.add_patch(plt.Rectangle((-0.5, -0.5), 3, 3, fill=False, linewidth=2))
+right.add_patch(plt.Rectangle((-0.5, -0.5), 1, 9, fill=False, linewidth=2))
+figure.tight_layout()
+
+# %% [markdown]
+# The middle place stands in nine columns. That is the price, nine times the memory of the input, and the reason why the operator builds the matrix in blocks that are thrown away, and why there are algorithms that avoid it. It is also the derivative: the gradient of the input adds up what came back at each place, nine terms in the middle, four near a corner, one in it.
+
+
+# %%
+#| claim: a convolution is unfold and a matrix product; its input gradient is the product with the transposed weight, and fold
+def _(torch):
+    F = torch.nn.functional
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 7, 6, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(5, 4, 3, 2, dtype=torch.float64)
+    y = F.conv2d(x, w, stride=2, padding=1, dilation=(1, 2))
+    options = {"kernel_size": (3, 2), "stride": 2, "padding": 1, "dilation": (1, 2)}
+    assert torch.allclose(w.flatten(1) @ F.unfold(x, **options), y.flatten(2))
+    grad = torch.randn_like(y)
+    by_hand = F.fold(w.flatten(1).t() @ grad.flatten(2), (7, 6), **options)
+    assert torch.allclose(torch.autograd.grad(y, x, grad)[0], by_hand)
+
+
+# %% [markdown]
+# ## One base
 
 # %%
 #| into: nn/modules/conv.py
@@ -178,7 +240,7 @@ def _padding_for_pad(
 
 
 # %% [markdown]
-# Padding with anything but zeros is done by `F.pad` before a convolution that pads nothing.
+# Padding with anything but zeros is done by `F.pad` before a convolution that pads nothing: one more copy of the input, and one more node. That is why the base keeps the padding twice, once as the operator takes it and once as `F.pad` does, last dimension first.
 
 
 # %%
@@ -267,11 +329,65 @@ class Conv3d(_PlainConvNd):
 layer = nn.Conv2d(3, 8, 3, padding="same", bias=False)
 layer, layer(torch.zeros(1, 3, 5, 5)).shape
 
+# %%
+#| trace: torch.nn torch.csrc.autograd layers=calls,ops values=summary title="from model(x) to the convolution, with padding that is not zeros"
+layer = nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")
+layer(torch.ones(1, 1, 3, 3))
+
+# %% [markdown]
+# ### What lies beyond the edge?
+#
+# A model must be told something. Zeros are a dark frame that the first layers learn to see; it tells them where they are. The other three invent a continuation. The same ramp, padded by four places on each side:
+
+# %%
+ramp = (torch.arange(8.0)[:, None] + torch.arange(8.0))[None, None]
+figure, several = plt.subplots(1, 4, figsize=(8, 2.3))
+for axes, mode in zip(several, ("constant", "reflect", "replicate", "circular"), strict=True):
+    axes.imshow(F.pad(ramp, (4, 4, 4, 4), mode=mode)[0, 0].numpy(), cmap="viridis")
+    axes.add_patch(plt.Rectangle((3.5, 3.5), 8, 8, fill=False, edgecolor="white", linewidth=1.5))
+    axes.set_title("zeros" if mode == "constant" else mode, fontsize=10)
+    axes.axis("off")
+figure.tight_layout()
+
+# %% [markdown]
+# `reflect` does not repeat the edge and so has one place less to offer than the image is wide; `circular` may go once around and not further. A deep layer whose image has shrunk to 1 × 1 fails with either, in a model that ran on larger pictures.
+
+
+# %%
+#| claim: reflect pads by less than the size, circular by no more than it, replicate by any amount; an even kernel with same reaches further behind
+def _(torch):
+    pad = lambda width, mode: torch.nn.functional.pad(torch.arange(3.0).view(1, 1, 3), (width, width), mode=mode)
+    assert pad(2, "reflect").flatten().tolist() == [2, 1, 0, 1, 2, 1, 0]
+    assert pad(3, "circular").flatten().tolist() == [0, 1, 2] * 3
+    assert pad(5, "replicate").flatten().tolist() == [0] * 6 + [1] + [2] * 6
+    for width, mode in ((3, "reflect"), (4, "circular")):
+        try:
+            pad(width, mode)
+        except RuntimeError as error:
+            assert "adding" in str(error)
+        else:
+            raise AssertionError(mode)
+    even = torch.nn.Conv1d(1, 1, 2, padding="same", bias=False, padding_mode="replicate")
+    assert even._reversed_padding_repeated_twice == [0, 1]
+    with torch.no_grad():
+        even.weight[...] = torch.tensor([0.0, 1.0])
+    assert even(torch.arange(3.0).view(1, 1, 3)).flatten().tolist() == [1, 2, 2]
+
+
+# %%
+#| claim: going around the edge is written with slices and copies, and leaves CopySlices in the graph
+#| differs: here the three modes are one operator with one node
+def _(torch):
+    x = torch.ones(1, 1, 3, requires_grad=True)
+    padded = torch.nn.functional.pad(x, (1, 1), mode="circular")
+    assert "CopySlices" in padded.grad_fn.name()
+
+
 # %% [markdown]
 # ## Transposed
 #
 # Several input sizes give the same output size of a strided convolution; going back, one of them must be chosen. `output_padding`
-# says how far to go beyond the smallest; `output_size` in the call lets the layer work that out.
+# says how far to go beyond the smallest; `output_size` in the call lets the layer work that out. The name misleads: nothing is padded with zeros, the additional places are computed as the others are.
 
 
 # %%
@@ -400,3 +516,58 @@ def _(torch):
     (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
     again = F.conv_transpose2d(torch.ones_like(y), weight, stride=2, padding=1, output_padding=1)
     assert torch.allclose(gradient, again)
+
+
+# %%
+down, up = nn.Conv1d(1, 1, 3, stride=2), nn.ConvTranspose1d(1, 1, 3, stride=2)
+sizes = {size: down(torch.zeros(1, 1, size)).shape[-1] for size in range(3, 9)}
+print("down:", sizes)
+print("up: 3 →", [up(torch.zeros(1, 1, 3), output_size=[size]).shape[-1] for size in (7, 8)])
+
+# %% [markdown]
+# ### Why do generated pictures have a checkerboard?
+#
+# Each input place writes a stamp of the size of the kernel, one stride apart. Where the stride does not divide the size, some places get more stamps than others, and a layer that starts with equal weights starts with this picture (Odena et al. 2016). A kernel of 4 with a stride of 2 has none.
+
+# %%
+figure, several = plt.subplots(1, 3, figsize=(8, 2.8))
+for axes, (kernel, stride) in zip(several, ((3, 2), (4, 2), (5, 3)), strict=True):
+    stamps = F.conv_transpose2d(torch.ones(1, 1, 6, 6), torch.ones(1, 1, kernel, kernel), stride=stride)[0, 0]
+    shown = axes.imshow(stamps.numpy(), cmap="viridis", vmin=0)
+    axes.set_title(f"kernel {kernel}, stride {stride}", fontsize=10)
+    axes.axis("off")
+    figure.colorbar(shown, ax=axes, shrink=0.7, ticks=range(int(stamps.max()) + 1))
+figure.tight_layout()
+
+
+# %%
+#| claim: inside, the stamps of a transposed convolution overlap evenly if the stride divides the kernel, unevenly if not
+def _(torch):
+    def inside(kernel, stride):
+        stamps = torch.nn.functional.conv_transpose1d(torch.ones(1, 1, 8), torch.ones(1, 1, kernel), stride=stride)
+        return set(stamps[0, 0, kernel:-kernel].tolist())
+
+    assert inside(4, 2) == {2.0} and inside(3, 2) == {1.0, 2.0} and inside(5, 3) == {1.0, 2.0} and inside(6, 3) == {2.0}
+
+
+# %%
+#| claim: output_size must be among the sizes that the convolution of the other direction maps to the input's
+def _(torch):
+    up, down = torch.nn.ConvTranspose1d(1, 1, 3, stride=2), torch.nn.Conv1d(1, 1, 3, stride=2)
+    x = torch.zeros(1, 1, 3)
+    for size in (7, 8):
+        assert up(x, output_size=[size]).shape[-1] == size and down(torch.zeros(1, 1, size)).shape == x.shape
+    for size in (6, 9):
+        try:
+            up(x, output_size=[size])
+        except ValueError as error:
+            assert "requested an output size of" in str(error)
+        else:
+            raise AssertionError(size)
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `Conv2d` has a `__setstate__` of its own there as here, for files from before `padding_mode`. The classes of `torch.ao`, quantized and fused with what follows, begin with these and are not here.
+# * A transposed convolution's start is drawn with [the wrong fan](../a2_layers/01_init.py#how-large-a-random-weight-may-be), and so is ours.

@@ -20,9 +20,6 @@ class _ASMoutput(NamedTuple):
     loss: Tensor
 
 
-_ASMoutput.__name__ = _ASMoutput.__qualname__ = "ASMoutput"
-
-
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probability of the target among `n_classes` sorted by falling frequency (Grave et al. 2017), and the mean loss.
 
@@ -110,7 +107,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             inside = inside.index_copy(0, chosen, picked)
         output = inside + F.log_softmax(self.head(rows), dim=1).gather(1, entry.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()
-        return _ASMoutput(output.reshape(target_.shape), loss)
+        return _ASMoutput(output if target_.dim() else output.squeeze(0), loss)
 
     def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes: (N, in_features) → (N, n_classes)."""
