@@ -19,12 +19,42 @@
 #
 # Between a layer's `forward` and an operator stands one function of this file: it fills in defaults, checks what the operator does not,
 # and takes care of old spellings. Many need nothing of that and are the operator itself.
+#
+# Who writes `F.dropout(x)` in a `forward` has left the layer out, and with it the one thing that the layer knew: whether the model is being trained. A function has no mode. It has a default, and the defaults do not agree.
 
 # %%
+import inspect
+
+import matplotlib.pyplot as plt
+
 import readtorch as torch
+from readtorch import nn
+from readtorch.nn import functional as F
 from readtorch.literate import live
 
 live()
+
+# %%
+for name in ("dropout", "dropout2d", "alpha_dropout", "feature_alpha_dropout", "rrelu", "batch_norm"):
+    print(f"{name:22} training={inspect.signature(getattr(F, name)).parameters['training'].default}")
+
+# %% [markdown]
+# So a `F.dropout(x)` goes on dropping behind `model.eval()`, and a `F.alpha_dropout(x)` never begins. Pass `self.training`, or use the layer.
+
+
+# %%
+#| claim: F.dropout drops unless told not to, F.alpha_dropout and F.rrelu are in evaluation unless told otherwise; the mode of a model is not asked
+def _(torch):
+    F = torch.nn.functional
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return F.dropout(x), F.alpha_dropout(x), F.rrelu(-x)
+
+    dropped, alpha, slopes = Model().eval()(torch.ones(1000))
+    assert 300 < (dropped == 0).sum() < 700
+    assert torch.equal(alpha, torch.ones(1000)) and slopes.unique().numel() == 1
+
 
 # %%
 #| into: nn/functional.py
@@ -73,11 +103,21 @@ softplus = _nn.softplus
 logsigmoid = _nn.log_sigmoid
 prelu = torch.prelu
 
+# %%
+same = [
+    name
+    for name in vars(F)
+    if name[0] != "_" and getattr(F, name) in (getattr(torch, name, 0), getattr(torch._C._nn, name, 0))
+]
+len(same), ", ".join(sorted(same))
+
 # %% [markdown]
+# These are where a search for the Python source of a function ends (pytorch/pytorch#25381). Which of them lie below `torch` and which below `torch._C._nn`, has historical reasons only: the second place is for operators that nobody should call as `torch.avg_pool2d`.
+#
 # ## Pooling
 #
 # With `return_indices` a max pool is another function with two results. Upstream calls the pair a *boolean dispatch*; the `if` below is
-# the whole of it.
+# the whole of it. Upstream needs more than an `if` since TorchScript must know the type of a result before anything runs, and a flag changes it here.
 
 
 # %%
@@ -175,6 +215,15 @@ def max_pool3d(
 
 
 # %%
+#| trace: torch.nn.functional torch.csrc.autograd layers=calls,ops values=summary title="max_pool2d: the node bears the name of the operator with indices"
+pooled = F.max_pool2d(torch.arange(16.0, requires_grad=True).view(1, 1, 4, 4), 2)
+print(pooled.grad_fn.name())
+
+# %% [markdown]
+# The trace ends in an operator that was not asked for: backward has to know where each maximum was, so the indices are computed in either case and kept in the node. An index counts through the *flattened plane* of its channel, without the padding. That is enough to put each maximum back, which is what unpooling does, and why it must be told the size: what the windows did not reach is in no index.
+
+
+# %%
 #| into: nn/functional.py
 #| upstream: torch/nn/functional.py#_unpool_output_size
 def _unpool_output_size(
@@ -249,6 +298,29 @@ def max_unpool3d(
 
 
 # %%
+picture = torch.tensor([[1.0, 3, 2, 0, 1], [4, 2, 1, 5, 2], [0, 1, 6, 2, 3], [2, 7, 1, 0, 4]])[None, None]
+values, indices = F.max_pool2d(picture, 2, return_indices=True)
+back = F.max_unpool2d(values, indices, 2, output_size=picture.shape)
+values[0, 0].tolist(), indices[0, 0].tolist(), back[0, 0].tolist()
+
+
+# %%
+#| claim: an index of max pooling counts through the unpadded plane; a place that wins two windows is put back once
+def _(torch):
+    F = torch.nn.functional
+    row = torch.tensor([1.0, 5.0, 2.0]).view(1, 1, 1, 3)
+    values, indices = F.max_pool2d(row, (1, 2), stride=1, return_indices=True)
+    assert values.flatten().tolist() == [5, 5] and indices.flatten().tolist() == [1, 1]
+    assert F.max_unpool2d(values, indices, (1, 2), stride=(1, 1)).flatten().tolist() == [0, 5, 0]
+    _, indices = F.max_pool2d(torch.ones(1, 1, 3, 3), 3, stride=1, padding=1, return_indices=True)
+    assert indices[0, 0].tolist() == [[0, 0, 1], [0, 0, 1], [3, 3, 4]]
+
+
+# %% [markdown]
+# A power-average pool has no kernel of its own: it is an average pool of powers, multiplied by the size of a window. The odd line with `sign` and `relu` keeps negative sums, which an odd power may have, from becoming something else than NaN.
+
+
+# %%
 #| into: nn/functional.py
 #| upstream: torch/nn/functional.py#lp_pool1d
 #| upstream: torch/nn/functional.py#lp_pool2d
@@ -291,6 +363,14 @@ def _require_sizes(op: str, output_size: Any, dims: int) -> None:
 
 
 # %%
+row = torch.tensor([[[3.0, 4.0, 6.0, 8.0]]])
+{p: F.lp_pool1d(row, p, 2).flatten().tolist() for p in (1, 2, 8, float("inf"))}
+
+# %% [markdown]
+# An *adaptive* pool is told how many windows there should be. Window *i* of *m* over *n* places begins at ⌊*i n / m*⌋ and ends before ⌈(*i* + 1) *n / m*⌉. Where *m* does not divide *n* they overlap or differ in length, so an adaptive pool is a plain pool only where it does.
+
+
+# %%
 #| into: nn/functional.py
 #| upstream: torch/nn/functional.py#adaptive_avg_pool2d
 #| upstream: torch/nn/functional.py#adaptive_avg_pool3d
@@ -303,6 +383,32 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that divide the volume into `output_size`; None keeps the input's size."""
     return _nn.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
+
+
+# %%
+figure, several = plt.subplots(1, 3, figsize=(8, 1.8))
+for axes, (places, count) in zip(several, ((12, 4), (10, 4), (7, 4)), strict=True):
+    for number in range(count):
+        x = torch.zeros(1, 1, places, requires_grad=True)
+        (reached,) = torch.autograd.grad(F.adaptive_avg_pool1d(x, count)[0, 0, number], x)
+        (window,) = reached[0, 0].nonzero(as_tuple=True)
+        axes.barh(number, len(window), left=window[0].item(), height=0.7, edgecolor="white")
+    axes.set_title(f"{places} places, {count} windows", fontsize=10)
+    axes.set_yticks([])
+    axes.set_xticks(range(0, places + 1, 2))
+    axes.invert_yaxis()
+figure.tight_layout()
+
+
+# %%
+#| claim: window i of m over n places is from floor(i n / m) to ceil((i + 1) n / m), for the mean and for the maximum
+def _(torch):
+    F = torch.nn.functional
+    for n, m in ((12, 4), (10, 4), (7, 4), (5, 3), (3, 5)):
+        x = torch.randn(n)
+        windows = [x[i * n // m : -(-(i + 1) * n // m)] for i in range(m)]
+        assert torch.allclose(F.adaptive_avg_pool1d(x[None], m)[0], torch.stack([w.mean() for w in windows]))
+        assert torch.equal(F.adaptive_max_pool1d(x[None], m)[0], torch.stack([w.max() for w in windows]))
 
 
 # %%
@@ -642,6 +748,42 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 # %% [markdown]
+# One of them cannot be in place with every argument. A leaky ReLU keeps its *result* in place of its input, and tells by its sign which branch was taken. With a negative slope both branches are positive, and the sign is lost.
+
+
+# %%
+#| claim: a leaky ReLU in place is differentiated by the sign of its result, and upstream refuses a negative slope in backward
+#| differs: ours keeps a copy of the input, in which the sign is as it was
+def _(torch):
+    x = torch.tensor([-1.0, 1.0], requires_grad=True)
+    y = torch.nn.functional.leaky_relu(x.clone(), -0.1, inplace=True)
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        assert "negative slope" in str(error)
+    else:
+        raise AssertionError("went back")
+
+
+# %%
+x = torch.linspace(-4, 4, 161)
+names = ("leaky_relu", "elu", "silu", "mish", "hardswish", "softsign", "tanhshrink", "relu6")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
+for name in names:
+    at = x.clone().requires_grad_()
+    y = getattr(F, name)(at)
+    (slope,) = torch.autograd.grad(y.sum(), at)
+    left.plot(x.tolist(), y.tolist(), label=name)
+    right.plot(x.tolist(), slope.tolist())
+left.set_title("value", fontsize=10)
+right.set_title("slope", fontsize=10)
+left.legend(frameon=False, fontsize=7)
+figure.tight_layout()
+
+# %% [markdown]
+# ## Softmax
+#
+# Old code# %% [markdown]
 # ## Softmax
 #
 # Old code leaves `dim` out; the guess is 0 for rank 0, 1 and 3, and 1 otherwise, with a warning.
@@ -685,8 +827,10 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 
 
 # %% [markdown]
+# The guess is from the days when a batch of vectors was the usual thing, and for sequences `(N, T, C)` it is wrong: probabilities that sum to one over the *batch*. The warning has been there since 2017.
+#
 # The Gumbel trick draws from a categorical distribution differentiably: noise is added to the logits before a softmax. With `hard` the
-# forward value is one-hot and the gradient that of the soft one.
+# forward value is one-hot and the gradient that of the soft one. The last line of the function is the whole *straight-through* trick: two terms that cancel in value, of which one has no history.
 
 
 # %%
@@ -713,6 +857,39 @@ def _(torch):
     assert sorted(sample[0].tolist()) == [0, 0, 1]
     (sample * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert logits.grad.abs().sum() > 0
+
+
+# %%
+torch.manual_seed(0)
+logits = torch.tensor([0.0, 1.0, 2.0])
+figure, several = plt.subplots(1, 4, figsize=(8, 2), sharey=True)
+for axes, tau in zip(several, (0.1, 0.5, 1.0, 5.0), strict=True):
+    sample = F.gumbel_softmax(logits.expand(4000, 3), tau=tau)
+    axes.hist(sample[:, 2].numpy(), bins=25, range=(0, 1))
+    axes.set_title(f"tau {tau}", fontsize=10)
+    axes.set_xlabel("share of the third")
+several[0].set_ylabel("samples")
+figure.tight_layout()
+
+
+# %% [markdown]
+# Small `tau`: nearly one-hot, and gradients that are nearly always 0 and sometimes huge. Large `tau`: smooth, and far from a choice. The *frequencies* of the winners do not depend on it.
+
+
+# %%
+#| claim: the winners of hard Gumbel samples have the frequencies of the softmax, at any temperature
+def _(torch):
+    torch.manual_seed(0)
+    logits = torch.tensor([0.0, 1.0, 2.0])
+    for tau in (0.1, 5.0):
+        frequency = torch.nn.functional.gumbel_softmax(logits.expand(20_000, 3), tau=tau, hard=True).mean(0)
+        assert (frequency - logits.softmax(0)).abs().max() < 0.015
+
+
+# %% [markdown]
+# ## Embedding
+#
+# Two arguments of a lookup act on the weight and not on the result. `padding_idx` shields a row from gradients; it does not make the row zero, which only the layer does, once. And `max_norm` *writes* to the weight before it is read, under `no_grad`, in evaluation too: a forward pass that changes the model.
 
 
 # %% [markdown]
@@ -745,6 +922,18 @@ def embedding(
         with torch.no_grad():
             torch.embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
     return torch.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+# %%
+#| claim: the function returns the padding row as it is, and sends it no gradient; with max_norm a lookup shortens the rows that it reads, and no others
+def _(torch):
+    weight = torch.full((3, 2), 5.0, requires_grad=True)
+    found = torch.nn.functional.embedding(torch.tensor([0, 1]), weight, padding_idx=0)
+    found.sum().backward()
+    assert found.tolist() == [[5, 5], [5, 5]] and weight.grad.tolist() == [[0, 0], [1, 1], [0, 0]]
+    weight = torch.full((3, 2), 5.0)
+    torch.nn.functional.embedding(torch.tensor([1, 1]), weight, max_norm=1.0)
+    assert torch.allclose(weight.norm(dim=1), torch.tensor([50**0.5, 1.0, 50**0.5])) and weight._version > 0
 
 
 # %%
@@ -808,6 +997,18 @@ def embedding_bag(
     )
 
 
+# %% [markdown]
+# Bags save the list of rows: what is looked up is summed at once, so that a batch of long bags takes no more memory than one of short ones.
+
+# %%
+table = torch.eye(4)
+words, starts = torch.tensor([0, 1, 1, 3]), torch.tensor([0, 3])
+F.embedding_bag(words, table, starts, mode="sum"), F.embedding_bag(words, table, starts)
+
+# %% [markdown]
+# ## Lengths, distances, numbers of classes
+
+
 # %%
 #| into: nn/functional.py
 #| upstream: torch/nn/functional.py#normalize
@@ -852,6 +1053,22 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("Class values must be smaller than num_classes.")
     ones = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
     return (ones.scatter if many else ones.scatter_)(-1, input.unsqueeze(-1), 1)
+
+
+# %% [markdown]
+# Where there is nothing to divide by, the three differ. `normalize` has a floor below the length and gives zeros. `pairwise_distance` adds `eps` to the *difference*, every element of it, so that equal points are √*n* · 10⁻⁶ apart and not at all symmetric. That is a guard for the gradient (the square root has none at 0, [a bug of chapter 0](../00_tensor/18_reports_and_exercises.py#bugs-you-can-now-explain-the-graph)), and shows when distances are small.
+
+
+# %%
+#| claim: equal points have a distance, and d(a, b) is not d(b, a); a vector of zeros is normalized to zeros; one_hot gives integers
+def _(torch):
+    F = torch.nn.functional
+    a, b = torch.zeros(1, 4), torch.full((1, 4), 1e-6)
+    assert abs(F.pairwise_distance(a, a).item() - 2e-6) < 1e-9
+    assert F.pairwise_distance(a, b).item() < 1e-9 and abs(F.pairwise_distance(b, a).item() - 4e-6) < 1e-9
+    assert F.normalize(a).tolist() == [[0, 0, 0, 0]] and F.cosine_similarity(a, b).item() == 0
+    hot = F.one_hot(torch.tensor([0, 2]))
+    assert hot.dtype is torch.int64 and hot.tolist() == [[1, 0, 0], [0, 0, 1]]
 
 
 # %%

@@ -18,12 +18,19 @@
 # # Into the namespace
 #
 # `nn.Linear` is `nn.modules.linear.Linear`: `nn/modules/__init__.py` collects the classes, `nn/__init__.py` takes all of them and the
-# submodules that people reach by attribute.
+# submodules that people reach by attribute. Two hundred lines of names, and no logic. Why is that a file that one may not get wrong?
+#
+# Because two names of one class live longer than the code. People write the short one, and files hold the long one. `torch.save(model)` pickles a class by where it was *defined*, so a checkpoint of a whole model from 2018 asks for `torch.nn.modules.linear`, and that module has to be there for ever, with that class in it. It is why the
+# folder `modules/` was never flattened, and why attention is found in `activation.py`, where its first author put it.
 
 # %%
+import pickle
+from collections import Counter
+
 import readtorch as torch
 from readtorch import nn
 from readtorch.literate import live
+from readtorch.nn import functional as F
 
 live()
 
@@ -308,6 +315,33 @@ __all__ += [
 ]
 
 # %%
+print(nn.Linear.__module__, "·", pickle.dumps(nn.Linear)[10:45])
+print(
+    ", ".join(
+        f"{file} {count}"
+        for file, count in Counter(
+            getattr(nn, name).__module__.rpartition(".")[2] for name in nn.modules.__all__
+        ).most_common()
+    )
+)
+
+
+# %%
+#| claim: a layer is pickled under the module that defines it, and that is not always the one where one would look
+def _(torch):
+    import pickle
+
+    nn = torch.nn
+    assert f"{torch.__name__}.nn.modules.linear".encode() in pickle.dumps(nn.Linear) and nn.Linear is nn.modules.Linear
+    where = {name: getattr(nn, name).__module__.rpartition(".")[2] for name in nn.modules.__all__}
+    assert where["MultiheadAttention"] == "activation" and where["EmbeddingBag"] == "sparse"
+    assert where["LayerNorm"] == "normalization" and where["BatchNorm2d"] == "batchnorm"
+
+
+# %% [markdown]
+# Below `nn.utils` only some modules are taken along. `prune` is among those that are not, so `torch.nn.utils.prune` is an AttributeError until somebody has said `import torch.nn.utils.prune`; then it is there for all, since importing a submodule [sets an attribute of its package](../01_import/1_finding_a_module.py). A program that forgets it works or does not, depending on what else it imports.
+
+# %%
 #| into: nn/utils/__init__.py
 from readtorch.nn.utils import parametrizations as parametrizations
 from readtorch.nn.utils import parametrize as parametrize
@@ -334,10 +368,48 @@ from readtorch.nn.utils.weight_norm import weight_norm as weight_norm
 #| into: nn/__init__.py
 from readtorch.nn import utils as utils
 
+
+# %%
+#| claim: nn.utils.prune is there once it has been imported, nn.utils.rnn and nn.functional are from the beginning; from torch.nn import * brings both kinds of names
+def _(torch):
+    import subprocess
+    import sys
+
+    code = f"""
+import {torch.__name__} as torch
+assert torch.nn.utils.rnn and torch.nn.functional and not hasattr(torch.nn.utils, "prune")
+import {torch.__name__}.nn.utils.prune
+assert torch.nn.utils.prune
+names = {{}}
+exec("from {torch.__name__}.nn import *", names)
+assert names["Linear"] is torch.nn.Linear and names["functional"] is torch.nn.functional
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# %% [markdown]
+# ### Layer and function
+#
+# Most layers are a function of `nn.functional` with its options remembered. Which have none? Ask for a name in small letters:
+
+# %%
+functions = {name.replace("_", "") for name, value in vars(F).items() if callable(value)}
+alone = [
+    name
+    for name in nn.modules.__all__
+    if name.removesuffix("Loss").lower() not in functions and name.lower() not in functions
+]
+print(len(alone), "of", len(nn.modules.__all__))
+print(", ".join(name for name in alone if not name.startswith("Lazy") and "Pad" not in name))
+
+# %% [markdown]
+# What remains is containers, recurrent layers, which are operators of their own, transformers, which are made of others, and losses whose functions have longer names. The other way round, `pad` and `interpolate` each serve a dozen layers.
+
 # %% [markdown]
 # ### Who is asked
 #
-# A function of `torch.nn.functional` begins, upstream, by asking its arguments whether one of them takes over the call. Here [gates](../00_tensor/11c_subclasses.py) do so, once there is somebody to ask. `sigmoid` and `tanh` are among the few that do not: they call the method, which asks. And of the initialisers only four ask, those that hand over all they are given by keyword.
+# A subclass of `Tensor` that logs calls sees `relu` if it is called as `F.relu`, and would rather not see the five operators of which a function is made. So a function of `torch.nn.functional` begins, upstream, by asking its arguments whether one of them takes over the call. Here [gates](../00_tensor/11c_subclasses.py) do so, once there is somebody to ask. `sigmoid` and `tanh` are among the few that do not: they call the method, which asks. And of the initialisers only four ask, those that hand over all they are given by keyword.
 
 # %%
 #| into: nn/functional.py
@@ -363,3 +435,58 @@ from readtorch.csrc.utils import gates as _gates
 _gates.gates.offer(
     globals(), "torch.nn.init", _gates.KEYWORDS, ("constant_", "kaiming_uniform_", "normal_", "uniform_")
 )
+
+# %% [markdown]
+# A gate costs nothing while there is nobody to ask, so that is the difference between these two traces: the same call, with a plain tensor and with one that has something to say.
+
+
+# %%
+class Logged(torch.Tensor):
+    heard: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.heard.append(getattr(function, "__name__", str(function)))
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+plain = torch.ones(2)
+logged = plain.as_subclass(Logged)
+
+# %%
+#| trace: torch.nn.functional torch.csrc.utils.gates layers=calls,ops values=summary title="F.silu of a plain tensor"
+F.silu(plain)
+
+# %%
+#| trace: torch.nn.functional torch.csrc.utils.gates layers=calls,ops values=summary title="F.silu of a tensor that is asked"
+F.silu(logged)
+
+# %%
+for call in (F.silu, F.sigmoid, nn.init.uniform_, nn.init.xavier_uniform_):
+    Logged.heard.clear()
+    call(torch.ones(2, 2).as_subclass(Logged))
+    print(f"{call.__name__:16}", Logged.heard)
+
+
+# %%
+#| claim: a subclass hears of F.silu as one call and of F.sigmoid as a method; of uniform_ by the initialiser's name, of xavier_uniform_ by its parts
+def _(torch):
+    class Logged(torch.Tensor):
+        heard = []
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.heard.append(function)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    def heard(call):
+        x = torch.ones(2, 2).as_subclass(Logged)
+        Logged.heard.clear()
+        call(x)
+        return list(Logged.heard)
+
+    F, init = torch.nn.functional, torch.nn.init
+    assert heard(F.silu) == [F.silu] and F.sigmoid not in heard(F.sigmoid)
+    assert heard(init.uniform_) == [init.uniform_]
+    parts = heard(init.xavier_uniform_)
+    assert init.xavier_uniform_ not in parts and "uniform_" in [part.__name__ for part in parts]
