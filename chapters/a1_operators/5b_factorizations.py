@@ -17,6 +17,53 @@
 # %% [markdown]
 # # Factorizations
 #
+# Nobody computes an inverse to solve a system, one hears, and `torch.linalg.inv(A) @ b` is shorter. What is lost? Take matrices that are close to singular (Hilbert's), a right-hand side whose solution is known to be ones, and look at how well the answer fits its own equation, relative to what float64 can hold.
+
+# %%
+import matplotlib.pyplot as plt
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+sizes, misses = range(2, 13), {"solve(A, b)": [], "inv(A) @ b": []}
+for n in sizes:
+    place = torch.arange(n, dtype=torch.float64)
+    A = 1 / (place[:, None] + place + 1)
+    b = A @ torch.ones(n, dtype=torch.float64)
+    for name, x in (("solve(A, b)", torch.linalg.solve(A, b)), ("inv(A) @ b", torch.linalg.inv(A) @ b)):
+        miss = (A @ x - b).norm() / (torch.linalg.matrix_norm(A, 2) * x.norm())
+        misses[name].append(max(miss.item(), 1e-17))
+figure, axes = plt.subplots(figsize=(7, 2.8))
+for name, values in misses.items():
+    axes.semilogy(sizes, values, marker=".", label=name)
+axes.axhline(2**-53, color="0.6", linestyle=":", label="half a unit in the last place")
+axes.set_xlabel("size of the Hilbert matrix")
+axes.set_ylabel("|Ax − b| / |A| |x|")
+axes.legend(frameon=False, fontsize=8)
+figure.tight_layout()
+
+# %% [markdown]
+# Both answers are far from ones in the end, since the problem is as bad as that: its condition number at 12 is 10¹⁶. But the answer of `solve` *fits*, to the last bit, as an exact answer to a slightly different system would. That of the inverse fits nothing. A factorization keeps the error where it can be undone.
+
+
+# %%
+#| claim: solve leaves a residual at the rounding error whatever the condition; the product with an inverse does not
+def _(torch):
+    place = torch.arange(10, dtype=torch.float64)
+    A = 1 / (place[:, None] + place + 1)
+    b = A.sum(1)
+    residual = lambda x: ((A @ x - b).norm() / (torch.linalg.matrix_norm(A, 2) * x.norm())).item()
+    assert torch.linalg.cond(A) > 1e13
+    assert residual(torch.linalg.solve(A, b)) < 1e-15 and residual(torch.linalg.inv(A) @ b) > 1e-7
+    assert residual(torch.linalg.lstsq(A, b[:, None]).solution[:, 0]) < 1e-15
+
+
+# %% [markdown]
+# ## Elimination
+#
 # A linear system is solved by writing its matrix as a product of simpler ones. Upstream calls LAPACK for each of these; NumPy hands out some of LAPACK's factorizations (Cholesky, QR, SVD, eigenvalues) and keeps
 # others to itself: `numpy.linalg.solve` computes an LU factorization and throws it away. So that one is written out here, over whole batches at once: the loop runs over the columns, as in the textbook, and every step is done for all matrices.
 #
@@ -26,12 +73,27 @@
 # | `cholesky_ex` | A = L Lᴴ | the same for positive definite A, and a test whether it is |
 # | `eig` | A V = V Λ | any square A; the factors are complex |
 # | `geqrf`, `householder_product` | A = Q R, with Q as a product of reflections | least squares |
+#
+# The textbook's first version subtracts multiples of the first row from the others, and so on. It fails on a matrix that is not singular at all:
+
 
 # %%
-import readtorch as torch
-from readtorch.literate import live
+def eliminated(A):
+    """L and U in one matrix, without exchanging rows."""
+    A = A.clone()
+    for k in range(len(A) - 1):
+        A[k + 1 :, k] /= A[k, k]
+        A[k + 1 :, k + 1 :] -= A[k + 1 :, k, None] * A[k, k + 1 :]
+    return A
 
-live()
+
+A = torch.tensor([[1e-9, 1.0], [1.0, 1.0]])
+packed = eliminated(A)
+L, U = packed.tril(-1) + torch.eye(2), packed.triu()
+L @ U
+
+# %% [markdown]
+# One element has become 0, since 1 − 10⁹ is −10⁹ in float32 and the 1 is gone. A small *pivot* makes large multiples. So the row with the largest element of the column is brought up first, and the list of these swaps is a part of the result.
 
 
 # %%
@@ -59,6 +121,12 @@ def _eliminate(A: Array) -> tuple[Array, Array, Array]:
     return flat.reshape(A.shape), pivots.reshape(*batch, steps), order.reshape(*batch, rows)
 
 
+# %% [markdown]
+# The derivative of a factorization is found by differentiating its equation: d(P A) = dL U + L dU. Multiplied by the inverses from both sides, what lies below the diagonal can only come from dL, and the rest only from dU, so one matrix falls apart into the two.
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
 @register("_linalg_lu", key="CPU CUDA", variants="", outputs="L U P", node="LinalgLu", differentiable_outputs=(0, 1))
 def _linalg_lu(A: Array) -> Any:
     packed, _, order = _eliminate(A)
@@ -110,6 +178,31 @@ def linalg_lu(at: Any, A: Array, *, pivot: bool = True) -> Any:
     return P, L, U
 
 
+# %%
+A = torch.tensor([[1e-9, 1.0], [1.0, 1.0]])
+P, L, U = torch.linalg.lu(A)
+L, U, P @ L @ U
+
+# %%
+#| trace: torch.aten.native.batch_linear_algebra layers=calls,lines values=summary title="three columns: find the largest, swap, subtract"
+torch.linalg.lu_factor(torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 10.0]]))
+
+# %% [markdown]
+# What `lu_factor` returns for the swaps is LAPACK's list, and three habits of Fortran are in it. It counts from 1. It is int32. And it is no permutation: entry *k* says with which row the row *k* was exchanged *at that moment*, so a list may name one row several times. `lu_unpack` plays the swaps through.
+
+
+# %%
+#| claim: pivots are a list of swaps, counted from 1, in int32; a row may stand in it several times
+def _(torch):
+    A = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    LU, pivots = torch.linalg.lu_factor(A)
+    assert pivots.tolist() == [3, 3, 3] and pivots.dtype is torch.int32
+    P, L, U = torch.lu_unpack(LU, pivots)
+    assert torch.equal(P @ L @ U, A) and not torch.equal(P, torch.eye(3))
+
+
+# %%
+#| into: aten/native/batch_linear_algebra.py
 @register("_eye_rows", key="CPU CUDA", variants="")
 def _eye_rows(self: Array) -> Array:
     """For each matrix the unit matrix with as many rows."""
@@ -153,6 +246,8 @@ def lu(at: Any, self: Array, pivot: bool = True, get_infos: bool = False) -> Any
     return factors, pivots, at.zeros_like(at.select(at.select(self, -1, 0), -1, 0), dtype=int32)
 
 
+# %%
+#| into: aten/native/batch_linear_algebra.py
 @register("_order_of", key="CPU CUDA", variants="")
 def _order_of(pivots: Array, rows: int) -> Array:
     """The permutation that a list of swaps amounts to, as rows of a matrix."""
@@ -238,6 +333,22 @@ def linalg_solve_triangular(
     if unitriangular:
         A = A + at._eye_rows(self)
     return at._linalg_solve(A, B) if left else _right_solve(at, B, A)
+
+
+# %% [markdown]
+# `lu_solve` is a triangular solve twice in LAPACK, at a cost of *n*² for a right-hand side, which is what the factors were kept for. NumPy has no triangular solve; ours multiplies the factors again and gains nothing. Only the triangle that was named is looked at, there and here, and the other may hold anything:
+
+
+# %%
+#| claim: triangular solves and Cholesky look at one triangle and do not notice what stands in the other; lu_solve agrees with solve
+def _(torch):
+    strange = torch.tensor([[2.0, 99.0], [1.0, 2.0]])
+    lower, b = strange.tril(), torch.ones(2, 1)
+    assert torch.equal(torch.linalg.solve_triangular(strange, b, upper=False), torch.linalg.solve(lower, b))
+    assert torch.allclose(torch.linalg.cholesky(strange), torch.linalg.cholesky(torch.tensor([[2.0, 1.0], [1.0, 2.0]])))
+    assert torch.allclose(torch.linalg.eigvalsh(strange), torch.tensor([1.0, 3.0]))
+    assert torch.allclose(torch.linalg.eigvalsh(strange, UPLO="U"), torch.tensor([-97.0, 101.0]))
+    assert torch.allclose(torch.linalg.lu_solve(*torch.linalg.lu_factor(strange), b), torch.linalg.solve(strange, b))
 
 
 # %% [markdown]
@@ -449,6 +560,8 @@ def triangular_solve(
 # ## Eigenvalues of any matrix
 #
 # A real matrix may have complex eigenvalues, so the result is complex always. Each eigenvector is determined up to a complex factor; upstream's derivative, and this one, is only for losses that do not depend on that factor.
+#
+# In the formula below stands a quotient by the *differences* of eigenvalues. Where two are equal, the eigenvectors are any two of a plane, and a small change of the matrix turns them by a large angle: the derivative is not there, and training that drives two eigenvalues together ends in NaN. The eigenvalues alone have no such quotient. A loss that can be written with them, or with the projector V Vᴴ, should be.
 
 
 # %%
@@ -499,8 +612,36 @@ def linalg_eigvals(at: Any, self: Array) -> Any:
     return at._linalg_eig(self)[0]
 
 
+# %%
+torch.manual_seed(0)
+values = torch.linalg.eigvals(torch.randn(300, 300) / 300**0.5)
+figure, axes = plt.subplots(figsize=(3.4, 3.4))
+axes.scatter(values.real.tolist(), values.imag.tolist(), s=4)
+axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.5"))
+axes.set_aspect("equal")
+axes.set_title("eigenvalues of a random matrix", fontsize=10)
+figure.tight_layout()
+
+# %% [markdown]
+# The circle is why recurrent weights are drawn with the variance 1/*n*: then the largest factor of a step is 1.
+
+
+# %%
+#| claim: where eigenvalues are equal, those have gradients and the eigenvectors have NaN
+def _(torch):
+    A = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    assert torch.equal(torch.autograd.grad(torch.linalg.eigvalsh(A).sum(), A)[0], torch.eye(2, dtype=torch.float64))
+    vectors = torch.linalg.eigh(A).eigenvectors
+    assert torch.isnan(torch.autograd.grad(vectors[0, 0] + vectors[1, 0], A)[0]).any()
+    B = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    lengths = torch.linalg.eig(B).eigenvectors.abs().square().sum()
+    assert torch.autograd.grad(lengths, B)[0].abs().max() < 1e-12  # unit vectors, whatever B is
+
+
 # %% [markdown]
 # ## Reflections, and least squares
+#
+# More equations than unknowns: A X cannot be B, and the X is wanted that comes closest. With A = Q R it is a triangular system, R X = Qᴴ B, and no squares of condition numbers as with the normal equations AᴴA X = AᴴB. Householder's way to Q R turns each column onto an axis by a reflection; LAPACK keeps the reflections, not Q, in the triangle that R leaves free.
 
 
 # %%
@@ -630,8 +771,13 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
     if not many and not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
-    solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     rank, values = at._lstsq_rest(self, rcond)
+    known = not many and not without_values(rank)
+    if known and rows >= columns and bool(at.all(rank == columns)):
+        Q, R = at.linalg_qr(self)
+        solution = at._linalg_solve(R, at.matmul(_adjoint(at, Q), B))
+    else:
+        solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
     residuals = empty
     if rows > columns and driver != "gelsy" and (many or driver == "gels" or bool(at.all(rank == columns))):
@@ -643,6 +789,34 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
         at.reshape(at.narrow(at.reshape(rank, (-1,)), 0, 0, 0), (0,)) if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else empty,
     )
+
+
+# %%
+steps = torch.linspace(0, 1, 30, dtype=torch.float64)
+powers = torch.stack([steps**k for k in range(4)], 1)
+noisy = torch.sin(6 * steps) + 0.1 * torch.cos(40 * steps)
+fit = torch.linalg.lstsq(powers, noisy[:, None]).solution
+figure, axes = plt.subplots(figsize=(6, 2.4))
+axes.plot(steps.tolist(), noisy.tolist(), ".", color="0.6")
+axes.plot(steps.tolist(), (powers @ fit)[:, 0].tolist())
+figure.tight_layout()
+
+# %% [markdown]
+# `residuals` is empty more often than people expect. There are four drivers in LAPACK; the default, `gelsy`, does not compute them. The others do, if there are more equations than unknowns and the rank is full.
+
+
+# %%
+#| claim: lstsq returns residuals for a driver other than gelsy, more rows than columns, and full rank; of underdetermined systems it gives the shortest solution
+def _(torch):
+    lstsq, tall, wide, b = (
+        torch.linalg.lstsq,
+        torch.eye(3)[:, :2],
+        torch.ones(1, 3),
+        torch.tensor([[1.0], [2.0], [3.0]]),
+    )
+    assert lstsq(tall, b).residuals.shape == (0,) and lstsq(tall, b, driver="gelsd").residuals.tolist() == [9.0]
+    assert lstsq(torch.ones(3, 2), b, driver="gelsd").residuals.shape == (0,)
+    assert torch.allclose(lstsq(wide, torch.ones(1, 1)).solution, torch.full((3, 1), 1 / 3))
 
 
 # %% [markdown]
@@ -754,6 +928,17 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Any:
 #| into: __init__.py
 _MODULES.append("linalg")
 
+
+# %%
+#| claim: QR and SVD are unique up to signs only: a factor times its sign flipped twice is as good, and the sign of R's diagonal is the library's
+def _(torch):
+    A = torch.tensor([[3.0, 1.0], [4.0, 2.0]])
+    Q, R = torch.linalg.qr(A)
+    flip = torch.diag(torch.tensor([-1.0, 1.0]))
+    assert torch.allclose(Q @ R, A) and torch.allclose((Q @ flip) @ (flip @ R), A)
+    assert R[0, 0] < 0  # a textbook would make it positive
+
+
 # %% [markdown]
 # ## Written with the others
 
@@ -856,12 +1041,9 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out:
 
 
 # %%
-A = torch.tensor([[0.0, 2.0], [3.0, 4.0]])
-P, L, U = torch.linalg.lu(A)
-P, L, U, P @ L @ U
-
-# %%
-torch.linalg.eigvals(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
+companion = torch.diag(torch.ones(2), -1)
+companion[:, -1] = torch.tensor([6.0, -11.0, 6.0])  # of x³ - 6 x² + 11 x - 6
+torch.linalg.eigvals(companion), torch.linalg.eigvals(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
 
 
 # %%
@@ -957,3 +1139,25 @@ def _(torch):
     thin = A[:, :5] @ A[:5]
     U, S, V = torch.svd_lowrank(thin, 5, niter=0)
     assert torch.allclose(U @ torch.diag(S) @ V.mT, thin)
+
+
+# %%
+torch.manual_seed(0)
+A = torch.randn(200, 100) @ torch.diag(0.93 ** torch.arange(100.0)) @ torch.randn(100, 100) / 10
+figure, axes = plt.subplots(figsize=(7, 2.8))
+axes.plot(range(1, 21), torch.linalg.svdvals(A)[:20].tolist(), "k.", label="true")
+for niter in (0, 1, 3):
+    axes.plot(range(1, 21), torch.svd_lowrank(A, 20, niter)[1].tolist(), label=f"niter={niter}")
+axes.set_xlabel("singular value, of which 20 were asked for")
+axes.set_ylim(0)
+axes.legend(frameon=False, fontsize=8)
+figure.tight_layout()
+
+# %% [markdown]
+# Asked for twenty, the first ten are good without any further round and the last are not. Ask for more than you need (`q` + 5 is the usual advice) and take the first.
+#
+# ### What upstream does more
+#
+# * On a GPU each function has two or three libraries to choose from (cuSOLVER, MAGMA, cuBLAS for batches), by size and shape, and `torch.backends.cuda.preferred_linalg_library` to overrule the choice. There `lstsq` has one driver, and it takes full rank for granted.
+# * `lu_solve` and `solve_triangular` solve with the triangles; see above.
+# * Forward-mode derivatives of all of them.

@@ -26,8 +26,12 @@
 # | real to complex, both halves | the real part of that |
 # | real to complex, one half | the same, after zeros stand for the other half |
 # | complex to real | real to complex of the gradient; all but the first and the middle one count twice |
+#
+# What is there to explain in a transform that NumPy computes? What it is *asked*. It takes a finite piece for one period of something endless, it stores its frequencies in an odd order, it drops half of a mirror image and with that the parity of a length; and it is differentiated, by a rule in which some elements count twice. Each of these has cost somebody a day.
 
 # %%
+import matplotlib.pyplot as plt
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -387,6 +391,54 @@ def ifftshift(input: Tensor, dim: Dims | None = None) -> Any:
 tone = torch.sin(2 * torch.pi * 3 * torch.arange(16) / 16)
 torch.fft.rfft(tone).abs().round(decimals=3)
 
+# %% [markdown]
+# Three periods fit into the piece, and all of the tone is in bin 3. The order of the bins is that of the sum in the definition, from 0 upwards; the upper half are the negative frequencies. `fftshift` rolls them into place, and for an odd length it is not its own inverse:
+
+# %%
+torch.fft.fftfreq(5, 1 / 5), torch.fft.fftshift(torch.arange(5)), torch.fft.ifftshift(torch.arange(5))
+
+# %%
+#| trace: torch.fft layers=calls,ops values=summary title="irfft: seven names, one operator"
+torch.fft.irfft(torch.fft.rfft(tone))
+
+
+# %%
+#| claim: irfft cannot see that a length was odd, and does not look at the imaginary parts of the first and of the middle number
+#| upstream: torch/fft/__init__.py#fft
+def _(torch):
+    rfft, irfft = torch.fft.rfft, torch.fft.irfft
+    x = torch.arange(5.0)
+    assert irfft(rfft(x)).shape == (4,) and torch.allclose(irfft(rfft(x), 5), x, atol=1e-6)
+    half = rfft(torch.arange(4.0))
+    changed = half + torch.tensor([100j, 0, 7j])
+    assert torch.allclose(irfft(changed), irfft(half))
+
+
+# %%
+#| claim: in the gradient of irfft all but the first and the middle number count twice; for an odd length there is no middle
+def _(torch):
+    def weights(count, length):
+        half = torch.zeros(count, dtype=torch.complex64, requires_grad=True)
+        return (length * torch.autograd.grad(torch.fft.irfft(half, length)[0], half)[0]).real.round().tolist()
+
+    assert weights(3, 4) == [1, 2, 1] and weights(3, 5) == [1, 2, 2]
+
+
+# %% [markdown]
+# A product of transforms is a *circular* convolution: what runs out behind comes in again in front. Two signals of *n* and *m* numbers have a convolution of *n* + *m* − 1, and the transform must be of at least as many.
+
+
+# %%
+#| needs: a2_layers
+#| claim: without zeros behind them, transformed signals are convolved in a circle
+def _(torch):
+    a, b = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])
+    rfft, irfft = torch.fft.rfft, torch.fft.irfft
+    full = torch.nn.functional.conv1d(a.view(1, 1, 3), b.flip(0).view(1, 1, 3), padding=2).flatten()
+    assert torch.allclose(irfft(rfft(a, 5) * rfft(b, 5), 5), full, atol=1e-6)
+    circle = full[:3] + torch.cat([full[3:], torch.zeros(1)])
+    assert torch.allclose(irfft(rfft(a) * rfft(b), 3), circle, atol=1e-6)
+
 
 # %%
 #| claim: Parseval: the transform with norm="ortho" keeps lengths, so its gradient does too
@@ -401,6 +453,29 @@ def _(torch):
 # ## A signal in pieces
 #
 # `stft` cuts a signal into overlapping pieces, weighs each with a window that fades to zero at its ends, and transforms it. `istft` puts them together again, and divides by what the windows add up to at each place.
+#
+# Why the window? A transform takes the piece for a period. If the tone does not fit, the end does not meet the beginning, and the jump has all frequencies. Half a period more than above:
+
+# %%
+places = torch.arange(64) / 64
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), sharey=True)
+for axes, periods in ((left, 10.0), (right, 10.5)):
+    tone = torch.sin(2 * torch.pi * periods * places)
+    for name, window in (
+        ("no window", torch.ones(64)),
+        ("Hann", torch.hann_window(64)),
+        ("Kaiser 12", torch.kaiser_window(64)),
+    ):
+        power = torch.fft.rfft(tone * window).abs() / window.sum()
+        axes.plot((20 * power.clamp(min=1e-7).log10()).tolist(), label=name)
+    axes.set_title(f"{periods} periods", fontsize=10)
+    axes.set_xlabel("bin")
+left.set_ylabel("dB")
+right.legend(frameon=False, fontsize=8)
+figure.tight_layout()
+
+# %% [markdown]
+# Without a window, a tone that does not fit is seen in every bin, at −30 dB or so; a faint second tone would be drowned. A window trades this for width.
 
 
 # %%
@@ -518,8 +593,46 @@ def istft(
     return signal if input.ndim == 3 else signal.squeeze(0)
 
 
+# %%
+#| needs: a2_layers
+rate = 1000
+time = torch.arange(2 * rate) / rate
+chirp = torch.sin(2 * torch.pi * (50 * time + 80 * time**2)) + 0.3 * torch.sin(2 * torch.pi * 400 * time)
+window = torch.hann_window(128)
+pieces = torch.stft(chirp, 128, hop_length=32, window=window, return_complex=True)
+figure, axes = plt.subplots(figsize=(7, 2.6))
+axes.imshow(pieces.abs().clamp(min=1e-3).log().numpy(), origin="lower", aspect="auto", extent=(0, 2, 0, rate / 2))
+axes.set_xlabel("seconds")
+axes.set_ylabel("hertz")
+figure.tight_layout()
+pieces.shape, (torch.istft(pieces, 128, hop_length=32, window=window, length=len(chirp)) - chirp).abs().max()
+
+# %% [markdown]
+# One piece more than 2000 / 32 says: with `center=True` the signal is reflected at its ends so that piece *t* is centred at *t* · hop. Without that the first place of the signal lies in one piece only, under the zero at the window's end; it cannot be got back, and `istft` refuses.
+
+
+# %%
+#| needs: a2_layers
+#| claim: centred pieces are one more than fit, and come back; of uncentred pieces under a Hann window the ends cannot be restored
+def _(torch):
+    x, window = torch.randn(100), torch.hann_window(16)
+    centred = torch.stft(x, 16, 4, window=window, return_complex=True)
+    assert centred.shape == (9, 100 // 4 + 1)
+    assert torch.allclose(torch.istft(centred, 16, 4, window=window, length=100), x, atol=1e-5)
+    pieces = torch.stft(x, 16, 4, window=window, center=False, return_complex=True)
+    assert pieces.shape == (9, (100 - 16) // 4 + 1)
+    try:
+        torch.istft(pieces, 16, 4, window=window, center=False)
+    except RuntimeError as error:
+        assert "window overlap add min" in str(error)
+    else:
+        raise AssertionError("restored")
+
+
 # %% [markdown]
 # ## Windows
+#
+# Two conventions differ by one place. A window for designing filters is *symmetric*: both ends are the same. One for transforms is *periodic*: the next piece's first place is its last, so it is a symmetric one of *n* + 1 with the end left out. SciPy's functions give the first by default, PyTorch's the second.
 
 
 # %%
@@ -614,9 +727,40 @@ further.append(init_windows)
 # %%
 torch.hann_window(8), torch.kaiser_window(5, beta=3.0)
 
+
+# %%
+#| claim: a periodic window is a symmetric one of one more without its last; shifted by half and added to itself, Hann's is 1 everywhere
+def _(torch):
+    window = torch.hann_window(8)
+    assert torch.equal(window, torch.hann_window(9, periodic=False)[:-1]) and window[0] == 0 < window[-1]
+    assert torch.allclose(window + window.roll(4), torch.ones(8))
+    symmetric = torch.hann_window(8, periodic=False)
+    assert not torch.allclose(symmetric + symmetric.roll(4), torch.ones(8))
+
+
 # %% [markdown]
 # ## Special functions
 #
+# Why have a function for log(1 + x)? Because 1 + x is rounded first, and for small x there is nothing left of it. The functions of `torch.special` are those whose obvious spelling loses digits, overflows, or gives NaN for 0 · ∞. How many digits of `log(1 + x)` and `exp(x) - 1` are right in float32:
+
+# %%
+x = torch.logspace(-9, 0, 200)
+spellings = {
+    "log(1 + x)": ((1 + x).log(), x.double().log1p()),
+    "log1p(x)": (x.log1p(), x.double().log1p()),
+    "exp(x) - 1": (x.exp() - 1, x.double().expm1()),
+    "expm1(x)": (x.expm1(), x.double().expm1()),
+}
+figure, axes = plt.subplots(figsize=(7, 2.8))
+for (name, (value, true)), style in zip(spellings.items(), ("C0-", "C0:", "C1-", "C1:"), strict=True):
+    wrong = ((value.double() - true) / true).abs().clamp(min=1e-8)
+    axes.plot(x.log10().tolist(), (-wrong.log10()).tolist(), style, label=name, linewidth=1)
+axes.set_xlabel("log10 of x")
+axes.set_ylabel("correct digits")
+axes.legend(frameon=False, fontsize=8)
+figure.tight_layout()
+
+# %% [markdown]
 # The modified Bessel functions are integrals over a circle, Iₙ(x) = 1/2π ∫ eˣᶜᵒˢᵗ cos nt dt. For a smooth periodic function the sum over equally spaced points converges faster than any power of their number: 256 points are exact to the last bit
 # as long as the result is a float64 at all.
 
@@ -836,5 +980,40 @@ gates.offer(globals(), "torch.functional", PYTHON, Public(globals(), but=("broad
 _MODULES += ["fft", "special"]
 _NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))
 
+
+# %%
+#| claim: log1p and expm1 keep small numbers; x log y and the entropy are 0 where x is 0
+def _(torch):
+    small = torch.tensor(1e-10)
+    assert (1 + small).log() == 0 and small.exp() - 1 == 0
+    assert torch.log1p(small) == small and torch.expm1(small) == small
+    zero = torch.tensor(0.0)
+    assert torch.isnan(zero * zero.log()) and torch.special.xlogy(zero, zero) == 0
+    assert torch.special.entr(torch.tensor([0.0, -1.0])).tolist() == [0.0, -float("inf")]
+
+
+# %%
+#| claim: the lower tail of ndtr is lost in float32: at -10 it is 0, which erfc is not
+#| differs: ours takes erfc below -1
+def _(torch):
+    far = torch.tensor(-10.0)
+    assert torch.erfc(-far / 2**0.5) > 0
+    assert torch.special.ndtr(far) == 0
+
+
+# %%
+#| claim: ndtri is the inverse of ndtr; i0 leaves float32 between 85 and 100
+def _(torch):
+    shares = torch.tensor([0.025, 0.5, 0.975])
+    assert torch.allclose(torch.special.ndtr(torch.special.ndtri(shares)), shares, atol=1e-6)
+    assert torch.isfinite(torch.special.i0(torch.tensor(85.0))) and torch.isinf(torch.special.i0(torch.tensor(100.0)))
+
+
 # %%
 torch.special.ndtr(torch.tensor([-1.96, 0.0, 1.96])), torch.polygamma(1, torch.tensor(1.0)), torch.pi**2 / 6
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * Thirty-one further functions: Bessel functions of the first and second kind, orthogonal polynomials, `erfcx`, `log_ndtr`, Airy functions; scaled Bessel functions (`i0e`) that do not overflow. Most of them have no derivative there either.
+# * On a GPU the transforms are cuFFT's, planned once for a shape and kept: `torch.backends.cuda.cufft_plan_cache`.

@@ -239,6 +239,8 @@ torch.equal(nn.functional.conv2d(image, nn.init.dirac_(torch.empty(1, 1, 3, 3)),
 
 # %% [markdown]
 # ## Scaled to the layer
+#
+# `1 / fan_in` keeps the scale of activations on the way forward, `1 / fan_out` that of gradients on the way back. Glorot and Bengio take the mean of the two fans; He et al. say that one of them is enough, since in a network the factors of the other direction cancel except at its ends, and put the gain of a ReLU in.
 
 
 # %%

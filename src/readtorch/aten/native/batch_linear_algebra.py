@@ -1097,8 +1097,13 @@ def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, 
     if not many and not (bool(at.all(at.isfinite(self))) and bool(at.all(at.isfinite(b)))):
         raise RuntimeError("torch.linalg.lstsq: the matrices must not contain infs or NaNs")
     rows, columns = self.shape[-2:]
-    solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     rank, values = at._lstsq_rest(self, rcond)
+    known = not many and not without_values(rank)
+    if known and rows >= columns and bool(at.all(rank == columns)):
+        Q, R = at.linalg_qr(self)
+        solution = at._linalg_solve(R, at.matmul(_adjoint(at, Q), B))
+    else:
+        solution = at.matmul(at.linalg_pinv(self, rcond if rcond is not None and 0 < rcond < 1 else None), B)
     empty = at.reshape(at.narrow(at.reshape(values, (-1,)), 0, 0, 0), (0,))
     residuals = empty
     if rows > columns and driver != "gelsy" and (many or driver == "gels" or bool(at.all(rank == columns))):
