@@ -410,7 +410,8 @@ def _bound(
     values = dict(zip(names, args, strict=False))
     values.update((name, value) for name, value in given.items() if name in schema.names)
     missing = [shown(name) for name in schema.names if name not in values and name not in schema.defaults]
-    required = schema.var_positional not in (None, "args")  # what is called `args` may be none at all
+    # what is called `args` may be none at all, and so may tensors, if the function says so
+    required = schema.var_positional not in (None, "args") and not schema.var_tensors
     if required and len(args) == len(names) and schema.var_positional not in kwargs:
         missing.append(str(schema.var_positional))
     if missing:

@@ -858,7 +858,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
-from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Real
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 
@@ -1329,7 +1329,7 @@ from __future__ import annotations
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Number, Real
 from readtorch.c10.core import scalar_type
 
 

@@ -536,7 +536,7 @@ from readtorch.c10.core import memory_format as formats
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.contiguity import contiguous_strides
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import device_guard, with_index
+from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_in
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format

@@ -737,6 +737,10 @@ def _cat_on_meta(tensors: Sequence[Array], dim: int = 0) -> Array:
 
 def _cat_checked(tensors: Sequence[Array], dim: int, dtype: np.dtype) -> Array:
     first = tensors[0]
+    if first.shape == (
+        0,
+    ):  # nothing but vectors without elements, of which upstream does not ask along which dimension
+        return first.astype(dtype)
     place = maybe_wrap_dim(dim, first.ndim)
     for number, array in enumerate(tensors):
         if array.ndim != first.ndim:
@@ -772,8 +776,18 @@ def _cat_backward(at: Any, grad: Any, shapes: list[tuple[int, ...]], dim: int) -
 
 
 derivative("cat", tensors=lambda at, grad, tensors_shape, dim: _cat_backward(at, grad, tensors_shape, dim))
-for _alias in ("concat", "concatenate"):
-    composite(_alias)(lambda at, tensors, dim=0: at.cat(tensors, dim))
+
+
+def _cat_under(name: str) -> None:
+    def cat(at: Any, tensors: Sequence[Array], dim: int = 0) -> Any:
+        """By way of `cat`."""
+        return at.cat(tensors, dim)
+
+    composite(name)(cat)
+
+
+_cat_under("concat")
+_cat_under("concatenate")
 
 
 @register("stack", key="CPU CUDA", variants="function", out=True, autocast="widest")
@@ -869,7 +883,12 @@ def repeat(self: Array, *repeats: Any) -> Array:
             "Number of dimensions of repeat dims can not be smaller than that of the tensor: pass a 1 for each dimension to keep"
         )
     if any(count < 0 for count in counts):
-        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(counts)}")
+        whole = [
+            count * size for count, size in zip(counts, (1,) * (len(counts) - self.ndim) + self.shape, strict=True)
+        ]
+        if any(size < 0 for size in whole):
+            raise RuntimeError(f"Trying to create tensor with negative dimension: {whole}")
+        return np.empty(whole, self.dtype)
     return np.tile(self, counts)
 
 
@@ -954,11 +973,8 @@ def rot90(at: Any, self: Array, k: int = 1, dims: Ints = (0, 1)) -> Any:
     a, b = dims
     if self.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
-    if a == b or abs(a - b) == self.ndim:
+    if maybe_wrap_dim(a, self.ndim) == maybe_wrap_dim(b, self.ndim):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
-    for number, dim in enumerate(dims):
-        if not -self.ndim <= dim < self.ndim:
-            raise IndexError(f"Rotation dim{number} out of range, dim{number} = {dim}")
     turns = k % 4
     if turns == 1:
         return at.transpose(at.flip(self, b), a, b)

@@ -56,7 +56,7 @@ from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast, fitting
+from readtorch.aten.tensor_iterator import fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of, without_values
 from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_numpy_dtype, to_string
@@ -71,20 +71,47 @@ from readtorch.aten.tensor_iterator import in_order
 def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
     """Index arrays as NumPy wants them, checked against the sizes. IndexError names the value that is out of bounds."""
     key: list[Any] = []
-    for dim, index in enumerate(indices):
+    dim = -1
+    for index in indices:
+        dim += 1
         if index is None:
             key.append(slice(None))
             continue
         if index.dtype == np.uint8:  # a mask of the days before torch.bool
             index = index.astype(bool)
-        size = self.shape[dim]
-        if index.dtype.kind != "b" and index.size:
+        kind = index.dtype.kind
+        if kind not in "bi" or len(indices) > self.ndim:
+            raise _wrong_indices(self, indices)
+        if kind == "b":
+            if index.shape != self.shape[dim : dim + index.ndim]:
+                raise _wrong_mask(self, index, dim)
+            dim += index.ndim - 1
+        elif index.size:
+            size = self.shape[dim]
             low, high = int(index.min()), int(index.max())
             if low < -size or high >= size:
                 wrong = low if low < -size else high
                 raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
         key.append(index)
     return tuple(key)
+
+
+def _wrong_indices(self: Array, indices: Sequence[Array | None]) -> IndexError:
+    if any(index is not None and index.dtype.kind not in "bi" and index.dtype != np.uint8 for index in indices):
+        return IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return IndexError(f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})")
+
+
+def _wrong_mask(self: Array, mask: Array, dim: int) -> IndexError:
+    for axis, size in enumerate(mask.shape):
+        if dim + axis >= self.ndim:
+            break
+        if size != self.shape[dim + axis]:
+            return IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match the shape of the indexed tensor "
+                f"{list(self.shape)} at index {dim + axis}"
+            )
+    return IndexError(f"too many indices for tensor of dimension {self.ndim}: the mask alone has {mask.ndim}")
 
 
 def fills_by_mask_only() -> RuntimeError:
@@ -140,6 +167,21 @@ derivative("index", self=lambda at, grad, self_shape, indices: at._index_put_zer
 derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(grad, indices))
 
 
+def _check_put(self: Array, key: tuple, values: Array) -> tuple[int, ...]:
+    """The shape of the places to be written to. RuntimeError if the values do not go there."""
+    if values.dtype != self.dtype:
+        names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, values)]
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {names[0]} for the destination and {names[1]} for the source."
+        )
+    target: tuple[int, ...] = self[key].shape
+    if not is_expandable_to(values.shape, target) and values.size != 1:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape {list(target)}"
+        )
+    return target
+
+
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
 #| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_put_
@@ -148,21 +190,16 @@ def index_put(self: Array, indices: Sequence[Array | None], values: Array, accum
     """A copy with `values` written, or added, at the positions."""
     if not indices:
         raise RuntimeError("index_put(): expected at least one index")
-    key = _key(self, indices)
+    try:
+        key = _key(self, indices)
+    except IndexError as error:
+        if "out of bounds" in str(error):  # found last upstream, when the elements are written
+            _check_put(self, tuple(slice(None) if x is None else x * 0 if x.size else x for x in indices), values)
+        raise
     if values.size == 1 and not accumulate and any(index is not None and index.dtype == np.uint8 for index in indices):
         raise fills_by_mask_only()
+    target = _check_put(self, key, values)
     result = self.copy(order="K")
-    if values.dtype != self.dtype:
-        names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, values)]
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {names[0]} for the destination and {names[1]} for the source."
-        )
-    target = self[key].shape
-    if not is_expandable_to(values.shape, target) and values.size != 1:
-        shape, wanted = list(values.shape), list(target)
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {shape} cannot be broadcast to indexing result of shape {wanted}"
-        )
     if accumulate:
         _add_at(result, key, np.broadcast_to(values.reshape(() if values.ndim > len(target) else values.shape), target))
     else:
@@ -204,6 +241,8 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
             raise IndexError("index out of range in self")
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
     if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
+        if place:
+            raise RuntimeError(f"INDICES element is out of DATA bounds, axis_dim={size}")
         raise IndexError("index out of range in self")
     return np.take(self, index.reshape(-1), axis=place) if self.ndim else self.copy()
 
@@ -248,15 +287,19 @@ def index_of_repeats(repeats: Array) -> Array:
     return np.repeat(np.arange(repeats.size), repeats)
 
 
+def _check_vector(name: str, index: Any, place: int) -> None:
+    """IndexError for an index of several dimensions; `place` is there to be looked at first."""
+    if index.ndim > 1:
+        kind, shape = to_string(index.dtype), list(index.shape)
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {kind} and size: {shape}"
+        )
+
+
 # %%
 #| into: aten/native/tensor_advanced_indexing.py
 #| upstream: aten/src/ATen/native/TensorAdvancedIndexing.cpp#at::native::index_add_cpu_out
 def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha: Number) -> None:
-    if index.ndim > 1:
-        name, shape = to_string(from_numpy_dtype(index.dtype)), list(index.shape)
-        raise IndexError(
-            f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: {name} and size: {shape}"
-        )
     if index.dtype.kind != "i":
         name = to_string(from_numpy_dtype(index.dtype))
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {name}")
@@ -282,9 +325,12 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha
 
 
 @register("index_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
-def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
+def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """A copy with `alpha * source` added to the slices numbered by `index`."""
     result = self.copy()
+    _check_vector("index_add_", index, maybe_wrap_dim(dim, self.ndim))
+    if isinstance(alpha, complex) and self.dtype.kind != "c":
+        raise RuntimeError("value cannot be converted to type float without overflow")
     if source.dtype != self.dtype:
         raise RuntimeError(
             "index_add_(): self and source expected to have the same dtype, but got (self) "
@@ -314,8 +360,6 @@ derivative(
 @register("index_copy", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
     """A copy with the slices numbered by `index` replaced by those of `source`."""
-    if self.dtype != source.dtype:
-        raise RuntimeError("index_copy_(): self and source expected to have the same dtype")
     place = maybe_wrap_dim(dim, self.ndim)
     _check_index_copy(self, place, index, source)
     result = self.copy()
@@ -337,6 +381,8 @@ def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> N
     if index.dtype != np.int64:
         name = to_string(from_numpy_dtype(index.dtype))
         raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {name}")
+    if self.dtype != source.dtype:
+        raise RuntimeError("index_copy_(): self and source expected to have the same dtype")
     mine, theirs = [list(shape[:place] + shape[place + 1 :]) for shape in (self.shape, source.shape)]
     if mine != theirs:
         raise RuntimeError(
@@ -362,17 +408,31 @@ derivative(
 )
 
 
-@register("index_fill", key="CPU CUDA", variants="function method", inplace=True)
-def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Array:
-    """A copy with the slices numbered by `index` set to a number."""
-    if getattr(value, "ndim", 0):
+@composite("index_fill", variants="function method", inplace=True)
+def index_fill(at: Any, self: Array, dim: int, index: Array, value: Array | Number) -> Any:
+    """A copy with the slices numbered by `index` set to `value`, a number or a 0-d tensor."""
+    if not hasattr(value, "dtype") or isinstance(value, np.generic):
+        return at._index_fill_scalar(self, dim, index, value)
+    if value.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
         )
-    if isinstance(value, complex) and self.dtype.kind != "c":
-        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    return at._index_fill_tensor(self, dim, index, value)
+
+
+@register("_index_fill_tensor", key="CPU CUDA", variants="", node="IndexFillBackward1")
+def _index_fill_tensor(self: Array, dim: int, index: Array, value: Array) -> Array:
+    return _index_fill_scalar(self, dim, index, value[()])
+
+
+@register("_index_fill_scalar", key="CPU CUDA", variants="", node="IndexFill")
+def _index_fill_scalar(self: Array, dim: int, index: Array, value: Any) -> Array:
     if index.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if isinstance(value, complex) and self.dtype.kind != "c":
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
     place = maybe_wrap_dim(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
     if index.size and not size:
@@ -382,12 +442,17 @@ def index_fill(self: Array, dim: int, index: Array, value: Array | Number) -> Ar
         raise IndexError(f"index {wrong} is out of bounds for dimension {place} with size {size}")
     result = self.copy(order="K")
     lines = np.moveaxis(result, place, 0) if self.ndim else result.reshape(1)
-    lines[index] = getattr(value, "_array", value)
+    lines[index] = fitting(value, self.dtype)
     return result
 
 
-results_lie(in_order_of, "index_fill", "index_put")
-derivative("index_fill", self=lambda at, grad, dim, index: at.index_fill(grad, dim, index, 0))
+results_lie(in_order_of, "_index_fill_scalar", "_index_fill_tensor", "index_put")
+derivative("_index_fill_scalar", self=lambda at, grad, dim, index: at._index_fill_scalar(grad, dim, index, 0))
+derivative(
+    "_index_fill_tensor",
+    self=lambda at, grad, dim, index: at._index_fill_scalar(grad, dim, index, 0),
+    value=lambda at, grad, dim, index: at.sum(at.index_select(grad, dim, index)),
+)
 
 # %% [markdown]
 # ### gather and scatter
@@ -419,12 +484,9 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
             if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:
                 break
         raise RuntimeError("Index tensor must have the same number of dimensions as src")
+    ours, theirs = (None if x is None else x.shape or (1,) for x in (self, source))
     for axis in range(index.ndim):
-        limit = (
-            self.shape[axis]
-            if source is None
-            else min(source.shape[axis], self.shape[axis] if axis != place else source.shape[axis])
-        )
+        limit = ours[axis] if source is None else min(theirs[axis], ours[axis] if axis != place else theirs[axis])
         if (axis != place or source is not None) and index.shape[axis] > limit:
             other = "input" if source is None else "src"
             raise RuntimeError(
@@ -499,9 +561,9 @@ def _scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
     place = _check_gather("scatter", self, dim, index)
     result = self.copy()
     if index.size and index.ndim:
-        result[_grid(index, place)] = cast(value, self.dtype)
+        result[_grid(index, place)] = fitting(value, self.dtype)
     elif index.size:
-        result.reshape(-1)[index] = value
+        result.reshape(-1)[index] = fitting(value, self.dtype)
     return result
 
 
@@ -530,6 +592,7 @@ def scatter(
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
     is_number = not hasattr(src, "dtype")
     if reduce not in (None, "add", "multiply"):
+        maybe_wrap_dim(dim, self.ndim)
         raise RuntimeError("reduce argument must be either add or multiply.")
     if reduce == "add" and not is_number:
         return at.scatter_add(self, dim, index, src)
@@ -540,6 +603,10 @@ def scatter(
     return at._scatter_value(self, dim, index, src) if is_number else at._scatter_src(self, dim, index, src)
 
 
+#: what upstream's parser of names takes besides, for old programs
+_OLD_REDUCTIONS = {"max": "amax", "min": "amin"}
+
+
 @register("scatter_reduce", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Array:
     """A copy with `src` combined into it along `dim`: "sum", "prod", "mean", "amax" or "amin"."""
@@ -547,6 +614,7 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
     if self.dtype != src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     functions = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
+    reduce = _OLD_REDUCTIONS.get(reduce, reduce)
     if reduce not in functions:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "mean" and self.dtype.kind == "b":
@@ -575,6 +643,8 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
 def _scatter_reduce_backward(
     at: Any, grad: Any, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
 ) -> Any:
+    if reduce in _OLD_REDUCTIONS:
+        raise RuntimeError(f"Expected 'reduce' to be one of 'sum', 'prod', 'mean', 'amax' or 'amin' but got {reduce}.")
     if reduce == "sum":
         to_self, to_src = grad, at.gather(grad, dim, index)
     elif reduce == "mean":
@@ -615,6 +685,10 @@ def _to_copy_like(at: Any, self: Any, other: Any) -> Any:
 @composite("take_along_dim", variants="function method", out=True)
 def take_along_dim(at: Any, self: Array, indices: Array, dim: int | None = None) -> Any:
     """`gather` whose index broadcasts."""
+    if to_string(indices.dtype) != "Long":
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {to_string(indices.dtype)}"
+        )
     if dim is None:
         return at.gather(at.reshape(self, (-1,)), 0, at.reshape(indices, (-1,)))
     if self.ndim != indices.ndim:
@@ -696,6 +770,8 @@ derivative(
 @composite("masked_fill", variants="function method", inplace=True)
 def masked_fill(at: Any, self: Array, mask: Array, value: Array | Number) -> Any:
     """A copy with `value`, a number or a 0-d tensor, where the mask is true."""
+    if isinstance(value, np.generic):
+        value = value.item()
     return (
         at._masked_fill_tensor(self, mask, value)
         if hasattr(value, "dtype")
@@ -933,6 +1009,10 @@ def index_reduce(
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
     place = maybe_wrap_dim(dim, self.ndim)
+    _check_vector("index_reduce_", index, place)
+    if self.dtype != source.dtype:
+        names = [to_string(x.dtype) for x in (self, source)]
+        raise RuntimeError(f"index_reduce_(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")
     size = self.shape[place] if self.ndim else 1
     if not without_values(index) and not is_one_of_many(index) and at.any((index < 0) | (index >= size)):
         raise IndexError("index out of range in self")

@@ -38,7 +38,6 @@ live()
 # %%
 #| into: aten/native/reduce_ops.py
 #| imports
-import builtins
 import math
 import warnings
 
@@ -111,13 +110,20 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
     return 1 if unbiased is None or unbiased else 0
 
 
-def _var_arguments(dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> tuple[Any, float]:
-    """`var(False)` meant `unbiased=False` before it meant a dimension."""
+def _var_arguments(
+    name: str, self: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None
+) -> tuple[tuple[int, ...], float]:
+    """The dimensions and what is taken off their count. `var(False)` meant `unbiased=False` before it meant a dimension."""
     if dim.__class__ is bool:
         if unbiased is not None or keepdim or correction is not None:
             raise TypeError("argument 'dim' must be tuple of ints, not bool")
-        return None, _correction(dim, correction)
-    return dim, _correction(unbiased, correction)
+        dim, unbiased = None, dim
+    if to_numpy_dtype(self.dtype).kind not in "fcV":
+        what = name if name.endswith("mean") else "std and var"
+        raise RuntimeError(f"{what} only support floating point and complex dtypes")
+    dims, left_out = reduced_dims(dim, self.ndim), _correction(unbiased, correction)
+    _warn_of_freedom(name, self, dims, left_out)
+    return dims, left_out
 
 
 @register("_var", key="CPU CUDA", variants="", node="Var")
@@ -134,7 +140,7 @@ def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -
         apart = wide - wide[tuple(slice(0, 1) if axis in dims else slice(None) for axis in range(wide.ndim))]
         average = _add(apart, axis=dims, keepdims=True) / wide.dtype.type(count)
         total = np.where(total < noise, sum_of_squares(apart - average, dims, keepdim), total)
-    left = builtins.max(count - correction, 0)
+    left = count - correction if correction < count else 0  # NaN takes all
     return in_order((total / total.dtype.type(left)).astype(self.real.dtype, copy=False))
 
 
@@ -183,18 +189,19 @@ def var(
     unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
-    correction: float | None = None,
+    correction: Real | None = None,
 ) -> Any:
     """The variance over `dim`: the sum of squared deviations divided by n − correction (1 by default)."""
-    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    dims = reduced_dims(dim, self.ndim)
-    _warn_of_freedom("var", self, dims, left_out)
+    dims, left_out = _var_arguments("var", self, dim, unbiased, keepdim, correction)
     return at._var(self, dims, left_out, keepdim)
 
 
 @register("_std", key="CPU CUDA", variants="", node="Std")
 def _std(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -> Array:
-    return np.sqrt(_var(self, dims, correction, keepdim))
+    variance = _var(self, dims, correction, keepdim)
+    if self.dtype == np.float32 and np.isinf(variance).any():  # of squares that only a double holds
+        return np.asarray(np.sqrt(_var(self.astype(np.float64), dims, correction, keepdim)), np.float32)
+    return np.sqrt(variance)
 
 
 derivative(
@@ -213,12 +220,10 @@ def std(
     unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
-    correction: float | None = None,
+    correction: Real | None = None,
 ) -> Any:
     """The square root of the variance."""
-    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    dims = reduced_dims(dim, self.ndim)
-    _warn_of_freedom("std", self, dims, left_out)
+    dims, left_out = _var_arguments("std", self, dim, unbiased, keepdim, correction)
     return at._std(self, dims, left_out, keepdim)
 
 
@@ -230,12 +235,10 @@ def var_mean(
     unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
-    correction: float | None = None,
+    correction: Real | None = None,
 ) -> Any:
     """Variance and mean."""
-    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    dims = reduced_dims(dim, self.ndim)
-    _warn_of_freedom("var_mean", self, dims, left_out)
+    dims, left_out = _var_arguments("var_mean", self, dim, unbiased, keepdim, correction)
     return at._var(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
 
 
@@ -247,12 +250,10 @@ def std_mean(
     unbiased: bool = UNSAID,
     keepdim: bool = False,
     *,
-    correction: float | None = None,
+    correction: Real | None = None,
 ) -> Any:
     """Standard deviation and mean."""
-    dim, left_out = _var_arguments(dim, unbiased, keepdim, correction)
-    dims = reduced_dims(dim, self.ndim)
-    _warn_of_freedom("std_mean", self, dims, left_out)
+    dims, left_out = _var_arguments("std_mean", self, dim, unbiased, keepdim, correction)
     return at._std(self, dims, left_out, keepdim), at.mean(self, dims, keepdim)
 
 
@@ -360,6 +361,8 @@ def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> A
     if not self.ndim:
         return grad
     place = maybe_wrap_dim(dim, self.ndim)
+    if self.shape[place] <= 1 or 0 in self.shape:
+        return grad
     if not is_one_of_many(self) and not bool(at.any(at.eq(self, 0))):
         return _reversed_sum(at, grad * at.conj(result), place) / at.conj(self)
     size = self.shape[place]
@@ -391,7 +394,7 @@ def logcumsumexp(self: Array, dim: int) -> Array:
 
 
 def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> Any:
-    if not self.ndim:
+    if not self.ndim or 0 in self.shape:
         return grad
     top = at.amax(self, dim, True)
     return at.conj(at.exp(self - top)) * _reversed_sum(at, grad * at.conj(at.exp(top - result)), dim)
@@ -401,6 +404,20 @@ results_lie(in_one_piece, "logcumsumexp")
 derivative("logcumsumexp", self=_logcumsumexp_backward)
 
 
+def _check_joined(name: str, self: Any, other: Any, place: int) -> None:
+    """The error for a neighbour of another shape than `self` has outside of dimension `place`."""
+    if not hasattr(other, "ndim") or isinstance(other, np.ndarray):
+        raise TypeError(f"diff(): argument '{name}' must be Tensor, not {type(other).__name__}")
+    if other.ndim != self.ndim:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    for axis, (have, wanted) in enumerate(zip(other.shape, self.shape, strict=True)):
+        if axis != place and have != wanted:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input except along the differencing "
+                f"dimension; input.size({axis}) = {wanted}, but got tensor.size({axis}) = {have}"
+            )
+
+
 @composite("diff", variants="function method")
 def diff(
     at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
@@ -408,11 +425,14 @@ def diff(
     """Differences of neighbours along `dim`, `n` times."""
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
-    place = maybe_wrap_dim(dim, self.ndim)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    for name, other in (("prepend", prepend), ("append", append)):
+        if other is not None:
+            _check_joined(name, self, other, maybe_wrap_dim(dim, self.ndim))
     if n == 0:
         return at.clone(self)
+    place = maybe_wrap_dim(dim, self.ndim)
     parts = [part for part in (prepend, self, append) if part is not None]
     x = at.cat(parts, place) if len(parts) > 1 else self
     for _ in range(n):
@@ -442,11 +462,17 @@ def _no_empty(name: str, self: Array, dims: tuple[int, ...] | None, dim: Any) ->
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
 
 
+def _is_given(dim: Any) -> bool:
+    """An empty list of dimensions stands for all of them, and says none."""
+    return not isinstance(dim, tuple | list) or len(dim) > 0
+
+
 @register("amax", key="CPU CUDA", variants="function method", out=True)
 def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The largest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
-    _no_empty("amax", self, None if dim == () else dims, None if dim == () else dim)
+    if not self.size:
+        _no_empty("amax", self, dims if _is_given(dim) else None, dim if _is_given(dim) else None)
     return in_order(_maximum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
@@ -454,7 +480,8 @@ def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
 def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     """The smallest element over `dim`."""
     dims = reduced_dims(dim, self.ndim)
-    _no_empty("amin", self, None if dim == () else dims, None if dim == () else dim)
+    if not self.size:
+        _no_empty("amin", self, dims if _is_given(dim) else None, dim if _is_given(dim) else None)
     return in_order(_minimum(self, axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
 
 
@@ -607,6 +634,8 @@ def _extreme(name: str) -> Any:
         if hasattr(dim, "shape") and keepdim is None:
             dim, other = None, dim
         if other is not None:
+            if dim is not None or keepdim is not None:
+                raise TypeError(f"{name}() received an invalid combination of arguments: `other` stands alone")
             return getattr(at, pairwise)(self, other)
         if dim is None:
             dim_for_keepdim(name, keepdim)
@@ -717,7 +746,7 @@ derivative(
 
 
 @composite("nanmean", variants="function method")
-def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
     """The mean without NaNs."""
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
 

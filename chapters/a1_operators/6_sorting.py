@@ -45,7 +45,7 @@ from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
 from readtorch.c10.core.dispatch_key import without_values
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 
 # %%
@@ -197,12 +197,14 @@ def median(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -> A
     if dim is not None:
         return at._median_dim(self, dim, bool(keepdim))
     dim_for_keepdim("median", keepdim)
-    flat = at.reshape(self, (-1,))
-    return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_of_all(flat)
+    return at._median_of_all(at.reshape(self, (-1,)))
 
 
 @register("_median_of_all", key="CPU CUDA", variants="", node="Median")
 def _median_of_all(self: Array) -> Array:
+    if not self.size:  # NaN, or what the processor makes of NaN as an integer
+        lowest = np.iinfo(self.dtype).min if self.dtype.kind in "iu" else np.nan
+        return np.asarray(lowest, self.dtype)
     return np.asarray(_median_dim(self, 0, False)[0])
 
 
@@ -225,6 +227,8 @@ def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -
     """`median` of what is a number; nan where nothing is."""
     if dim is None:
         dim_for_keepdim("nanmedian", keepdim)
+    else:
+        dim = maybe_wrap_dim(dim, self.ndim)
     flat = at.reshape(self, (-1,)) if dim is None else self
     if flat.shape and not flat.shape[0 if dim is None else dim]:
         return at.median(self) if dim is None else at.median(self, dim, bool(keepdim))
@@ -241,8 +245,19 @@ def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -
     return (found, index) if keepdim else (at.squeeze(found, place), at.squeeze(index, place))
 
 
-def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _laid_out(at: Any, self: Any, q: Any, dim: int | None, interpolation: str) -> tuple[Any, int]:
     """The tensor with the dimension that quantiles are taken along. RuntimeError if there is nothing to take them of."""
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(
+            f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, but got {interpolation}"
+        )
+    if isinstance(q, complex):
+        raise TypeError("quantile(): argument 'q' must be float or Tensor, not complex")
+    if not hasattr(q, "ndim") and not 0 <= q <= 1:
+        raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
     if 0 in tuple(self.shape):
         raise RuntimeError("quantile() input tensor must be non-empty")
     if getattr(q, "ndim", 0) > 1:
@@ -284,7 +299,7 @@ def quantile(
     interpolation: str = "linear",
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
-    x, place = _laid_out(at, self, q, dim)
+    x, place = _laid_out(at, self, q, dim, interpolation)
     ordered = at.sort(x, place)[0]
     count = x.shape[place] if x.ndim else 1
     results = []
@@ -315,7 +330,7 @@ def nanquantile(
     interpolation: str = "linear",
 ) -> Any:
     """`quantile` of what is a number; nan where nothing is."""
-    x, place = _laid_out(at, self, q, dim)
+    x, place = _laid_out(at, self, q, dim, interpolation)
     numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
     ordered = at.sort(x, place)[0]
     results = []
@@ -382,12 +397,18 @@ def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
 
 def _register_running(name: str, better: Any) -> None:
     def running(self: Array, dim: int) -> Any:
+        if not self.size:  # where there is nothing, upstream does not ask along which dimension
+            as_dim(dim)
+            return [self.copy(), np.zeros(self.shape, np.int64)]
         place = maybe_wrap_dim(dim, self.ndim)
         if not self.ndim:
             return [self.copy(), np.zeros((), np.int64)]
         values = (np.maximum if name == "cummax" else np.minimum).accumulate(self, axis=place)
         steps = np.arange(self.shape[place]).reshape([-1 if axis == place else 1 for axis in range(self.ndim)])
-        index = np.maximum.accumulate(np.where(self == values, steps, 0), axis=place)
+        reached = self == values
+        if self.dtype.kind in "fV":
+            reached |= np.isnan(self)
+        index = np.maximum.accumulate(np.where(reached, steps, 0), axis=place)
         return [values, index]
 
     register(
@@ -400,7 +421,9 @@ def _register_running(name: str, better: Any) -> None:
     )(running)
     derivative(
         name,
-        self=lambda at, grad, self, dim, indices: value_selecting_backward(at, grad, dim, indices, self.shape, True),
+        self=lambda at, grad, self, dim, indices: (
+            grad if 0 in tuple(self.shape) else value_selecting_backward(at, grad, dim, indices, self.shape, True)
+        ),
     )
 
 
@@ -425,26 +448,32 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.dispatch_key import values_for
 from readtorch.c10.core.scalar_type import not_implemented
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 
 # %%
 #| into: aten/native/unique.py
 #| upstream: aten/src/ATen/native/Unique.cpp#at::native::_unique2_cpu
-@register("_unique", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=())
+@register("_unique", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=(0,))
 def _unique(self: Array, dim: int | None) -> Any:
     axis = None if dim is None else maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     values, inverse, counts = np.unique(self, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
 
 
+def _no_derivative(name: str) -> Any:
+    raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+
+derivative("_unique", self=lambda at, grad, dim: _no_derivative("_unique2" if dim is None else "unique_dim"))
+overloads("_unique", lambda given: f"Unique{'2' if given['dim'] is None else 'Dim'}Backward0")
 refuse_on_meta("_unique")
 
 
@@ -464,14 +493,18 @@ def unique(
 
 
 @register(
-    "_unique_consecutive", key="CPU CUDA", variants="", outputs="values inverse counts", differentiable_outputs=()
+    "_unique_consecutive",
+    key="CPU CUDA",
+    variants="",
+    outputs="values inverse counts",
+    differentiable_outputs=(0,),
+    node="UniqueConsecutive",
 )
 def _unique_consecutive(self: Array, dim: int | None) -> Any:
+    dim = None if dim is None else maybe_wrap_dim(dim, self.ndim, wrap_scalar=False)
     if dim is not None and self.size == 0 and self.shape[dim]:
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
-    slices = (
-        self.reshape(-1) if dim is None else np.moveaxis(self, maybe_wrap_dim(dim, self.ndim, wrap_scalar=False), 0)
-    )
+    slices = self.reshape(-1) if dim is None else np.moveaxis(self, dim, 0)
     changes = slices[1:] != slices[:-1]
     starts = np.concatenate(([True], changes.any(axis=tuple(range(1, changes.ndim)))))[: len(slices)]
     counts = np.diff(np.append(np.flatnonzero(starts), len(slices)))
@@ -481,6 +514,7 @@ def _unique_consecutive(self: Array, dim: int | None) -> Any:
     return [np.moveaxis(slices[starts], 0, dim), inverse, counts]
 
 
+derivative("_unique_consecutive", self=lambda at, grad: _no_derivative("unique_consecutive"))
 refuse_on_meta("_unique_consecutive")
 
 
@@ -496,47 +530,109 @@ def unique_consecutive(
 
 @register("_bincount", key="CPU CUDA", variants="")
 def _bincount(self: Array, weights: Array | None, minlength: int) -> Array:
-    if self.ndim != 1 or (self.size and int(self.min()) < 0):
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if self.ndim == 1 and not self.size:
+        return np.zeros(minlength, np.int64)
+    if self.ndim != 1 or int(self.min()) < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights.shape != self.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    if not self.size:
-        return np.zeros(minlength, np.int64)
-    counts = np.bincount(self, weights, minlength)
-    return counts if weights is None else counts.astype(np.float64 if weights.dtype != np.float32 else np.float32)
+    if weights is None or weights.dtype == np.float32:
+        return np.asarray(np.bincount(self, weights, minlength), np.int64 if weights is None else np.float32)
+    return np.bincount(self, weights.real.astype(np.float64), minlength)
 
 
-composite("bincount", variants="function method")(
-    lambda at, self, weights=None, minlength=0: at._bincount(self, weights, minlength)
-)
+@composite("bincount", variants="function method")
+def bincount(at: Any, self: Array, weights: Array | None = None, minlength: int = 0) -> Any:
+    """How often each number occurs among small ones; with `weights`, what they weigh together."""
+    return at._bincount(self, weights, as_dim(minlength, "minlength"))
+
+
 refuse_on_meta("_bincount")
 
 
-@register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", differentiable_outputs=())
+@register("_histogram", key="CPU CUDA", variants="", outputs="hist bin_edges", node="Histogram")
 def _histogram(self: Array, edges: Array, weight: Array | None, density: bool) -> Any:
-    arrays: list[Any] = [None if each is None else each.astype(np.float64) for each in (self, edges, weight)]
-    counts, _ = np.histogram(arrays[0], arrays[1], weights=arrays[2], density=density)
-    return [counts.astype(self.dtype), edges]
+    """An element belongs to the range that begins at the last edge not above it; the last range holds its end too."""
+    values = self.reshape(-1)
+    inside = (values >= edges[0]) & (values <= edges[-1])
+    place = np.minimum(np.searchsorted(edges, values[inside], side="right") - 1, edges.size - 2)
+    counts = np.bincount(
+        place, None if weight is None else weight.reshape(-1)[inside].astype(np.float64), edges.size - 1
+    ).astype(self.dtype)
+    if density:
+        counts = counts / counts.sum() / np.diff(edges)
+    return [counts, edges]
+
+
+def _no_gradient(at: Any, grads: Any) -> Any:
+    raise RuntimeError("derivative for aten::histogram is not implemented")
+
+
+derivative("_histogram", self=_no_gradient, weight=_no_gradient)
+
+
+def _check_histogram(self: Any, bins: Any, range: Any, weight: Any) -> None:
+    """RuntimeError if edges, range or weights do not fit the tensor."""
+    if hasattr(bins, "dtype"):
+        if bins.ndim != 1:
+            raise RuntimeError(
+                f"torch.histogramdd: bins tensor should have one dimension, but got {bins.ndim} dimensions in the bins tensor for dimension 0"
+            )
+        if not bins.numel():
+            raise RuntimeError("torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements")
+        if bins.dtype != self.dtype:
+            raise RuntimeError(
+                f"torch.histogramdd: input tensor and bins tensors should have the same dtype, but got {self.dtype} and {bins.dtype}"
+            )
+    if weight is not None:
+        if weight.dtype != self.dtype:
+            raise RuntimeError(
+                f"torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got {self.dtype} and {weight.dtype}"
+            )
+        if tuple(weight.shape) != tuple(self.shape):
+            raise RuntimeError(
+                f"torch.histogramdd: weight tensor should have the shape of the input tensor, {list(self.shape)}, but got {list(weight.shape)}"
+            )
+    count = bins.numel() - 1 if hasattr(bins, "dtype") else bins
+    if count <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {count} for dimension 0")
+    if range is not None and len(range) != 2:
+        raise RuntimeError(
+            f"torch.histogramdd: for a 1-dimensional histogram range should have 2 elements, but got {len(range)}"
+        )
 
 
 @composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram")
 def histogram(
-    at: Any, self: Array, bins: Any = 100, *, range: Any = None, weight: Array | None = None, density: bool = False
+    at: Any,
+    self: Array,
+    bins: Array | int = 100,
+    *,
+    range: Any = None,
+    weight: Array | None = None,
+    density: bool = False,
 ) -> Any:
     """How many elements, or how much weight, lie between neighbouring edges: `bins` equal ones, or those given."""
     values_for("histogram", self)
+    if range is not None and not (
+        isinstance(range, tuple | list) and all(isinstance(end, int | float) for end in range)
+    ):
+        raise TypeError(f"histogram(): argument 'range' must be tuple of floats, not {type(range).__name__}")
+    _check_histogram(self, bins, range, weight)
     if not self.is_floating_point() or (self.itemsize == 2 and range is None and not hasattr(bins, "dtype")):
         raise not_implemented("histogram_cpu", self.dtype)
     if hasattr(bins, "dtype"):
         return at._histogram(self, bins, weight, density)
-    if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     extremes = (at.amin, at.amax) if range is None and 0 not in self.shape else ()
     low, high = [float(extreme(self, ())) for extreme in extremes] or range or (0.0, 1.0)
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
     if low > high:
-        raise RuntimeError("torch.histogram: max must be larger than min")
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0"
+        )
     if low == high:
         low, high = low - 0.5, high + 0.5
     return at._histogram(self, at._equal_edges(self, low, high, bins), weight, density)
@@ -544,14 +640,20 @@ def histogram(
 
 @register("_equal_edges", key="CPU CUDA", variants="")
 def _equal_edges(self: Array, low: float, high: float, bins: int) -> Array:
-    return np.linspace(low, high, bins + 1).astype(self.dtype)
+    """From both ends to the middle, each a whole number of steps away, as upstream's `linspace` rounds them."""
+    first, last = self.dtype.type(low), self.dtype.type(high)
+    step = (last - first) / self.dtype.type(bins)
+    places = np.arange(bins + 1)
+    return np.where(places < (bins + 1) // 2, first + step * places, last - step * (bins - places)).astype(self.dtype)
 
 
 @register("histc", key="CPU CUDA", variants="function method")
-def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
+def histc(self: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
     """How many elements fall into each of `bins` equal ranges."""
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if isinstance(min, complex) or isinstance(max, complex):
+        raise RuntimeError("value cannot be converted to type double without overflow")
     if max < min:
         raise RuntimeError("torch.histc: max must be larger than min")
     low, high = (float(self.min()), float(self.max())) if min == max and self.size else (min, max)
@@ -595,9 +697,25 @@ def searchsorted(
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
         raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites: right=True is side='right'")
-    if not hasattr(self, "dtype"):
+    have = tuple(sorted_sequence.shape)
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise RuntimeError(
+                f"torch.searchsorted(): boundary and sorter must have the same size, but got {list(have)} and {list(sorter.shape)}"
+            )
+        if sorter.dtype != scalar_type.int64:
+            raise RuntimeError(
+                f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {scalar_type.to_string(sorter.dtype)}"
+            )
+        sorted_sequence = at.gather(sorted_sequence, -1, sorter) if have else sorted_sequence
+    number = not hasattr(self, "dtype")
+    if number and len(have) != 1:
+        raise RuntimeError(
+            f"torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but it is {len(have)}"
+        )
+    if number:
         self = at.sum(at.slice(sorted_sequence, -1, 0, 0, 1)) + self  # a 0-d tensor of the dtype of the sequence
-    have, wanted = tuple(sorted_sequence.shape), tuple(self.shape)
+    wanted = tuple(self.shape)
     if not have:
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"

@@ -53,10 +53,18 @@ def _einsum_from_lists(args: tuple) -> Tensor:
     return dispatcher.autograd.einsum(equation, operands)
 
 
+def _all_tensors(name: str, tensors: Any) -> None:
+    """TypeError unless they are tensors: these functions take no list of them."""
+    for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise TypeError(f"{name}(): expected Tensor as element {number} in argument 0, but got {kind}")
+
+
 @checked
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors, each stretched to their common shape."""
-    tensors = tuple(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors
+    _all_tensors("broadcast_tensors", tensors)
     shape: tuple[int, ...] = ()
     for tensor in tensors:
         shape = infer_size(shape, tuple(tensor.shape))
@@ -87,6 +95,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...]:
     """The coordinates of a grid, one tensor per vector. `indexing` "ij" or "xy"."""
     vectors = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
+    _all_tensors("meshgrid", vectors)
+    if not vectors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing is None:
         warnings.warn(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2
@@ -97,6 +108,8 @@ def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...
     for vector in vectors:
         if vector.ndim > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the list, not {vector}")
+        if vector.dtype != vectors[0].dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     swap = indexing == "xy" and len(vectors) >= 2
     if swap:
         vectors[0], vectors[1] = vectors[1], vectors[0]
@@ -110,6 +123,7 @@ def meshgrid(*tensors: Tensor, indexing: str | None = None) -> tuple[Tensor, ...
 @checked
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each vector, as rows."""
+    _all_tensors("cartesian_prod", tensors)
     for tensor in tensors:
         if tensor.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
@@ -123,6 +137,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 @checked
 def block_diag(*tensors: Tensor) -> Tensor:
     """The matrices along a diagonal, zeros elsewhere."""
+    _all_tensors("block_diag", tensors)
+    if not tensors:
+        return _at.empty((1, 0))
     matrices = [tensor.reshape(1, -1) if tensor.ndim < 2 else tensor for tensor in tensors]
     width = sum(matrix.shape[1] for matrix in matrices)
     rows, start = [], 0
@@ -152,28 +169,33 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[index]
 
 
-def _each(function: Any, tensors: tuple) -> Any:
+def _each(name: str, function: Any, tensors: tuple) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return function(tensors[0])
-    return tuple(function(tensor) for tensor in (tensors[0] if len(tensors) == 1 else tensors))
+    tensors = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
+    _all_tensors(name, tensors)
+    return tuple(function(tensor) for tensor in tensors)
 
 
 @checked
 def atleast_1d(*tensors: Tensor) -> Any:
     """At least one dimension."""
-    return _each(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
+    return _each("atleast_1d", lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
 
 
 @checked
 def atleast_2d(*tensors: Tensor) -> Any:
     """At least two dimensions, new ones in front."""
-    return _each(lambda x: x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x, tensors)
+    return _each(
+        "atleast_2d", lambda x: x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x, tensors
+    )
 
 
 @checked
 def atleast_3d(*tensors: Tensor) -> Any:
     """At least three dimensions."""
     return _each(
+        "atleast_3d",
         lambda x: (
             x.reshape(1, 1, 1)
             if x.ndim == 0
@@ -254,7 +276,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a flat array as coordinates in `shape`."""
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is scalar_type.bool:
         raise TypeError(f"unravel_index(): expected int tensor for argument 'indices', but got {indices.dtype}")
-    if not is_sequence_of_ints(shape):
+    if not is_sequence_of_ints(shape) or (
+        isinstance(shape, list | tuple) and any(isinstance(x, Tensor) for x in shape)
+    ):
         raise TypeError(f"unravel_index(): argument 'shape' must be int or sequence of ints, not {shape}")
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(size < 0 for size in wanted):
@@ -304,6 +328,10 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     count = x.shape[0] if N is None else N
+    if count < 0:
+        raise RuntimeError("N must be non-negative.")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(scalar_type.int64)
     if not count or not x.shape[0]:
         return x.new_empty((x.shape[0], count))
     x = x if x.is_floating_point() or x.is_complex() or x.dtype is scalar_type.bool else x.long()

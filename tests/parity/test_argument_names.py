@@ -25,7 +25,7 @@ SEVERAL = "one function here for what upstream tells apart as overloads"
 LEADING = "a tensor that is always given by position"
 DOCUMENTED = "upstream documents the name `A` or `x` and its parser takes `input`; both are taken here"
 REASONS = f"""
-argsort max min norm random_ scatter sort std std_mean trapezoid trapz uniform_ var var_mean where: {SEVERAL}
+argsort isin max min norm random_ scatter sort std std_mean trapezoid trapz uniform_ var var_mean where: {SEVERAL}
 dsplit hsplit vsplit tensor_split tensordot true_divide linalg_matrix_rank linalg_pinv nonzero unique: {SEVERAL}
 cumulative_trapezoid: {SEVERAL}
 alpha_dropout_ dropout_ feature_alpha_dropout_ feature_dropout_: {LEADING}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Dims, Number, Real
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.tensor_iterator import check_real, in_order
 from readtorch.c10.core import scalar_type
@@ -634,44 +634,70 @@ def corrcoef(at: Any, self: Array) -> Any:
     return at.clamp(r, -1, 1)
 
 
-@composite("trapezoid", variants="function")
-def trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: Number = 1, dim: int = -1) -> Any:
-    """The integral along `dim` by the trapezoidal rule. `x`: a place for each sample, in one dimension or in those of `y`."""
-    if isinstance(dx, bool | complex):
-        raise RuntimeError("trapezoid: dx must be a real number")
-    if x is not None and scalar_type.to_string(x.dtype) == "Bool":
-        raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
-    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
+def _is_bool(tensor: Any) -> bool:
+    return bool(scalar_type.to_string(tensor.dtype) == "Bool")
+
+
+def _check_samples(name: str, y: Any, x: Any, dx: Any) -> float:
+    """The distance of neighbours where no places are given. RuntimeError for bools."""
+    if x is not None:
+        if dx is not None:
+            raise TypeError(f"{name}() received an invalid combination of arguments: either x or dx")
+        if _is_bool(y) or _is_bool(x):
+            raise RuntimeError(f"{name}: received a bool input for `x` or `y`, but bool is not supported")
+    elif _is_bool(y):
+        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+    elif isinstance(dx, bool | complex):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
+    return 1.0 if dx is None else float(dx)
+
+
+def _between(at: Any, y: Any, place: int) -> Any:
+    """The sum of each sample and the next."""
     size = y.shape[place]
-    total = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
-    if x is None:
-        return at.sum(total, place) * (dx / 2)
-    return at.sum(total * _steps(at, "trapezoid", x, y, place), place) / 2
+    return at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
+
+
+@composite("trapezoid", variants="function")
+def trapezoid(at: Any, y: Array, x: Array = UNSAID, *, dx: Number = None, dim: int = -1) -> Any:
+    """The integral along `dim` by the trapezoidal rule. `x`: a place for each sample, in one dimension or in those of `y`."""
+    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
+    if not y.shape[place]:  # nothing to integrate: zeros, whatever the rest of the call says
+        return at.zeros_like(at.sum(y, place, dtype=y.dtype))
+    distance = _check_samples("trapezoid", y, x, dx)
+    if x is not None:
+        return at.sum(_between(at, y, place) * _steps(at, "trapezoid", x, y, place), place) / 2
+    ends = at.select(y, place, 0) + at.select(y, place, -1)
+    return (at.sum(y, place) - ends * 0.5) * distance
 
 
 def _steps(at: Any, name: str, x: Any, y: Any, place: int) -> Any:
     """The distances between sample points along `place`, to be multiplied with pairs of `y`."""
     if x.ndim == 1:
-        if x.shape[0] != y.shape[place]:
+        if x.shape[0] != (y.shape[place] if y.ndim else 1):
             raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
         return at.reshape(at.diff(x), (-1,) + (1,) * (y.ndim - place - 1))
     return at.diff(at.reshape(x, (1,) * (y.ndim - x.ndim) + tuple(x.shape)), 1, place)
 
 
 @composite("cumulative_trapezoid", variants="function")
-def cumulative_trapezoid(at: Any, y: Array, x: Array | None = None, *, dx: float = 1, dim: int = -1) -> Any:
+def cumulative_trapezoid(at: Any, y: Array, x: Array = UNSAID, *, dx: Number = None, dim: int = -1) -> Any:
     """The integral along `dim` from the first place to each of the others."""
-    if str(y.dtype).endswith("bool") or (x is not None and str(x.dtype).endswith("bool")):
-        raise RuntimeError("cumulative_trapezoid: received a bool input for `x` or `y`, but bool is not supported")
-    place = maybe_wrap_dim(dim, y.ndim, wrap_scalar=False)
-    size = y.shape[place]
-    parts = at.slice(y, place, 1, size, 1) + at.slice(y, place, 0, size - 1, 1)
+    place = maybe_wrap_dim(dim, y.ndim)
+    distance = _check_samples("cumulative_trapezoid", y, x, dx)
+    if not y.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    pairs = _between(at, y, place)
     if x is None:
-        return at.cumsum(parts, place) * (dx / 2)
-    return at.cumsum(parts * _steps(at, "cumulative_trapezoid", x, y, place), place) / 2
+        return at.cumsum(pairs, place) * (distance / 2)
+    return at.cumsum(pairs * _steps(at, "cumulative_trapezoid", x, y, place), place) / 2
 
 
-composite("trapz", variants="function")(lambda at, y, x=None, *, dx=1, dim=-1: at.trapezoid(y, x, dx=dx, dim=dim))
+@composite("trapz", variants="function")
+def trapz(at: Any, y: Array, x: Array = UNSAID, *, dx: Number = None, dim: int = -1) -> Any:
+    """`trapezoid` under NumPy's name."""
+    places = () if x is None else (x,)
+    return at.trapezoid(y, *places, dim=dim) if dx is None else at.trapezoid(y, *places, dx=dx, dim=dim)
 
 
 @composite("pinverse", variants="function method")

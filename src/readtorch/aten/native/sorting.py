@@ -13,7 +13,7 @@ from readtorch.aten.native.reduce_ops import value_selecting_backward
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim
 from readtorch.c10.core.dispatch_key import without_values
-from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
 
 _INT64 = np.dtype(np.int64)
 
@@ -153,12 +153,14 @@ def median(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -> A
     if dim is not None:
         return at._median_dim(self, dim, bool(keepdim))
     dim_for_keepdim("median", keepdim)
-    flat = at.reshape(self, (-1,))
-    return flat.sum() * float("nan") if flat.shape[0] == 0 else at._median_of_all(flat)
+    return at._median_of_all(at.reshape(self, (-1,)))
 
 
 @register("_median_of_all", key="CPU CUDA", variants="", node="Median")
 def _median_of_all(self: Array) -> Array:
+    if not self.size:  # NaN, or what the processor makes of NaN as an integer
+        lowest = np.iinfo(self.dtype).min if self.dtype.kind in "iu" else np.nan
+        return np.asarray(lowest, self.dtype)
     return np.asarray(_median_dim(self, 0, False)[0])
 
 
@@ -181,6 +183,8 @@ def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -
     """`median` of what is a number; nan where nothing is."""
     if dim is None:
         dim_for_keepdim("nanmedian", keepdim)
+    else:
+        dim = maybe_wrap_dim(dim, self.ndim)
     flat = at.reshape(self, (-1,)) if dim is None else self
     if flat.shape and not flat.shape[0 if dim is None else dim]:
         return at.median(self) if dim is None else at.median(self, dim, bool(keepdim))
@@ -197,8 +201,19 @@ def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -
     return (found, index) if keepdim else (at.squeeze(found, place), at.squeeze(index, place))
 
 
-def _laid_out(at: Any, self: Any, q: Any, dim: int | None) -> tuple[Any, int]:
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _laid_out(at: Any, self: Any, q: Any, dim: int | None, interpolation: str) -> tuple[Any, int]:
     """The tensor with the dimension that quantiles are taken along. RuntimeError if there is nothing to take them of."""
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(
+            f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, but got {interpolation}"
+        )
+    if isinstance(q, complex):
+        raise TypeError("quantile(): argument 'q' must be float or Tensor, not complex")
+    if not hasattr(q, "ndim") and not 0 <= q <= 1:
+        raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
     if 0 in tuple(self.shape):
         raise RuntimeError("quantile() input tensor must be non-empty")
     if getattr(q, "ndim", 0) > 1:
@@ -240,7 +255,7 @@ def quantile(
     interpolation: str = "linear",
 ) -> Any:
     """The elements below which a share `q` of all lies, interpolated between neighbours."""
-    x, place = _laid_out(at, self, q, dim)
+    x, place = _laid_out(at, self, q, dim, interpolation)
     ordered = at.sort(x, place)[0]
     count = x.shape[place] if x.ndim else 1
     results = []
@@ -271,7 +286,7 @@ def nanquantile(
     interpolation: str = "linear",
 ) -> Any:
     """`quantile` of what is a number; nan where nothing is."""
-    x, place = _laid_out(at, self, q, dim)
+    x, place = _laid_out(at, self, q, dim, interpolation)
     numbers = at.sum(at.logical_not(at.isnan(x)), place, True)
     ordered = at.sort(x, place)[0]
     results = []
@@ -338,12 +353,18 @@ def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
 
 def _register_running(name: str, better: Any) -> None:
     def running(self: Array, dim: int) -> Any:
+        if not self.size:  # where there is nothing, upstream does not ask along which dimension
+            as_dim(dim)
+            return [self.copy(), np.zeros(self.shape, np.int64)]
         place = maybe_wrap_dim(dim, self.ndim)
         if not self.ndim:
             return [self.copy(), np.zeros((), np.int64)]
         values = (np.maximum if name == "cummax" else np.minimum).accumulate(self, axis=place)
         steps = np.arange(self.shape[place]).reshape([-1 if axis == place else 1 for axis in range(self.ndim)])
-        index = np.maximum.accumulate(np.where(self == values, steps, 0), axis=place)
+        reached = self == values
+        if self.dtype.kind in "fV":
+            reached |= np.isnan(self)
+        index = np.maximum.accumulate(np.where(reached, steps, 0), axis=place)
         return [values, index]
 
     register(
@@ -356,7 +377,9 @@ def _register_running(name: str, better: Any) -> None:
     )(running)
     derivative(
         name,
-        self=lambda at, grad, self, dim, indices: value_selecting_backward(at, grad, dim, indices, self.shape, True),
+        self=lambda at, grad, self, dim, indices: (
+            grad if 0 in tuple(self.shape) else value_selecting_backward(at, grad, dim, indices, self.shape, True)
+        ),
     )
 
 

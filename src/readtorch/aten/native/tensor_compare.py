@@ -174,18 +174,25 @@ def equal(at: Any, self: Array, other: Array) -> bool:
 @composite("isin", variants="function")
 def isin(
     at: Any,
-    elements: Array | Number,
-    test_elements: Array | Number,
+    elements: Array | Number = None,
+    test_elements: Array | Number = None,
     *,
     assume_unique: bool = False,
     invert: bool = False,
+    element: Number = None,
+    test_element: Number = None,
 ) -> Any:
-    """Which elements occur among the others."""
+    """Which elements occur among the others. A number is called `element` or `test_element`."""
+    elements = element if elements is None else elements
+    test_elements = test_element if test_elements is None else test_elements
+    elements, test_elements = (x.item() if isinstance(x, np.generic) else x for x in (elements, test_elements))
     tensors = [operand for operand in (elements, test_elements) if hasattr(operand, "dtype")]
-    if not tensors:
+    if not tensors or elements is None or test_elements is None:
         raise TypeError("isin(): argument 'elements' must be Tensor, unless 'test_elements' is")
-    if isinstance(elements, bool) or isinstance(test_elements, bool):
-        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    for number in (elements, test_elements):
+        if isinstance(number, bool | complex):
+            kind = "Bool" if isinstance(number, bool) else "ComplexDouble"
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {kind}")
     if isinstance(elements, float) or isinstance(test_elements, float):  # among integers no fraction occurs
         tensors = [at._true_div(tensors[0], 1) if _category(tensors[0].dtype) < 2 else tensors[0]]
     elements, test_elements = (_as_like(tensors[0], operand) for operand in (elements, test_elements))

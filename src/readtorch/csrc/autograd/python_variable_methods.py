@@ -15,7 +15,7 @@ from readtorch.c10.core import scalar_type
 from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.contiguity import contiguous_strides
 from readtorch.c10.core.device import device
-from readtorch.c10.core.device_guard import device_guard, with_index
+from readtorch.c10.core.device_guard import with_index
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_in
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format
@@ -464,16 +464,18 @@ def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
     """Set the diagonal to a number."""
     require("fill_diagonal_", "Number", fill_value=fill_value)
     require("fill_diagonal_", "bool", wrap=wrap)
-    if isinstance(fill_value, complex) and self._array.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {self._array.dtype.name} without overflow")
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    with device_guard(self._array):
-        np.fill_diagonal(self._array, fill_value, wrap)
-    version_counter(self).bump()
+    strides, start, length = self.stride(), self.storage_offset(), min(shape)
+    at, step = dispatcher.autograd, (sum(strides),)
+    at.as_strided(self, (length,), step, start).fill_(fill_value)
+    height, width = shape[:2]
+    if wrap and len(shape) == 2 and height > width + 1:  # below an empty row the diagonal begins again
+        again = -(-height * width // (width + 1)) - length
+        at.as_strided(self, (again,), step, start + strides[0] * (width + 1)).fill_(fill_value)
     return self
 
 
