@@ -427,7 +427,8 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
             if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:
                 break
         raise RuntimeError("Index tensor must have the same number of dimensions as src")
-    ours, theirs = (None if x is None else x.shape or (1,) for x in (self, source))
+    ours: tuple[int, ...] = self.shape or (1,)  # a number has one dimension here
+    theirs: tuple[int, ...] = (self if source is None else source).shape or (1,)
     for axis in range(index.ndim):
         limit = ours[axis] if source is None else min(theirs[axis], ours[axis] if axis != place else theirs[axis])
         if (axis != place or source is not None) and index.shape[axis] > limit:
