@@ -17,9 +17,11 @@
 # %% [markdown]
 # # Lists of tensors, views in place, old names
 #
-# Reference: what is left of the tensor's surface. The `_foreach_` family that optimizers use, operators that turn a tensor into a view of itself, parts written into copies, and the names that programs of the first years call.
+# What is left of the tensor's surface is of four kinds, and each answers a question that comes up while debugging something else. What does an optimizer call (`_foreach_`)? How can a program be rid of writes (`select_scatter`)? What became of my view when its base was transposed in place (`t_`)? And what is a `torch.FloatTensor`, if `type(x)` is never one?
 
 # %%
+import matplotlib.pyplot as plt
+
 import readtorch as torch
 from readtorch.literate import live
 
@@ -27,7 +29,9 @@ live()
 
 # %% [markdown]
 # ## `_foreach_`: one call for many tensors
-# On a GPU these save launches. Here they are loops, written once for all names.
+#
+# A model has a hundred parameters, most of them small. Adam does some ten operations on each, and on a GPU a launch costs as much as a million additions, so a step is a thousand launches that do little. The `_foreach_` operators take *lists*: upstream's CUDA kernels pack the addresses of many tensors into the arguments of one launch. What kernels of that kind look like is [in appendix 3](../a3_kernels/5_optimizers.py).
+# On a CPU there is nothing to launch, and upstream's *slow path* is a loop. So is everything here, written once for all names.
 
 # %%
 #| into: aten/native/__init__.py
@@ -73,6 +77,7 @@ def _register_foreach(name: str) -> None:
         operator = getattr(at, f"{name}_")
         for row in _rows(name, self, others):
             operator(*row, **options)
+        return list(self)
 
     composite(f"_foreach_{name}")(each)
     composite(f"_foreach_{name}_")(each_in_place)
@@ -105,20 +110,26 @@ for _name in (
     _register_foreach(_name)
 
 
-def _pairwise(name: str, operator: str) -> None:
-    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
-        return tuple(getattr(at, operator)(*row) for row in _rows(name, self, (other,)))
+def _pairwise(name: str, bound: str) -> None:
+    """`maximum` of lists and lists, and the operator that bounds by a number for a number or several."""
 
-    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> None:
+    def chosen(at: Any, one: Any, other: Any) -> Any:
+        return getattr(at, name if hasattr(other, "dtype") else bound)(one, other)
+
+    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
+        return tuple(chosen(at, *row) for row in _rows(name, self, (other,)))
+
+    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> list[Any]:
         for first, second in _rows(name, self, (other,)):
-            at.copy_(first, getattr(at, operator)(first, second))
+            at.copy_(first, chosen(at, first, second))
+        return list(self)
 
     composite(f"_foreach_{name}")(each)
     composite(f"_foreach_{name}_")(each_in_place)
 
 
-_pairwise("maximum", "maximum")
-_pairwise("minimum", "minimum")
+_pairwise("maximum", "clamp_min")
+_pairwise("minimum", "clamp_max")
 
 
 @composite("_foreach_norm")
@@ -128,22 +139,53 @@ def _foreach_norm(at: Any, self: Sequence[Any], ord: float = 2, dtype: Any = Non
 
 
 @composite("_foreach_zero_")
-def _foreach_zero_(at: Any, self: Sequence[Any]) -> None:
+def _foreach_zero_(at: Any, self: Sequence[Any]) -> list[Any]:
     """Set all to zero."""
     for tensor in self:
         at.zero_(tensor)
+    return list(self)
 
 
 @composite("_foreach_copy_")
-def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> None:
+def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> list[Any]:
     """Copy each source into its target."""
     for target, source in _rows("copy", self, (list(src),)):
         at.copy_(target, source)
+    return list(self)
+
+
+# %%
+weights, gradients = [torch.ones(2), torch.ones(3)], [torch.full((2,), 0.5), torch.full((3,), 2.0)]
+torch._foreach_add_(weights, gradients, alpha=-0.1)
+weights, torch._foreach_norm(gradients)
+
+# %%
+#| trace: torch.aten.native layers=calls,ops values=summary title="one call, and the loop in it"
+torch._foreach_mul(weights, [2.0, 3.0])
+
+
+# %%
+#| claim: a list of numbers is one for each tensor, a single one for all; lists must have one length and at least one tensor; results are a tuple, those in place the tensors themselves
+def _(torch):
+    tensors = [torch.ones(2), torch.ones(3)]
+    scaled = torch._foreach_mul(tensors, [2.0, 3.0])
+    assert isinstance(scaled, tuple) and [t.tolist() for t in scaled] == [[2, 2], [3, 3, 3]]
+    changed = torch._foreach_add_(tensors, 1.0)
+    assert all(one is other for one, other in zip(changed, tensors, strict=True)) and tensors[1].tolist() == [2, 2, 2]
+    assert [t.tolist() for t in torch._foreach_maximum_(tensors, [3.0, 1.0])] == [[3, 3], [2, 2, 2]]
+    for wrong, words in ((([], 1.0), "at least one tensor"), ((tensors, [torch.ones(2)]), "same number of tensors")):
+        try:
+            torch._foreach_add(*wrong)
+        except RuntimeError as error:
+            assert words in str(error)
+        else:
+            raise AssertionError(words)
 
 
 # %% [markdown]
 # ## Written into a copy
-# `select_scatter(x, src, d, i)` is `y = x.clone(); y.select(d, i).copy_(src)`, as one step that can be differentiated: zeros where `src` covers, and the same part of the gradient for `src`.
+# A write through a view is hard on everybody who wants to reason about a program: a compiler, a checkpoint, `vmap`. Each write has a twin without one. `select_scatter(x, src, d, i)` is `y = x.clone(); y.select(d, i).copy_(src)`, as one step that can be differentiated: zeros where `src` covers, and the same part of the gradient for `src`. *Functionalization*, the pass of `torch.compile` that
+# removes all writes, replaces `x[1] = v` by such a call and lets everybody use the result who used `x`.
 
 
 # %%
@@ -192,6 +234,31 @@ def diagonal_scatter(at: Any, self: Array, src: Array, offset: int = 0, dim1: in
     return _scattered(at, self, src, lambda at, x: at.diagonal(x, offset, dim1, dim2))
 
 
+# %%
+x, row = torch.zeros(2, 3, requires_grad=True), torch.ones(3, requires_grad=True)
+torch.select_scatter(x, row, dim=0, index=1)
+
+
+# %%
+#| claim: select_scatter has the values and the gradients of a copy that is written to, and leaves its argument alone
+#| fact: aten/src/ATen/native/TensorShape.cpp#at::native::select_scatter_symint
+def _(torch):
+    def gradients(write):
+        x, row = torch.zeros(2, 3, requires_grad=True), torch.ones(3, requires_grad=True)
+        result = write(x, row)
+        return [result, *torch.autograd.grad((result * torch.arange(6.0).view(2, 3)).sum(), (x, row))]
+
+    def by_writing(x, row):
+        copy = x.clone()
+        copy[1] = row
+        return copy
+
+    pairs = zip(gradients(lambda x, row: torch.select_scatter(x, row, 0, 1)), gradients(by_writing), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+# %%
+#| into: aten/native/tensor_shape.py
 @composite("column_stack", out=True)
 def column_stack(at: Any, tensors: Sequence[Array]) -> Any:
     """Joined along the second dimension, vectors as columns."""
@@ -241,8 +308,16 @@ def diagflat(at: Any, self: Array, offset: int = 0) -> Any:
     return at.diag(at.reshape(self, (-1,)), offset)
 
 
+# %%
+(
+    tuple(part.tolist() for part in torch.hsplit(torch.arange(8).view(2, 4), [1, 3])),
+    torch.column_stack([torch.arange(2), torch.ones(2, 2)]),
+)
+
 # %% [markdown]
 # ## Further functions of numbers
+#
+# `ldexp` adds to an exponent, in C and upstream. Here it is a product with 2ʸ, which has left float32 when the product would not yet have.
 
 
 # %%
@@ -261,6 +336,16 @@ def ldexp(at: Any, self: Array, other: Array) -> Any:
     return at.mul(self, scale)
 
 
+# %%
+#| claim: ldexp adds to the exponent: a small number takes a step that is itself no float32
+#| differs: ours multiplies by a power of two, which is infinite by then
+def _(torch):
+    raised = torch.ldexp(torch.tensor([1e-30]), torch.tensor([200]))
+    assert torch.allclose(raised, torch.tensor([1e-30 * 2.0**200]))
+
+
+# %%
+#| into: aten/native/binary_ops.py
 @composite("float_power", variants="function method", inplace=True, out=True)
 def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
     """A power computed in double precision."""
@@ -287,6 +372,15 @@ def kron(at: Any, self: Array, other: Array) -> Any:
     return at._unsafe_view(left * right, tuple(x * y for x, y in zip(a, b, strict=True)))
 
 
+# %%
+torch.kron(torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+# %% [markdown]
+# Covariances expect variables in *rows* and observations in columns, NumPy's way and the reverse of a batch. `cov(batch)` of 64 examples with 10 features is silently of shape (64, 64).
+
+
+# %%
+#| into: aten/native/linear_algebra.py
 @composite("cov", variants="function method")
 def cov(
     at: Any, self: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
@@ -355,6 +449,32 @@ def corrcoef(at: Any, self: Array) -> Any:
     return at.clamp(r, -1, 1)
 
 
+# %%
+torch.manual_seed(0)
+points = torch.randn(300, 2) @ torch.tensor([[1.5, 0.8], [0.0, 0.5]])
+spread, axes_of = torch.linalg.eigh(torch.cov(points.T))
+figure, axes = plt.subplots(figsize=(4, 2.6))
+axes.scatter(points[:, 0].tolist(), points[:, 1].tolist(), s=4, color="0.6")
+for length, direction in zip(spread.sqrt(), axes_of.T, strict=True):
+    tip = 2 * length * direction
+    axes.plot([-tip[0].item(), tip[0].item()], [-tip[1].item(), tip[1].item()], linewidth=2)
+axes.set_aspect("equal")
+axes.set_title("two standard deviations along each axis of cov", fontsize=9)
+figure.tight_layout()
+
+
+# %%
+#| claim: cov takes rows for variables and divides by one less than their length; a constant variable has no correlation with anything, itself included
+def _(torch):
+    x = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 1.0]])
+    assert torch.cov(x).shape == (2, 2) and torch.allclose(torch.cov(x)[0, 0], x[0].var())
+    assert torch.allclose(torch.cov(x[0], correction=0), x[0].var(correction=0))
+    r = torch.corrcoef(x)
+    assert r[0, 0] == 1 and torch.isnan(r[1, 1]) and torch.isnan(r[0, 1])
+
+
+# %%
+#| into: aten/native/linear_algebra.py
 def _is_bool(tensor: Any) -> bool:
     return bool(scalar_type.to_string(tensor.dtype) == "Bool")
 
@@ -440,7 +560,7 @@ def polar(at: Any, abs: Array, angle: Array) -> Any:
 
 # %% [markdown]
 # ## Turning a tensor into a view of itself
-# `x.t_()` changes the object, not the memory: shape, strides and history are those of `x.t()` from now on.
+# `x.t_()` changes the object, not the memory: shape, strides and history are those of `x.t()` from now on. The views that were made before know nothing of it; they look into the memory, which is as it was. All the same it counts as a write: the version goes up, so that a node that has saved `x` notices, and a leaf that requires a gradient refuses, although nothing that it holds would change.
 
 
 # %%
@@ -564,9 +684,36 @@ METHODS.update(
     }
 )
 
+# %%
+x = torch.arange(6.0).reshape(2, 3)
+first = x[0]
+x.t_()
+x.shape, x.stride(), first, x._version
+
+
+# %%
+#| claim: t_ keeps the memory and the views into it, counts as a write, gives a new node, and is refused by a leaf
+def _(torch):
+    x = torch.arange(6.0).reshape(2, 3)
+    first, address = x[0], x.data_ptr()
+    assert x.t_() is x and x.shape == (3, 2) and x.stride() == (1, 3)
+    assert x.data_ptr() == address and x._version == first._version == 1 and first.tolist() == [0, 1, 2]
+    leaf = torch.zeros(2, 3, requires_grad=True)
+    inner = leaf * 2
+    assert inner.t_().grad_fn.name() == "TBackward1"
+    try:
+        leaf.t_()
+    except RuntimeError as error:
+        assert "leaf Variable that requires grad" in str(error)
+    else:
+        raise AssertionError("turned")
+
+
 # %% [markdown]
 # ## `torch.FloatTensor`
-# Before dtypes there was a class per element type. They still construct, and still answer `isinstance`.
+# Before dtypes there was a class per element type, and a tensor *was* a `torch.FloatTensor`. Since 0.4 all tensors are of one class. The old names are still called, so they are objects that construct, and that answer `isinstance` by a question about dtype and device. They have no instances.
+#
+# Their constructor has the trap that `torch.tensor` was made to end. A number is a *size*: `torch.FloatTensor(3)` are three numbers that nobody has set, `torch.FloatTensor([3])` is the number 3.
 
 # %%
 #| into: csrc/tensor/__init__.py
@@ -642,8 +789,28 @@ def initialize_python_bindings(torch: Any) -> None:
     torch.update(python_tensor.LEGACY)
 
 
+# %%
+(
+    torch.FloatTensor([3]),
+    torch.FloatTensor(3).shape,
+    isinstance(torch.ones(1), torch.FloatTensor),
+    torch.FloatTensor.__mro__,
+)
+
+
+# %%
+#| claim: a legacy type constructs tensors of the one class; of a number it makes a size, of a list its values
+def _(torch):
+    made = torch.FloatTensor([3])
+    assert type(made) is torch.Tensor and made.tolist() == [3.0] and torch.FloatTensor(3).shape == (3,)
+    assert torch.LongTensor(2, 3).dtype is torch.int64 and torch.LongTensor(2, 3).shape == (2, 3)
+    assert torch.FloatTensor.__mro__ == (torch.FloatTensor, object)
+
+
 # %% [markdown]
 # ## Default device and type
+#
+# `set_default_device` reaches what *creates*: `zeros`, `tensor`, `nn.Linear`. It does not reach what looks at memory that is there (`from_numpy`), nor what comes out of a file. Upstream it is a [mode](../00_tensor/11d_modes.py) that sees every call from Python, factory or not, as long as it is set.
 
 
 # %%
@@ -684,8 +851,18 @@ def set_default_device(where: device | None) -> None:
     _context.default = cpu if where is None else where
 
 
-# %% [markdown]
-# ## Evidence
+# %%
+#| claim: a default device holds for tensors that are created, from numbers too, and not for those that look into an array
+def _(torch):
+    import numpy as np
+
+    torch.set_default_device("meta")
+    try:
+        devices = [x.device.type for x in (torch.zeros(2), torch.tensor([1.0]), torch.from_numpy(np.zeros(2)))]
+        assert devices == ["meta", "meta", "cpu"] and torch.get_default_device() == torch.device("meta")
+    finally:
+        torch.set_default_device(None)
+    assert torch.zeros(1).device == torch.device("cpu")
 
 
 # %%
@@ -697,9 +874,9 @@ def _(torch):
     assert type(torch.FloatTensor(2, 3)) is torch.Tensor
 
 
-# %%
-#| claim: t_ changes the object and not the memory
-def _(torch):
-    x = torch.arange(6.0).reshape(2, 3)
-    address = x.data_ptr()
-    assert x.t_().shape == (3, 2) and x.data_ptr() == address and x.stride() == (1, 3)
+# %% [markdown]
+# ### What upstream does more
+#
+# * `_foreach_` operators have a fast path on CUDA, taken if all tensors have one dtype and dense strides, and fall back to the loop without a word if not. Ours on a GPU are [appendix 3's](../a3_kernels/5_optimizers.py) for the steps of optimizers, loops otherwise.
+# * Results of `_foreach_` have a node each, written in C++ by hand; the loop here gives those of the single operators.
+# * `select_scatter` and its like are operators with nodes of their own there, composites here: `WhereBackward0`.

@@ -35,6 +35,7 @@ def _register_foreach(name: str) -> None:
         operator = getattr(at, f"{name}_")
         for row in _rows(name, self, others):
             operator(*row, **options)
+        return list(self)
 
     composite(f"_foreach_{name}")(each)
     composite(f"_foreach_{name}_")(each_in_place)
@@ -67,20 +68,26 @@ for _name in (
     _register_foreach(_name)
 
 
-def _pairwise(name: str, operator: str) -> None:
-    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
-        return tuple(getattr(at, operator)(*row) for row in _rows(name, self, (other,)))
+def _pairwise(name: str, bound: str) -> None:
+    """`maximum` of lists and lists, and the operator that bounds by a number for a number or several."""
 
-    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> None:
+    def chosen(at: Any, one: Any, other: Any) -> Any:
+        return getattr(at, name if hasattr(other, "dtype") else bound)(one, other)
+
+    def each(at: Any, self: Sequence[Any], other: Any) -> Any:
+        return tuple(chosen(at, *row) for row in _rows(name, self, (other,)))
+
+    def each_in_place(at: Any, self: Sequence[Any], other: Any) -> list[Any]:
         for first, second in _rows(name, self, (other,)):
-            at.copy_(first, getattr(at, operator)(first, second))
+            at.copy_(first, chosen(at, first, second))
+        return list(self)
 
     composite(f"_foreach_{name}")(each)
     composite(f"_foreach_{name}_")(each_in_place)
 
 
-_pairwise("maximum", "maximum")
-_pairwise("minimum", "minimum")
+_pairwise("maximum", "clamp_min")
+_pairwise("minimum", "clamp_max")
 
 
 @composite("_foreach_norm")
@@ -90,17 +97,19 @@ def _foreach_norm(at: Any, self: Sequence[Any], ord: float = 2, dtype: Any = Non
 
 
 @composite("_foreach_zero_")
-def _foreach_zero_(at: Any, self: Sequence[Any]) -> None:
+def _foreach_zero_(at: Any, self: Sequence[Any]) -> list[Any]:
     """Set all to zero."""
     for tensor in self:
         at.zero_(tensor)
+    return list(self)
 
 
 @composite("_foreach_copy_")
-def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> None:
+def _foreach_copy_(at: Any, self: Sequence[Any], src: Sequence[Any], non_blocking: bool = False) -> list[Any]:
     """Copy each source into its target."""
     for target, source in _rows("copy", self, (list(src),)):
         at.copy_(target, source)
+    return list(self)
 
 
 def lerp_on_device(starts: Sequence[Any], ends: Sequence[Any], weight: float) -> frozenset[int]:
