@@ -76,7 +76,7 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
     left = at.reshape(left, (*input1.shape[:-1], out, in2))
-    y = at.sum(left * at.unsqueeze(input2, -2), -1)
+    y = at.sum(left * at.unsqueeze(input2, -2), -1, dtype=input1.dtype)
     return y if bias is None else y + bias
 
 
@@ -119,7 +119,7 @@ from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.sparse_tensor_impl import SparseTensorImpl
 from readtorch.c10.core.dispatch_key import meta_array, specimen
-from readtorch.c10.core.scalar_type import from_numpy_dtype
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
 
 
 # %%
@@ -143,8 +143,6 @@ def embedding(
     sparse: bool = False,
 ) -> Array:
     """Rows of `weight` by number."""
-    if not weight.ndim and weight.dtype.kind != "i":
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if not len(weight) and indices.size:
@@ -231,6 +229,13 @@ derivative("embedding_dense_backward", grad_output=_lookup_again)
 @register("embedding_renorm_")
 def embedding_renorm_(self: Array, indices: Array, max_norm: float, norm_type: float) -> Array:
     """Scale down, in place, the rows looked up whose norm exceeds `max_norm`."""
+    if self.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor (in embedding_renorm_)"
+        )
+    if self.dtype.kind not in "fVc":
+        kind = to_string(self.dtype)
+        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {kind} instead.")
     _check_indices(indices, len(self), "embedding_renorm_")
     rows = np.unique(indices)
     norms = np.linalg.norm(self[rows], norm_type, axis=1)
@@ -319,6 +324,12 @@ def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
             "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
             f"Half, BFloat16, Float, Double; but got {name}"
         )
+    for what, whole in (("indices", indices), ("offsets", offsets)):
+        kind = to_string(whole.dtype)
+        if kind in ("Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"):
+            raise RuntimeError(
+                f"Expected tensor for argument #1 '{what}' to have one of the following scalar types: Long, Int; but got {kind}"
+            )
     count, rows = indices.shape[0], weight.shape[0]
     if without_values(indices) or is_one_of_many(indices) or is_one_of_many(offsets):
         return
@@ -352,6 +363,12 @@ def _embedding_bag_reduced(
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
+        kinds = to_string(weight.dtype), to_string(per_sample_weights.dtype)
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; "
+            "but type {} does not equal {}".format(*kinds)
+        )
     _check_bags(at, weight, indices, offsets)
     rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     bag = at._bag_of_rows(offsets, count)

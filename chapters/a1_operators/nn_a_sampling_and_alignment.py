@@ -404,8 +404,12 @@ def _ctc_loss(
     zero_infinity: bool = False,
 ) -> tuple[Array, Array]:
     """Of `(T, N, C)`: minus the log-probability of each target, and the logarithms of `α`, `(N, T, 2 S + 1)`."""
-    steps, n, _ = log_probs.shape
+    steps, n, classes = log_probs.shape
     z = _padded_targets(targets, target_lengths, blank)
+    if z.size and not 0 <= z.min() <= z.max() < classes:  # upstream reads what lies beside the row
+        raise RuntimeError(
+            f"ctc_loss: targets must be in label range [0, {classes}), and are from {z.min()} to {z.max()}"
+        )
     p = np.take_along_axis(log_probs, np.broadcast_to(z, (steps, *z.shape)), 2).astype(np.float64)
     skip = _skips(z, blank)
     alpha = np.full((steps, *z.shape), -np.inf)
@@ -515,6 +519,10 @@ def ctc_loss(
     x = log_probs if batched else at.unsqueeze(log_probs, 1)
     if len(x.shape) != 3:
         raise RuntimeError(f"ctc_loss: log_probs must be 3-dimensional, and is {len(x.shape)}-dimensional")
+    if hasattr(input_lengths, "dtype") != hasattr(target_lengths, "dtype"):
+        raise TypeError(
+            "ctc_loss() received an invalid combination of arguments: lengths are two tensors or two tuples"
+        )
     inputs, outputs = (
         _as_list(what, lengths)
         for what, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths))
@@ -527,6 +535,9 @@ def ctc_loss(
         raise RuntimeError(f"input_lengths and target_lengths must be of size batch_size ({x.shape[1]})")
     if max(inputs) > x.shape[0]:
         raise RuntimeError(f"Expected input_lengths to have value at most {x.shape[0]}, but got value {max(inputs)}")
+    for what, values in (("input_lengths", inputs), ("target_lengths", outputs)):
+        if min(values) < 0:
+            raise RuntimeError(f"Expected {what} to have value at least 0, but got value {min(values)}")
     _check_targets(targets, outputs)
     loss = at._ctc_loss(x, targets, inputs, outputs, blank, zero_infinity)[0]
     if zero_infinity:
@@ -558,6 +569,11 @@ def _as_list(what: str, lengths: Any) -> list[int]:
         return list(values) if isinstance(values, list) else [values]
     if not isinstance(lengths, list | tuple):
         raise TypeError(f"ctc_loss(): argument '{what}' must be tuple of ints, not {type(lengths).__name__}")
+    for position, value in enumerate(lengths, 1):
+        if not hasattr(type(value), "__index__") or (hasattr(value, "dtype") and value.shape):
+            raise TypeError(
+                f"ctc_loss(): argument '{what}' must be tuple of ints, but found {type(value).__name__} at pos {position}"
+            )
     return [int(value) for value in lengths]
 
 

@@ -70,7 +70,7 @@ import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
-from readtorch.csrc.utils.python_arg_parser import is_int
+from readtorch.csrc.utils.python_arg_parser import is_int, require
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -955,6 +955,9 @@ def embedding_bag(
     """Sums, means or maxima of the rows of each bag; arguments as `nn.EmbeddingBag`."""
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
+    require("embedding_bag", "bool", include_last_offset=include_last_offset)
+    if padding_idx is not None:
+        require("embedding_bag", "int", padding_idx=padding_idx)
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
             f"embedding_bag: per_sample_weights ({per_sample_weights.size()}), where given, must have the same "
@@ -991,7 +994,12 @@ def embedding_bag(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
-    padding = -1 if padding_idx is None else padding_idx % weight.size(0)
+    rows = weight.size(0)
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got {padding_idx}"
+        )
+    padding = -1 if padding_idx is None else padding_idx % rows
     return _nn._embedding_bag_reduced(
         weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq, sparse
     )

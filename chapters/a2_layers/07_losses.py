@@ -240,8 +240,8 @@ def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
     return torch.broadcast_tensors(input, target)
 
 
-def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    if weight.size() != losses.size():
+def _weighted(input: Tensor, losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     weighted = losses * weight
     if reduction == "none":
@@ -269,7 +269,7 @@ def mse_loss(
     x, y = _broadcast_pair(input, target)
     word = _reduction_word(size_average, reduce, reduction)
     number = _Reduction.get_enum(word)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, word)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted(input, (x - y) ** 2, weight, word)
 
 
 def l1_loss(
@@ -284,7 +284,7 @@ def l1_loss(
     x, y = _broadcast_pair(input, target)
     word = _reduction_word(size_average, reduce, reduction)
     number = _Reduction.get_enum(word)
-    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, word)
+    return _nn.l1_loss(x, y, number) if weight is None else _weighted(input, _nn.l1_loss(x, y, 0), weight, word)
 
 
 # %%
@@ -315,7 +315,7 @@ def huber_loss(
     x, y = _broadcast_pair(input, target)
     if weight is None:
         return _nn.huber_loss(x, y, _Reduction.get_enum(reduction), delta)
-    return _weighted(_nn.huber_loss(x, y, 0, delta), weight, reduction)
+    return _weighted(input, _nn.huber_loss(x, y, 0, delta), weight, reduction)
 
 
 # %% [markdown]
@@ -390,8 +390,10 @@ def gaussian_nll_loss(
     if given.size() != input.size():
         if input.size()[:-1] == given.size():
             given = given.unsqueeze(-1)
-        elif not (input.size()[:-1] == given.size()[:-1] and given.size(-1) == 1):
-            raise ValueError("var is of incorrect size")
+        else:
+            differing = [have for want, have in zip(input.size(), given.size(), strict=False) if want != have]
+            if input.dim() != given.dim() or sum(differing) != 1:  # one dimension of it is stretched
+                raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
     given = given.clone()

@@ -90,7 +90,7 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("complex", "_kept", None, "bernoulli_scalar_cpu_"),
     ("bool whole complex", "_windowed_max", None, "adaptive_max_pool2d"),
     ("bool whole", "max_unpool2d max_unpool3d", None, "{name}"),
-    ("bool whole", "_prelu_kernel", None, "prelu_cpu"),
+    ("bool whole complex", "_prelu_kernel", None, "prelu_cpu"),
     ("bool whole complex", "glu", None, "{name}_cpu"),
     ("bool whole", "_kept", RuntimeError, "result type Float can't be cast to the desired output type {dtype}"),
     ("bool whole complex", "nll_loss_forward", None, "nll_loss_out_frame"),

@@ -13,7 +13,7 @@ from readtorch._tensor import Tensor
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.csrc.utils import gates as _gates
-from readtorch.csrc.utils.python_arg_parser import is_int
+from readtorch.csrc.utils.python_arg_parser import is_int, require
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
@@ -709,6 +709,9 @@ def embedding_bag(
     """Sums, means or maxima of the rows of each bag; arguments as `nn.EmbeddingBag`."""
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
+    require("embedding_bag", "bool", include_last_offset=include_last_offset)
+    if padding_idx is not None:
+        require("embedding_bag", "int", padding_idx=padding_idx)
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
             f"embedding_bag: per_sample_weights ({per_sample_weights.size()}), where given, must have the same "
@@ -745,7 +748,12 @@ def embedding_bag(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
-    padding = -1 if padding_idx is None else padding_idx % weight.size(0)
+    rows = weight.size(0)
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got {padding_idx}"
+        )
+    padding = -1 if padding_idx is None else padding_idx % rows
     return _nn._embedding_bag_reduced(
         weight, input, offsets, mode, per_sample_weights, padding, scale_grad_by_freq, sparse
     )
@@ -892,8 +900,8 @@ def _broadcast_pair(input: Tensor, target: Tensor) -> Sequence[Tensor]:
     return torch.broadcast_tensors(input, target)
 
 
-def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    if weight.size() != losses.size():
+def _weighted(input: Tensor, losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     weighted = losses * weight
     if reduction == "none":
@@ -917,7 +925,7 @@ def mse_loss(
     x, y = _broadcast_pair(input, target)
     word = _reduction_word(size_average, reduce, reduction)
     number = _Reduction.get_enum(word)
-    return _nn.mse_loss(x, y, number) if weight is None else _weighted((x - y) ** 2, weight, word)
+    return _nn.mse_loss(x, y, number) if weight is None else _weighted(input, (x - y) ** 2, weight, word)
 
 
 def l1_loss(
@@ -932,7 +940,7 @@ def l1_loss(
     x, y = _broadcast_pair(input, target)
     word = _reduction_word(size_average, reduce, reduction)
     number = _Reduction.get_enum(word)
-    return _nn.l1_loss(x, y, number) if weight is None else _weighted(_nn.l1_loss(x, y, 0), weight, word)
+    return _nn.l1_loss(x, y, number) if weight is None else _weighted(input, _nn.l1_loss(x, y, 0), weight, word)
 
 
 def smooth_l1_loss(
@@ -959,7 +967,7 @@ def huber_loss(
     x, y = _broadcast_pair(input, target)
     if weight is None:
         return _nn.huber_loss(x, y, _Reduction.get_enum(reduction), delta)
-    return _weighted(_nn.huber_loss(x, y, 0, delta), weight, reduction)
+    return _weighted(input, _nn.huber_loss(x, y, 0, delta), weight, reduction)
 
 
 def kl_div(
@@ -1025,8 +1033,10 @@ def gaussian_nll_loss(
     if given.size() != input.size():
         if input.size()[:-1] == given.size():
             given = given.unsqueeze(-1)
-        elif not (input.size()[:-1] == given.size()[:-1] and given.size(-1) == 1):
-            raise ValueError("var is of incorrect size")
+        else:
+            differing = [have for want, have in zip(input.size(), given.size(), strict=False) if want != have]
+            if input.dim() != given.dim() or sum(differing) != 1:  # one dimension of it is stretched
+                raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
     given = given.clone()

@@ -242,6 +242,9 @@ def rrelu(
     generator: Any = None,
 ) -> Any:
     """`x` where `x > 0`, else a slope times `x`: drawn from U(lower, upper) in training, their mean otherwise."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper: {lower} > {upper}")
     if not training:
@@ -290,12 +293,13 @@ broadcasts_on_meta("celu")
 
 
 @register("softplus", module="nn")
-def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
+def softplus(self: Array, beta: Real = 1, threshold: Real = 20) -> Array:
     """`log(1 + exp(beta · x)) / beta`; the identity where `beta · x > threshold`."""
 
     def function(x: Array) -> Array:
         scaled = x * x.dtype.type(beta)
-        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / x.dtype.type(beta))
+        bound = threshold if threshold == threshold else math.inf
+        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, bound))) / x.dtype.type(beta))
 
     return _pointwise("softplus_cpu", self, function)
 

@@ -10,7 +10,7 @@ from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.sparse_tensor_impl import SparseTensorImpl
 from readtorch.c10.core.dispatch_key import meta_array, specimen
-from readtorch.c10.core.scalar_type import from_numpy_dtype
+from readtorch.c10.core.scalar_type import from_numpy_dtype, to_string
 
 
 def _check_indices(indices: Array, rows: int, op: str) -> None:
@@ -32,8 +32,6 @@ def embedding(
     sparse: bool = False,
 ) -> Array:
     """Rows of `weight` by number."""
-    if not weight.ndim and weight.dtype.kind != "i":
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if not len(weight) and indices.size:
@@ -114,6 +112,13 @@ derivative("embedding_dense_backward", grad_output=_lookup_again)
 @register("embedding_renorm_")
 def embedding_renorm_(self: Array, indices: Array, max_norm: float, norm_type: float) -> Array:
     """Scale down, in place, the rows looked up whose norm exceeds `max_norm`."""
+    if self.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor (in embedding_renorm_)"
+        )
+    if self.dtype.kind not in "fVc":
+        kind = to_string(self.dtype)
+        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {kind} instead.")
     _check_indices(indices, len(self), "embedding_renorm_")
     rows = np.unique(indices)
     norms = np.linalg.norm(self[rows], norm_type, axis=1)

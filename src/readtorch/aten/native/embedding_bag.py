@@ -64,6 +64,12 @@ def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
             "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
             f"Half, BFloat16, Float, Double; but got {name}"
         )
+    for what, whole in (("indices", indices), ("offsets", offsets)):
+        kind = to_string(whole.dtype)
+        if kind in ("Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"):
+            raise RuntimeError(
+                f"Expected tensor for argument #1 '{what}' to have one of the following scalar types: Long, Int; but got {kind}"
+            )
     count, rows = indices.shape[0], weight.shape[0]
     if without_values(indices) or is_one_of_many(indices) or is_one_of_many(offsets):
         return
@@ -97,6 +103,12 @@ def _embedding_bag_reduced(
 ) -> Any:
     """`(B, D)` from the lookups `indices (L,)` that start a new bag at each of `offsets (B,)`."""
     count, bags = indices.shape[0], offsets.shape[0]
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
+        kinds = to_string(weight.dtype), to_string(per_sample_weights.dtype)
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; "
+            "but type {} does not equal {}".format(*kinds)
+        )
     _check_bags(at, weight, indices, offsets)
     rows = at.embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     bag = at._bag_of_rows(offsets, count)

@@ -217,7 +217,7 @@ def bilinear(at: Any, input1: Array, input2: Array, weight: Array, bias: Array |
     _check_bilinear(input1, input2, weight, bias)
     left = at.matmul(input1, at.reshape(at.permute(weight, (1, 0, 2)), (in1, out * in2)))
     left = at.reshape(left, (*input1.shape[:-1], out, in2))
-    y = at.sum(left * at.unsqueeze(input2, -2), -1)
+    y = at.sum(left * at.unsqueeze(input2, -2), -1, dtype=input1.dtype)
     return y if bias is None else y + bias
 
 

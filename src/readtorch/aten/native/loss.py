@@ -10,7 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size
-from readtorch.aten.native.loss_nll import MEAN, NONE
+from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, not_implemented, promote_types, to_string
@@ -51,7 +51,7 @@ def _floating(op: str, x: Array, target: Array | None = None) -> None:
 
 def reduce(at: Any, loss: Any, reduction: int) -> Any:
     """The reduction of a loss that is written with operators."""
-    return loss if reduction == NONE else at.mean(loss) if reduction == MEAN else at.sum(loss)
+    return at.mean(loss) if reduction == MEAN else at.sum(loss) if reduction == SUM else loss
 
 
 @register("mse_loss", module="nn", autocast="float32")
@@ -147,7 +147,10 @@ def binary_cross_entropy(self: Array, target: Array, weight: Array | None = None
     with np.errstate(divide="ignore"):
         yes, no = np.maximum(np.log(self), -100), np.maximum(np.log1p(-self), -100)
     loss = (target - 1) * no - target * yes
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    if weight is None:
+        return _reduced(loss, reduction)
+    _check_stored(promote_types(*(from_numpy_dtype(x.dtype) for x in (weight, self))), self.dtype)
+    return _reduced((loss * weight).astype(self.dtype, copy=False), reduction)
 
 
 def _bce_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
@@ -169,7 +172,7 @@ def binary_cross_entropy_with_logits(
     target: Array,
     weight: Array | None = None,
     pos_weight: Array | None = None,
-    reduction: int = MEAN,
+    reduction: int = NONE,
 ) -> Array:
     """`binary_cross_entropy` of `sigmoid(x)`, computed from the scores; `pos_weight` multiplies the positive term."""
     _check_logits(self, target, weight, pos_weight)
@@ -181,21 +184,29 @@ def binary_cross_entropy_with_logits(
     else:
         loss = (1 - target) * self - ((pos_weight - 1) * target + 1) * log_sigmoid
     loss = loss if weight is None else loss * weight
-    return _reduced(loss.astype(stored, copy=False), reduction)
+    return _reduced(loss.astype(stored, copy=False), reduction if reduction in (MEAN, SUM) else NONE)
 
 
 def _check_logits(self: Array, target: Array, weight: Array | None, pos_weight: Array | None) -> None:
-    if self.dtype.kind in "fV":  # an input of integers is refused for that
-        _check_stored(common_dtype(self, target), target.dtype)
+    if self.dtype.kind not in "fV":
+        raise not_implemented("log_sigmoid_cpu", self.dtype)
+    _check_stored(common_dtype(self, target), target.dtype)
+    broadcast = infer_size(self.shape, target.shape)
+    if broadcast != target.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(broadcast)}"
+        )
     for other, refused in ((weight, "c"), (pos_weight, "bc")):
         if other is None:
             continue
         if other.dtype.kind in refused:
             kinds = to_string(other.dtype), to_string(self.dtype)
             raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
-        shape = infer_size(self.shape, other.shape)
-        if shape != self.shape:
-            raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}")
+        shape = infer_size(target.shape, other.shape)
+        if shape != target.shape:
+            raise RuntimeError(
+                f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}"
+            )
 
 
 def _logits_gradient(at: Any, grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: int) -> Any:
@@ -218,8 +229,12 @@ derivative("binary_cross_entropy_with_logits", self=_logits_gradient, target=_lo
 
 
 @composite("kl_div", autocast="float32")
-def kl_div(at: Any, self: Array, target: Array, reduction: int = MEAN, *, log_target: bool = False) -> Any:
+def kl_div(at: Any, self: Array, target: Array, reduction: int = NONE, *, log_target: bool = False) -> Any:
     """`target · (log target - input)`, input being log-probabilities."""
+    for value in (self, target):
+        kind = value.dtype if isinstance(value.dtype, scalar_type.dtype) else from_numpy_dtype(value.dtype)
+        if not kind.is_floating_point:
+            raise RuntimeError(f"kl_div: {'Complex' if kind.is_complex else 'Integral'} inputs not supported.")
     if log_target:
         return reduce(at, at.exp(target) * (target - self), reduction)
     return reduce(at, at.xlogy(target, target) - target * self, reduction)
@@ -252,16 +267,16 @@ def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN)
 
 @composite("margin_ranking_loss")
 def margin_ranking_loss(
-    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = NONE
 ) -> Any:
     """`max(0, margin - target · (input1 - input2))`."""
     return reduce(at, at.clamp(-target * (input1 - input2) + margin, 0, None), reduction)
 
 
 @composite("hinge_embedding_loss")
-def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = MEAN) -> Any:
+def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = NONE) -> Any:
     """`input` where target is 1, `max(0, margin - input)` where it is -1."""
-    nothing = self * 0
+    nothing, margin = self * 0, float(margin)
     if to_string(self.dtype) in ("Byte", "Char", "Short", "Int", "Long"):
         margin = int(margin)  # the loss has the dtype of the input
     far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
@@ -270,7 +285,7 @@ def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.
 
 @composite("cosine_embedding_loss")
 def cosine_embedding_loss(
-    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = MEAN
+    at: Any, input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: int = NONE
 ) -> Any:
     """`1 - cos` where target is 1, `max(0, cos - margin)` where it is -1, of rows `(N, D)` or vectors `(D,)`."""
     rank = len(target.shape)
@@ -279,7 +294,7 @@ def cosine_embedding_loss(
     wanted = f"{rank + 1}D target tensor expects {rank + 1}D input tensors"
     if len(input1.shape) != rank + 1 or len(input2.shape) != rank + 1:
         raise RuntimeError(f"{wanted}, but found inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
-    last = -1
+    last, margin = -1, float(margin)
     product = at.sum(input1 * input2, last)
     squares = (at.sum(input1 * input1, last) + 1e-12) * (at.sum(input2 * input2, last) + 1e-12)
     cosine = product / at.sqrt(squares)
@@ -298,11 +313,9 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-06,
     swap: bool = False,
-    reduction: int = MEAN,
+    reduction: int = NONE,
 ) -> Any:
     """`max(0, d(anchor, positive) - d(anchor, negative) + margin)` with the p-norm of the difference."""
-    if margin <= 0:
-        raise RuntimeError("margin must be greater than 0")
     ranks = [len(tensor.shape) for tensor in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
         raise RuntimeError(

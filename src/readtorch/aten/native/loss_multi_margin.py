@@ -34,7 +34,7 @@ def multi_margin_loss(
     batched = len(self.shape) > 1
     x = self if batched else at.reshape(self, (1, -1))
     classes = x.shape[1]
-    if tuple(target.shape) not in ((x.shape[0],), () if not batched else (x.shape[0],)):
+    if tuple(target.shape) != (x.shape[0],) and not (x.shape[0] == 1 and not target.shape):
         raise RuntimeError(
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
             f"Expected target size [{x.shape[0]}], but got {list(target.shape)}"
@@ -42,12 +42,13 @@ def multi_margin_loss(
     if weight is not None and math.prod(weight.shape) != classes:
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     right = at.reshape(target, (-1, 1))
-    z = at.clamp(x - at.gather(x, 1, right) + margin, 0, None)
+    z = x - at.gather(x, 1, right) + margin
+    z = at.where(z > 0, z, at.zeros_like(z))
     z = z if p == 1 else z * z
     if weight is not None:
         z = z * at.reshape(at.index_select(weight, 0, at.reshape(target, (-1,))), (-1, 1))
     wrong = at._is_not_class(right, classes)
-    loss = at.sum(z * wrong, 1) / classes
+    loss = at.sum(at.where(wrong, z, at.zeros_like(z)), 1) / classes
     return reduce(at, loss if batched else at.squeeze(loss, 0), reduction)
 
 

@@ -100,6 +100,8 @@ def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
         )
     if to_string(target.dtype) not in ("Long", "Byte"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
+    if rank > 2 and to_string(target.dtype) != "Long":
+        raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
     classes = self.shape[0] if rank == 1 else self.shape[1]
     if rank == 1 and len(target.shape) == 1 and target.shape[0] != 1:
         raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
@@ -238,7 +240,7 @@ def cross_entropy_loss(
     """`nll_loss_nd` of the log-softmax of scores `(N, C, *)` or `(C,)`; a target of the same shape holds probabilities."""
     axis = 0 if len(self.shape) == 1 else 1
     distribution = tuple(self.shape) == tuple(target.shape)
-    if label_smoothing > 1 or (distribution and not label_smoothing >= 0):
+    if label_smoothing > 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if distribution:
         return _against_distribution(at, self, target, weight, reduction, ignore_index, label_smoothing, axis)
