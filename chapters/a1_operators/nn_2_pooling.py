@@ -335,6 +335,8 @@ def checked_window(
 def _check_window(op: str, window: Window) -> None:
     if 0 in window.stride:
         raise RuntimeError("stride should not be zero")
+    if min(window.stride) < 0:
+        raise RuntimeError(f"stride should be greater than zero, but got {op} with stride={list(window.stride)}")
     if min(window.kernel) <= 0:
         raise RuntimeError(
             f"kernel size should be greater than zero, but got {op} with kernel_size={list(window.kernel)}"
@@ -852,7 +854,8 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
     shape = list(x.shape)
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {shape}")
-    if 0 in shape[-dims:]:
+    examined = dims if op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d") else dims + 1
+    if 0 in shape[-examined:]:
         raise RuntimeError(f"{op}(): Expected input to have non-zero size for non-batch dimensions; it is {shape}")
     return size
 

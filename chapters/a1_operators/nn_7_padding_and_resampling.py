@@ -103,12 +103,13 @@ from readtorch.c10.core.scalar_type import not_implemented, to_string
 #| upstream: aten/src/ATen/native/ReflectionPad.cpp#at::native::reflection_pad2d_out_template
 #| upstream: aten/src/ATen/native/native_functions.yaml#replication_pad2d
 def _places(mode: str, n: int, before: int, after: int) -> Array:
-    """The input place that each output place of an axis reads."""
+    """The input place that each output place of an axis reads. Around goes what is left after negative padding cut off its part."""
     wanted = np.arange(-before, n + after)
     if mode == "replicate":
         return np.clip(wanted, 0, n - 1)
     if mode == "circular":
-        return wanted % n
+        first, last = max(-before, 0), n - max(-after, 0)
+        return first + np.arange(-max(before, 0), last - first + max(after, 0)) % max(last - first, 1)
     wanted = np.abs(wanted)
     return np.where(wanted >= n, 2 * (n - 1) - wanted, wanted)
 
@@ -265,6 +266,8 @@ def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
             raise RuntimeError(
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but {size} is not by {r}"
             )
+    if not self.size:
+        return self.copy()
     n = len(lead)
     x = self.reshape((*lead, c, h // r, r, w // r, r))
     x = x.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
@@ -428,6 +431,12 @@ def _resample(
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
+    if 0 in self.shape[1:first]:
+        raise RuntimeError(
+            f"Non-empty {self.ndim}D data tensor expected but got a tensor with sizes {list(self.shape)}"
+        )
+    if self.dtype == np.uint8 and mode == "linear" and len(output_size) != 2:
+        raise not_implemented("compute_indices_weights_linear", self.dtype)
     if 0 in self.shape[first:] or any(size <= 0 for size in output_size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"

@@ -273,17 +273,21 @@ def _fractional_max_pool(
         raise RuntimeError(
             f"fractional_max_pool{dims}d(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(self.shape)}"
         )
-    if self.dtype.kind in "iub":
-        raise not_implemented(f"fractional_max_pool{dims}d_out_frame", self.dtype)
     if random_samples.dtype != self.dtype:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
+    if 0 in self.shape[-dims - 1 :]:
+        raise RuntimeError(
+            f"fractional_max_pool{dims}d(): Expected input to have non-zero size for non-batch dimensions, but got {list(self.shape)}"
+        )
+    if self.dtype.kind in "iubc":
+        raise not_implemented(f"fractional_max_pool{dims}d_out_frame", self.dtype)
     if random_samples.ndim != 3:
         raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random_samples.ndim}")
     if random_samples.shape[1] != self.shape[-dims - 1]:
         raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
     size = self.shape[-dims:]
     for n, out, kernel in zip(size, output_size, kernel_size, strict=True):
-        if out + kernel - 1 > n:
+        if out + kernel - (dims == 2) > n:  # the three-dimensional kernel asks for one place more
             raise RuntimeError(
                 f"fractional_max_pool{dims}d(): pool size ({kernel}) plus output size ({out}) too large for input ({n})"
             )

@@ -70,7 +70,7 @@ import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
-from readtorch.csrc.utils.python_arg_parser import is_int, require
+from readtorch.csrc.utils.python_arg_parser import is_int, is_sequence_of_ints, require
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -382,6 +382,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that divide the volume into `output_size`; None keeps the input's size."""
+    _require_sizes("adaptive_avg_pool3d", output_size, 3)
     return _nn.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
 
 
@@ -435,6 +436,7 @@ def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`adaptive_max_pool3d` and where each maximum was."""
+    _require_sizes("adaptive_max_pool3d", output_size, 3)
     return _nn.adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))
 
 
@@ -456,26 +458,54 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     return both if return_indices else both[0]
 
 
+def _window_sizes(op: str, dims: int, **given: Any) -> list[tuple[int, ...]]:
+    """Each value as one number per dimension. TypeError for what is no int or ints, RuntimeError for another count of them."""
+    found = []
+    for name, value in given.items():
+        if not is_sequence_of_ints(value):
+            raise TypeError(f"{op}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
+        numbers = tuple(int(n) for n in value) if isinstance(value, list | tuple) else (int(value),) * dims
+        if len(numbers) != dims:
+            raise RuntimeError(f"{op}: {name} must either be a single Int or tuple of Ints")
+        found.append(numbers)
+    return found
+
+
 # %%
 #| into: nn/functional.py
 #| upstream: torch/nn/functional.py#fractional_max_pool2d_with_indices
 #| upstream: torch/nn/functional.py#fractional_max_pool3d_with_indices
 def _fractional_pool(
-    input: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any, samples: Tensor | None
+    input: Tensor, dims: int, kernel: Any, output_size: Any, output_ratio: Any, samples: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    dims = len(kernel)
-    if not input.dim() and dims == 3:
-        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"fractional_max_pool{dims}d(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if output_size is None and output_ratio is None:
         raise ValueError(f"fractional_max_pool{dims}d requires specifying either an output_size or an output_ratio")
+    op = f"fractional_max_pool{dims}d"
     if output_size is None:
-        ratios = _pair(output_ratio) if dims == 2 else _triple(output_ratio)
-        output_size = [int(n * ratio) for n, ratio in zip(input.shape[-dims:], ratios, strict=True)]
-    sizes = _pair(output_size) if dims == 2 else _triple(output_size)
+        if not isinstance(output_ratio, list | tuple):
+            raise TypeError(
+                f"{op}(): argument 'output_ratio' must be tuple of floats, not {type(output_ratio).__name__}"
+            )
+        if len(output_ratio) > dims:
+            raise ValueError(f"{op} requires output_ratio to be of {dims} numbers, one for each dimension")
+        if len(output_ratio) < dims or input.dim() < dims:
+            raise IndexError(
+                f"{op}(): Dimension out of range: {dims} sizes need {dims} ratios, not {len(output_ratio)}"
+            )
+        output_size = [int(input.size(d - dims) * output_ratio[d]) for d in range(dims)]
+    kernel, sizes = _window_sizes(op, dims, kernel_size=kernel, output_size=output_size)
+    if min(sizes) < 0:
+        raise RuntimeError(f"{op}(): Trying to create tensor with negative dimension {min(sizes)}")
     if samples is None:
         batch = 1 if input.dim() == dims + 1 else input.size(0)
         samples = torch.rand(batch, input.size(-dims - 1), dims, dtype=input.dtype, device=input.device)
-    return _nn._fractional_max_pool(input, kernel, tuple(sizes), samples)
+    if not dims + 1 <= input.dim() <= dims + 2:
+        raise RuntimeError(f"{op}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
+    return _nn._fractional_max_pool(input, kernel, sizes, samples)
 
 
 def fractional_max_pool2d_with_indices(
@@ -487,7 +517,7 @@ def fractional_max_pool2d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`fractional_max_pool2d` and where each maximum was."""
-    return _fractional_pool(input, _pair(kernel_size), output_size, output_ratio, _random_samples)
+    return _fractional_pool(input, 2, kernel_size, output_size, output_ratio, _random_samples)
 
 
 def fractional_max_pool3d_with_indices(
@@ -499,7 +529,7 @@ def fractional_max_pool3d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`fractional_max_pool3d` and where each maximum was."""
-    return _fractional_pool(input, _triple(kernel_size), output_size, output_ratio, _random_samples)
+    return _fractional_pool(input, 3, kernel_size, output_size, output_ratio, _random_samples)
 
 
 def fractional_max_pool2d(

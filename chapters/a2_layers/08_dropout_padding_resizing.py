@@ -406,6 +406,7 @@ def interpolate(
         if _LINEAR[mode] != input.dim():
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_LINEAR[mode]}D input")
         kind = "cubic" if mode == "bicubic" else "linear"
+        require("interpolate", "bool", align_corners=align_corners)
     elif mode in ("nearest", "nearest-exact"):
         kind = mode
     else:
@@ -413,7 +414,7 @@ def interpolate(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for any mode ({_RESIZE_MODES}); "
             f"this is {mode}"
         )
-    return _nn._resample(input, tuple(output_size), kind, bool(align_corners), tuple(scales), antialias)
+    return _nn._resample(input, tuple(output_size), kind, bool(align_corners), tuple(scales), bool(antialias))
 
 
 # %%

@@ -380,6 +380,9 @@ def convolution(
     groups: int,
 ) -> Array:
     """Convolution, or its transpose, of `(N, C, *size)`; every other argument has one entry per dimension of `size`."""
+    for other in (weight, bias):
+        if other is not None and other.dtype is not input.dtype and other.dtype != input.dtype:
+            raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(other.dtype)}")
     geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation))
     if transposed:
         size = geometry.transposed_size(input.shape[2:], weight.shape[2:], output_padding)
@@ -538,6 +541,10 @@ def _per_dimension(value: Any, dims: int, name: str) -> tuple[int, ...]:
 def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, transposed: bool, op: str) -> None:
     dims = len(geometry.stride)
     _check_numbers(geometry, groups)
+    kind = to_string(input.dtype)
+    if kind in _SMALL_INTEGERS and (transposed or max(geometry.dilation) > 1):
+        kernel = f"slow_conv_transpose{max(dims, 2)}d_out_cpu" if transposed else "slow_conv_dilated<>"
+        raise not_implemented(kernel, input.dtype)
     if bias is not None and bias.dtype != input.dtype:
         ours, theirs = _c_type(input), _c_type(bias)
         raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
@@ -571,6 +578,9 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
         raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {size}")
     if not transposed:
         _check_kernel_fits(size[2:], shape[2:], geometry)
+
+
+_SMALL_INTEGERS = frozenset(["Byte", "Char", "Short", "Int"])
 
 
 def _check_numbers(geometry: Geometry, groups: int) -> None:
@@ -731,6 +741,14 @@ def _slide_back(
             "output padding must be smaller than either stride or dilation, "
             f"but got output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
         )
+    if any(padding):
+        sizes = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True)
+        made = [(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in sizes]
+        if min(made) < 1:
+            had, got = (" x ".join(map(str, each)) for each in (x.shape[2:], made))
+            raise RuntimeError(
+                f"Given input size per channel: ({had}). Calculated output size per channel: ({got}). Output size is too small"
+            )
     y = at.convolution(x, weight, bias, stride, padding, dilation, True, extra, groups)
     return y if batched else at.squeeze(y, 0)
 

@@ -13,7 +13,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer, is_channels_last
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.dispatch_key import meta_like
-from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 _BLOCK = 1 << 20
 
@@ -195,8 +195,13 @@ def native_batch_norm(
     check_floats("batch_norm", input)
     check_floats("batch_norm", input, weight, bias)
     for statistic in (running_mean, running_var):
-        if statistic is not None and statistic.dtype not in (input.dtype, np.float32 if input.itemsize == 2 else None):
-            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+        if statistic is None or statistic.dtype == input.dtype:
+            continue
+        if input.itemsize != 2 or statistic.dtype != np.float32:
+            raise RuntimeError(
+                "mixed dtype (CPU): all inputs must share same datatype. "
+                f"expected scalar type {to_string(input.dtype)} but found {to_string(statistic.dtype)}"
+            )
     weight, bias = (None if parameter is None else parameter.reshape(-1) for parameter in (weight, bias))
     x = in_working_precision(input)
     if not training:
@@ -315,6 +320,8 @@ derivative("native_batch_norm", {"input, weight, bias": _batch_norm_gradients})
 def _check_features(name: str, wanted: int, value: Any) -> None:
     if value is not None and math.prod(value.shape) != wanted:
         raise RuntimeError(f"{name} should contain {wanted} elements not {math.prod(value.shape)}")
+    if value is not None and name.startswith("running") and len(value.shape) != 1:
+        raise RuntimeError(f"{name}: TensorAccessor expected 1 dims but tensor has {len(value.shape)}")
 
 
 @composite("batch_norm")

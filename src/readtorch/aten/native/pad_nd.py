@@ -14,12 +14,13 @@ from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
 def _places(mode: str, n: int, before: int, after: int) -> Array:
-    """The input place that each output place of an axis reads."""
+    """The input place that each output place of an axis reads. Around goes what is left after negative padding cut off its part."""
     wanted = np.arange(-before, n + after)
     if mode == "replicate":
         return np.clip(wanted, 0, n - 1)
     if mode == "circular":
-        return wanted % n
+        first, last = max(-before, 0), n - max(-after, 0)
+        return first + np.arange(-max(before, 0), last - first + max(after, 0)) % max(last - first, 1)
     wanted = np.abs(wanted)
     return np.where(wanted >= n, 2 * (n - 1) - wanted, wanted)
 

@@ -269,6 +269,8 @@ def checked_window(
 def _check_window(op: str, window: Window) -> None:
     if 0 in window.stride:
         raise RuntimeError("stride should not be zero")
+    if min(window.stride) < 0:
+        raise RuntimeError(f"stride should be greater than zero, but got {op} with stride={list(window.stride)}")
     if min(window.kernel) <= 0:
         raise RuntimeError(
             f"kernel size should be greater than zero, but got {op} with kernel_size={list(window.kernel)}"

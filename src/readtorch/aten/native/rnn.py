@@ -11,6 +11,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[int, slice]]:
@@ -570,6 +571,33 @@ def _lstm_step(at: Any, x: Any, states: tuple[Any, ...], w_ih: Any, w_hh: Any, b
     return at.sigmoid(o) * at.tanh(cell), cell
 
 
+def _check_cell(input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, gates: int) -> None:
+    """RuntimeError unless a cell's input, states and weights have sizes that go together. IndexError for dimensions that are missing."""
+    shape, rows = input.shape, w_hh.shape
+    fits = len(shape) == len(rows) == 2 and all(state.shape == (shape[0], rows[1]) for state in states)
+    if fits and w_ih.shape == (gates * rows[1], shape[1]) and rows == (gates * rows[1], rows[1]):
+        return
+
+    def size(tensor: Any, dim: int) -> int:
+        return tensor.shape[maybe_wrap_dim(dim, len(tensor.shape), wrap_scalar=False)]
+
+    features, hidden = size(w_ih, 1), size(w_hh, 1)
+    if size(input, 1) != features:
+        raise RuntimeError(f"input has inconsistent input_size: got {input.shape[1]} expected {features}")
+    for number, state in enumerate(states):
+        if size(input, 0) != size(state, 0):
+            raise RuntimeError(
+                f"Input batch size {input.shape[0]} doesn't match hidden{number} batch size {state.shape[0]}"
+            )
+        if size(state, 1) != hidden:
+            raise RuntimeError(f"hidden{number} has inconsistent hidden_size: got {size(state, 1)}, expected {hidden}")
+    for name, weight in (("weight_ih", w_ih), ("weight_hh", w_hh)):
+        if size(weight, 0) != gates * hidden:
+            raise RuntimeError(
+                f"{name} first dim must be {gates} * hidden_size = {gates * hidden}, but got {size(weight, 0)}"
+            )
+
+
 @composite("lstm_cell", autocast="low")
 def lstm_cell(
     at: Any,
@@ -581,7 +609,14 @@ def lstm_cell(
     b_hh: Array | None = None,
 ) -> Any:
     """One LSTM step: `(h', c')` from `(N, in)` and the pair `(h, c)`; gates in the order i, f, g, o."""
-    return _lstm_step(at, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    states = tuple(hx)
+    if len(states) != 2:
+        raise RuntimeError("lstm_cell expects two hidden states")
+    for number, state in enumerate(states):
+        if not hasattr(state, "shape"):
+            raise TypeError(f"expected Tensor as element {number} in argument 1, but got {type(state).__name__}")
+    _check_cell(input, states, w_ih, w_hh, 4)
+    return _lstm_step(at, input, states, w_ih, w_hh, b_ih, b_hh)
 
 
 @composite("gru_cell", autocast="low")
@@ -595,6 +630,7 @@ def gru_cell(
     b_hh: Array | None = None,
 ) -> Any:
     """One GRU step: `h'` from `(N, in)` and `(N, H)`; gates in the order r, z, n."""
+    _check_cell(input, (hx,), w_ih, w_hh, 3)
     ours, theirs = at.linear(input, w_ih, b_ih), at.linear(hx, w_hh, b_hh)
     size = ours.shape[1] // 3
     (xr, xz, xn), (hr, hz, hn) = ([at.narrow(v, 1, k * size, size) for k in range(3)] for v in (ours, theirs))
@@ -614,6 +650,7 @@ def rnn_tanh_cell(
     b_hh: Array | None = None,
 ) -> Any:
     """One step: `tanh(W x + b + U h + b')`."""
+    _check_cell(input, (hx,), w_ih, w_hh, 1)
     return at.tanh(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))
 
 
@@ -628,4 +665,5 @@ def rnn_relu_cell(
     b_hh: Array | None = None,
 ) -> Any:
     """One step: `relu(W x + b + U h + b')`."""
+    _check_cell(input, (hx,), w_ih, w_hh, 1)
     return at.relu(at.linear(input, w_ih, b_ih) + at.linear(hx, w_hh, b_hh))

@@ -98,6 +98,12 @@ def _resample(
         kernel = "compute_index_ranges_weights" if antialias else f"upsample_{mode}{len(output_size)}d"
         raise not_implemented(kernel, self.dtype)
     first = self.ndim - len(output_size)
+    if 0 in self.shape[1:first]:
+        raise RuntimeError(
+            f"Non-empty {self.ndim}D data tensor expected but got a tensor with sizes {list(self.shape)}"
+        )
+    if self.dtype == np.uint8 and mode == "linear" and len(output_size) != 2:
+        raise not_implemented("compute_indices_weights_linear", self.dtype)
     if 0 in self.shape[first:] or any(size <= 0 for size in output_size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, unlike {list(self.shape[first:])} to {list(output_size)}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
+from opcode import opmap
 from typing import Any
 
 import numpy as np
@@ -59,11 +61,11 @@ def is_real(value: Any) -> bool:
 
 
 def is_sequence_of_ints(value: Any) -> bool:
-    """A list or tuple of ints. One int alone may stand for all of them."""
+    """A list or tuple of ints. One int alone may stand for all of them. Upstream asks the first alone whether it is a bool."""
     if not isinstance(value, list | tuple):
         return is_int(value)
-    for item in value:  # noqa: SIM110  a generator costs more than the question
-        if item.__class__ is not int and not is_int(item):
+    for item in value:
+        if item.__class__ is not int and not is_int(item) and (item.__class__ is not bool or item is value[0]):
             return False
     return True
 
@@ -312,6 +314,9 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             raise wrong_kind(op, schema, name, value)
         if kind is OPTION:
             _in_64_bits(op, name, value, schema.annotations[position])
+    error = sys.exc_info()[1]
+    if error is not None and error.__traceback__ is not None and error.__traceback__.tb_frame is sys._getframe(1):
+        _in_our_words(op, args, kwargs, error)
 
 
 def _in_64_bits(op: str, name: str, value: Any, annotation: str) -> None:
@@ -323,6 +328,47 @@ def _in_64_bits(op: str, name: str, value: Any, annotation: str) -> None:
                 error = ValueError if one else TypeError
                 raise error(f"{op}(): argument '{name}': Overflow when unpacking long long")
 
+
+_RAISES = frozenset(opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
+
+
+def _is_nobodys(error: BaseException) -> bool:
+    """Does it come out of NumPy, or out of a line of this library that raises nothing?"""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    module = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if module != "readtorch":
+        return module == "numpy"
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] not in _RAISES
+
+
+def _given(value: Any) -> str:
+    if isinstance(value, TensorImpl):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_given, value))})"
+    return repr(value) if isinstance(value, int | float | str | type(None)) else type(value).__name__
+
+
+def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseException) -> None:
+    """The error that stands for one of NumPy's or of Python's; nothing happens if it is ours."""
+    if not isinstance(error, ValueError | TypeError | LookupError | ArithmeticError | AttributeError):
+        return
+    if op in _CALLS_BACK or not _is_nobodys(error):
+        return
+    given = ", ".join([*map(_given, args), *(f"{name}={_given(value)}" for name, value in kwargs.items())])
+    if isinstance(error, IndexError):
+        raise IndexError(f"{op}(): Dimension or index out of range, given ({given})") from error
+    if isinstance(error, AttributeError) or error.__class__ is TypeError:
+        raise TypeError(f"{op}() received an invalid combination of arguments - got ({given})") from error
+    raise RuntimeError(f"{op}(): the arguments do not fit together: ({given})") from error
+
+
+#: these call what they are given, whose errors are the caller's
+_CALLS_BACK = frozenset(["apply_", "map_", "map2_"])
 
 #: what composites call their tensors
 _TENSORS = frozenset(["self", "input", "A", "a", "b", "batch1", "batch2", "mat", "mat1", "mat2", "vec", "vec1", "vec2"])

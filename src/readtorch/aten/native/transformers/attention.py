@@ -9,7 +9,9 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, keeps_shape_on_meta, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None:
@@ -24,6 +26,13 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
             + ", ".join(f"{n}.dim: {len(t.shape)}" for n, t in (("query", query), ("key", key), ("value", value)))
         )
     if mask is not None:
+        shape = (*query.shape[:-1], key.shape[-2])
+        for place in (-2, -1):
+            maybe_wrap_dim(place, len(mask.shape), wrap_scalar=False)
+        if infer_size(shape, tuple(mask.shape))[-2:] != shape[-2:]:
+            raise RuntimeError(
+                f"output with shape {list(shape)} doesn't match the broadcast shape {list(infer_size(shape, tuple(mask.shape)))}"
+            )
         kind = to_string(mask.dtype)
         if kind != "Bool" and kind not in (to_string(query.dtype), "Float"):
             raise RuntimeError(
