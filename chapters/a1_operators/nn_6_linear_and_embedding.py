@@ -143,6 +143,8 @@ def embedding(
     sparse: bool = False,
 ) -> Array:
     """Rows of `weight` by number."""
+    if not weight.ndim and weight.dtype.kind != "i":  # what saves its size for backward comes first
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if not len(weight) and indices.size:
