@@ -241,6 +241,15 @@ fft2 = _both("fft2", True, (-2, -1))
 ifft2 = _both("ifft2", False, (-2, -1))
 
 
+# %%
+torch.fft.fft2(torch.ones(2, 2)), torch.fft.fftn(torch.ones(2, 2), s=(1, 3)).shape
+
+# %% [markdown]
+# All others are these with one dimension, with real numbers on one side, or with the direction turned. (`norm` names the direction in which the result is divided, so it is turned too.) A size `s` cuts off or continues with zeros, before the transform.
+
+
+# %%
+#| into: fft/__init__.py
 @checked
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """The transform along `dim`, of `n` numbers."""
@@ -281,6 +290,12 @@ def irfftn(
     return _at._fft_c2r(resized, dims, _scale(norm, False), last)
 
 
+# %% [markdown]
+# `hfft` is the odd one: for a *signal* that mirrors itself, whose spectrum is real. Half of the signal is given, and the real spectrum comes back. It is `irfft` of the conjugate with the scale of a forward transform.
+
+
+# %%
+#| into: fft/__init__.py
 @checked
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """Half of the transform of real numbers."""
@@ -323,6 +338,16 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """The inverse of `hfft`."""
     return rfft(input, n, dim, _turned(norm)).conj()
+
+
+# %%
+#| claim: hfft of half a signal is the transform of all of it; "ortho" divides both directions by the root of the count, "forward" only the first
+def _(torch):
+    signal = torch.tensor([1.0, 2.0 - 1j, 3.0, 2.0 + 1j])  # element k is the conjugate of element -k
+    assert torch.allclose(torch.fft.hfft(signal[:3]), torch.fft.fft(signal).real)
+    x = torch.ones(4)
+    first = lambda norm: (torch.fft.fft(x, norm=norm)[0].real.item(), torch.fft.ifft(x, norm=norm)[0].real.item())
+    assert first(None) == (4, 1) and first("ortho") == (2, 2) and first("forward") == (1, 4)
 
 
 # %% [markdown]

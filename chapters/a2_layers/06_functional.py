@@ -215,12 +215,14 @@ def max_pool3d(
 
 
 # %%
-#| trace: torch.nn.functional torch.csrc.autograd layers=calls,ops values=summary title="max_pool2d: the node bears the name of the operator with indices"
-pooled = F.max_pool2d(torch.arange(16.0, requires_grad=True).view(1, 1, 4, 4), 2)
-print(pooled.grad_fn.name())
+numbers = torch.arange(16.0).view(1, 1, 4, 4).requires_grad_()
+
+# %%
+#| trace: torch.nn.functional torch.csrc.autograd layers=calls,ops values=summary title="max_pool2d, and the node of another operator"
+pooled = F.max_pool2d(numbers, 2)
 
 # %% [markdown]
-# The trace ends in an operator that was not asked for: backward has to know where each maximum was, so the indices are computed in either case and kept in the node. An index counts through the *flattened plane* of its channel, without the padding. That is enough to put each maximum back, which is what unpooling does, and why it must be told the size: what the windows did not reach is in no index.
+# The node is a `MaxPool2DWithIndicesBackward0`, of an operator that was not asked for: backward has to know where each maximum was. Upstream computes the indices in either case and keeps them in the node; ours keeps input and result, and looks for the maxima again. An index counts through the *flattened plane* of its channel, without the padding. That is enough to put each maximum back, which is what unpooling does, and why it must be told the size: what the windows did not reach is in no index.
 
 
 # %%

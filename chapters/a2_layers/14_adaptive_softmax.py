@@ -251,8 +251,6 @@ def _(torch):
 # **Classes in the wrong order.** The layer never counts. It takes class 0 for the most frequent one, and a vocabulary sorted by alphabet trains, slowly, with most of its words in a band of few features.
 #
 # **Bands without features.** Each band divides the features by `div_value` once more, and rounds down. Where that reaches 0, the band is a matrix of no columns: all its words have the same probability for ever, and nothing says so but a warning about *zero-element tensors* from [the initialiser](../a2_layers/01_init.py).
-#
-# **Parameters without gradients.** A band that no target of the batch falls into is not in the graph. Its `.grad` stays None, which an optimizer passes over; but an all-reduce that waits for every parameter waits, which is what `find_unused_parameters` of `DistributedDataParallel` is for.
 
 
 # %%
@@ -267,6 +265,10 @@ def _(torch):
     assert [band[0].out_features for band in layer.tail] == [2, 0, 0]
     last = layer.log_prob(torch.randn(3, 8))[:, 30:]
     assert torch.allclose(last, last[:, :1].expand(3, 10))
+
+
+# %% [markdown]
+# **Parameters without gradients.** A band that no target of the batch falls into is not in the graph. Its `.grad` stays None, which an optimizer passes over; but an all-reduce that waits for every parameter waits, which is what `find_unused_parameters` of `DistributedDataParallel` is for.
 
 
 # %%

@@ -316,14 +316,9 @@ __all__ += [
 
 # %%
 print(nn.Linear.__module__, "·", pickle.dumps(nn.Linear)[10:45])
-print(
-    ", ".join(
-        f"{file} {count}"
-        for file, count in Counter(
-            getattr(nn, name).__module__.rpartition(".")[2] for name in nn.modules.__all__
-        ).most_common()
-    )
-)
+files = Counter(getattr(nn, name).__module__.rpartition(".")[2] for name in nn.modules.__all__)
+for file, count in files.most_common(8):
+    print(f"{count:4} classes from {file}")
 
 
 # %%
@@ -395,13 +390,11 @@ assert names["Linear"] is torch.nn.Linear and names["functional"] is torch.nn.fu
 
 # %%
 functions = {name.replace("_", "") for name, value in vars(F).items() if callable(value)}
-alone = [
-    name
-    for name in nn.modules.__all__
-    if name.removesuffix("Loss").lower() not in functions and name.lower() not in functions
-]
-print(len(alone), "of", len(nn.modules.__all__))
-print(", ".join(name for name in alone if not name.startswith("Lazy") and "Pad" not in name))
+classes = [name for name in nn.modules.__all__ if not name.startswith("Lazy") and "Pad" not in name]
+alone = [name for name in classes if not {name.lower(), name.removesuffix("Loss").lower()} & functions]
+print(len(alone), "of", len(classes))
+for start in range(0, len(alone), 4):
+    print(*alone[start : start + 4], sep=", ")
 
 # %% [markdown]
 # What remains is containers, recurrent layers, which are operators of their own, transformers, which are made of others, and losses whose functions have longer names. The other way round, `pad` and `interpolate` each serve a dozen layers.
