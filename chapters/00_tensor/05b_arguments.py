@@ -474,14 +474,28 @@ def _bound(
     yield from values.items()
 
 
+#: their functions are known below with the module's name in front
+_WITH_PREFIX = frozenset(["readtorch.fft", "readtorch.linalg", "readtorch.special"])
+
+
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions written in Python that stand beside the operators: the same questions, the same errors."""
     entry = OperatorEntry(function.__name__, Schema(function))
     check, first_option = option_check(entry, 0)
     takes_tensors = entry.schema.var_tensors or any(kind is not OPTION for kind in entry.schema.kinds)
+    entry.out = "out" in entry.schema.names
+    entry.name = (
+        function.__module__.removeprefix("readtorch.").replace(".", "_") + f"_{function.__name__}"
+        if function.__module__ in _WITH_PREFIX
+        else function.__name__
+    )
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and entry.out and "out" in kwargs:
+            from readtorch.csrc.autograd.variable_type_utils import with_out
+
+            return with_out(entry, call, args, kwargs)
         if takes_tensors and args and args[0].__class__ not in PLAIN:
             answer = first_contact(entry, args, kwargs)
             if answer is not NOBODY:

@@ -94,6 +94,7 @@ from readtorch.csrc.autograd.anomaly_mode import store_stack
 from readtorch.csrc.autograd.generated_node import GeneratedNode, node_class
 from readtorch.csrc.autograd.node import next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, refuse_saving
+from readtorch.csrc.autograd.variable_type_utils import assign, with_out
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
@@ -108,7 +109,6 @@ from readtorch.csrc.autograd.variable import (
     make_view,
     rebase_history,
     requires_grad,
-    tell_leaf,
 )
 
 # %%
@@ -153,6 +153,8 @@ def leading(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and takes_out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         tensors, options = args[:count], args[count:]
@@ -166,24 +168,20 @@ def leading(entry: OperatorEntry) -> Call:
         if len(arrays) != count:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-        out = kwargs.pop("out", None) if kwargs and takes_out else None
         if check is not None and (kwargs or len(options) > first_option):
             options, kwargs = check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
-                    return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
-                if (
-                    key in TRANSFORMED
-                    and (answer := transformed(entry, (*tensors, *options), kwargs, out)) is not GO_ON
-                ):
+                    return entry.forms[key](*tensors, *options, **kwargs)
+                if key in TRANSFORMED and (answer := transformed(entry, (*tensors, *options), kwargs)) is not GO_ON:
                     return answer
                 kernel = lookup(entry, key)
                 break
         else:
             if counts.special and state.layers:
-                return transformed(entry, (*tensors, *options), kwargs, out)
+                return transformed(entry, (*tensors, *options), kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
@@ -198,9 +196,7 @@ def leading(entry: OperatorEntry) -> Call:
                 if requires_grad(tensor):
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]  # called only where there is one
                     break
-        if out is not None:
-            result = give_out(entry, raw, out, node, (tensors, options))
-        elif raw.__class__ is ndarray and not counts.special:
+        if raw.__class__ is ndarray and not counts.special:
             result = new(tensor_impl.Tensor)
             result._array = raw
             result._edge = node
@@ -499,23 +495,10 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
-def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], out: Any = None, method: str = "") -> Any:
+def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], method: str = "") -> Any:
     """What a function transform makes of this call; GO_ON where the rest of the ordinary path is to be taken."""
-    if out is not None:
-        raise RuntimeError(
-            f"{entry.name}(): functions with out=... arguments are not supported inside a function transform"
-        )
     call = getattr(autograd, method) if method else entry.call
     return dispatch(entry, call, args, kwargs, method)
-
-
-def assign(target: Any, raw: Any) -> None:
-    """Overwrite an array, on its device."""
-    if target.__class__ is ndarray:
-        target[...] = raw
-    elif target.__class__ is not MetaArray:
-        with device_guard(target):
-            target[...] = raw
 
 
 def copy_of(array: Any) -> Any:
@@ -796,52 +779,6 @@ def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) ->
             edge = node if number == 0 else (node, number)
         results.append(give(entry, array, edge))
     return entry.result_class(results) if entry.result_class is not None else tuple(results)
-
-
-def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any = ()) -> Any:
-    """Write results to the tensors given as `out=`, which are resized if need be."""
-    if isinstance(out, TensorImpl) and (entry.pointwise is not None or entry.name in _STEPWISE):
-        check_memory(entry, out._array, operands)
-    if node is not None:
-        raise RuntimeError(
-            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
-        )
-    if raw.__class__ in (tuple, list):
-        outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
-        return entry.result_class(outs) if entry.result_class is not None else outs
-    return write_out(entry.name, raw, out)
-
-
-#: besides the pointwise ones: operators that write while they read
-_STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
-
-
-#: these resize what they fill without a word
-_FACTORIES = frozenset(["arange", "empty"])
-
-
-def write_out(name: str, raw: Any, out: Any) -> Any:
-    """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
-    if not isinstance(out, TensorImpl):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if state.grad_mode and requires_grad(out):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
-        )
-    check_cast(raw.dtype, out._array.dtype)
-    target = out._array
-    if target.shape != raw.shape:
-        if target.size and name not in _FACTORIES:
-            warnings.warn(
-                f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
-                f"is {list(raw.shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
-                stacklevel=4,
-            )
-        target = out._array = type(target)(raw.shape, dtype=target.dtype)
-        tell_leaf(out)
-    assign(target, raw)
-    version_counter(out).bump()
-    return out
 
 
 def check_cast(source: np.dtype, target: np.dtype) -> None:

@@ -222,13 +222,16 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
     right = entry.schema.names[1]
+    takes_out = entry.out
 
-    def call(input: Any, other: Any, *rest: Any, out: Any = None, **kwargs: Any) -> Any:
+    def call(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and takes_out and "out" in kwargs:
+            return with_out(entry, call, (input, other, *rest), kwargs)
         if rest or input is MISSING or other is MISSING:
             if (renewed := in_new_order(entry.name, (*given(input, other), *rest), kwargs)) is not None:
-                return call(*renewed[0], out=out, **renewed[1])
+                return call(*renewed[0], **renewed[1])
             complain(entry, (*given(input, other), *rest), kwargs)
             input = kwargs.pop("self") if input is MISSING else input
             other = kwargs.pop(right) if other is MISSING else other
@@ -251,17 +254,17 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if entry.name not in _OF_NUMBERS and not (isinstance(input, TensorImpl) or isinstance(other, TensorImpl)):
             raise not_a_tensor(entry, 0, input)
         if entry.schema.keyword_only and kwargs:
-            return _with_alpha(call, entry, operands, out, kwargs)
+            return _with_alpha(call, entry, operands, kwargs)
         if kwargs:
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
         if state.layers or is_any_wrapped(operands):
-            answer = transformed(entry, tuple(operands), {}, out)
+            answer = transformed(entry, tuple(operands), {})
             if answer is not GO_ON:
                 return answer
         if entry.forms and (form := _form_for(entry, operands)) is not None:
-            return form(*operands) if out is None else form(*operands, out=out)
+            return form(*operands)
         raw = run_pointwise(
             entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
         )
@@ -269,7 +272,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
             node._options = None
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, operands)
+        result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, (input, other), result, begin, now())
         return result
@@ -277,7 +280,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     return call
 
 
-def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any, kwargs: dict[str, Any]) -> Any:
+def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: dict[str, Any]) -> Any:
     """`add` and `sub` with `alpha`: scale the second operand first."""
     alpha = kwargs.pop("alpha", 1)
     if kwargs:
@@ -293,8 +296,8 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
     if alpha.__class__ is bool and not (_is_truth(first) and _is_truth(second)):
         raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
-        return call(first, second, out=out)  # refuses truth values, which a factor would make numbers of
-    return call(first, second if alpha == 1 else second * alpha, out=out)
+        return call(first, second)  # refuses truth values, which a factor would make numbers of
+    return call(first, second if alpha == 1 else second * alpha)
 
 
 def _is_truth(value: Any) -> bool:
@@ -357,7 +360,8 @@ def general(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if kwargs and entry.out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -373,14 +377,14 @@ def general(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
-                    return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
-                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs, out)) is not GO_ON:
+                    return entry.forms[key](*args, **kwargs)
+                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs)) is not GO_ON:
                     return answer
                 kernel = lookup(entry, key)
                 break
         else:
             if counts.special and state.layers:
-                return transformed(entry, args, kwargs, out)
+                return transformed(entry, args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
@@ -393,7 +397,7 @@ def general(entry: OperatorEntry) -> Call:
         if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
             node = record.bound(values, raw)
             node._options = _without_tensors(positions, values)
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, values)
+        result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result

@@ -335,6 +335,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and entry.out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         for place in tensors:
             if place < len(args) and args[place].__class__ not in TENSORS:
                 if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
@@ -352,7 +354,6 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
                     if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                         return answer
                     complain(entry, args, kwargs)
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
@@ -369,8 +370,6 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         named = entry.result_class
         if named is not None and isinstance(result, tuple) and result.__class__ is not named:
             result = named(result)
-        if out is not None:
-            result = give_out(entry, result._array, out, gradient_edge(result))
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result

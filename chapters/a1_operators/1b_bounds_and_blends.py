@@ -213,7 +213,7 @@ def equal(at: Any, self: Array, other: Array) -> bool:
     return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 
-@composite("isin", variants="function")
+@composite("isin", variants="function", out=True)
 def isin(
     at: Any,
     elements: Array | Number = None,
@@ -402,6 +402,7 @@ unary(
     _relu,
     "same",
     lambda at, grad, result: grad * (result > 0),
+    out=False,
     refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )
 

@@ -450,7 +450,7 @@ def diag_embed(at: Any, self: Array, offset: int = 0, dim1: int = -2, dim2: int 
     return at.diagonal_backward(self, tuple(shape), offset, first, second)
 
 
-@composite("diag", variants="function method")
+@composite("diag", variants="function method", out=True)
 def diag(at: Any, self: Array, diagonal: int = 0) -> Any:
     """A vector on a diagonal of zeros; of a matrix, a diagonal."""
     if self.ndim == 1:
@@ -783,7 +783,7 @@ def _cat_under(name: str) -> None:
         """By way of `cat`."""
         return at.cat(tensors, dim)
 
-    composite(name)(cat)
+    composite(name, out=True)(cat)
 
 
 _cat_under("concat")

@@ -418,7 +418,7 @@ def _check_joined(name: str, self: Any, other: Any, place: int) -> None:
             )
 
 
-@composite("diff", variants="function method")
+@composite("diff", variants="function method", out=True)
 def diff(
     at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
 ) -> Any:
@@ -513,7 +513,7 @@ def _aminmax_backward(at: Any, grads: Any, self: Any, dims: tuple[int, ...], kee
 derivative("_aminmax", self=_aminmax_backward)
 
 
-@composite("aminmax", variants="function method")
+@composite("aminmax", variants="function method", out=True)
 def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Smallest and largest."""
     if dim is not None:
@@ -745,7 +745,7 @@ derivative(
 )
 
 
-@composite("nanmean", variants="function method")
+@composite("nanmean", variants="function method", out=True)
 def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
     """The mean without NaNs."""
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
@@ -873,7 +873,7 @@ def _norm_dtype(name: str, have: Any, wanted: Any) -> Any:
     return wanted
 
 
-@composite("linalg_vector_norm", module="linalg", variants="function")
+@composite("linalg_vector_norm", module="linalg", variants="function", out=True)
 def linalg_vector_norm(
     at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:

@@ -115,10 +115,10 @@ def dot(self: Array, tensor: Array) -> Array:
 derivative(
     "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
 )
-composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
+composite("vdot", variants="function method", out=True)(lambda at, self, other: at.dot(at.conj(self), other))
 
 
-@composite("inner", variants="function method")
+@composite("inner", variants="function method", out=True)
 def inner(at: Any, self: Array, other: Array) -> Any:
     """Products summed over the last dimension of both."""
     if not self.ndim or not other.ndim:
@@ -141,7 +141,7 @@ def outer(at: Any, self: Array, vec2: Array) -> Any:
     return at.reshape(self, (-1, 1)) * vec2
 
 
-composite("ger", variants="function method")(lambda at, self, vec2: at.outer(self, vec2))
+composite("ger", variants="function method", out=True)(lambda at, self, vec2: at.outer(self, vec2))
 
 # %% [markdown]
 # ### matmul

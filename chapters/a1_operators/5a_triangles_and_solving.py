@@ -76,7 +76,7 @@ derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
 derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
-@register("trace", key="CPU CUDA", variants="function method", out=True)
+@register("trace", key="CPU CUDA", variants="function method")
 def trace(self: Array) -> Array:
     """The sum of the diagonal."""
     if self.ndim != 2:
@@ -221,7 +221,7 @@ def linalg_inv(A: Array) -> Array:
 derivative(
     "linalg_inv", A=lambda at, grad, result: -at.matmul(_adjoint(at, result), at.matmul(grad, _adjoint(at, result)))
 )
-composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
+composite("inverse", variants="function method", out=True)(lambda at, self: at.linalg_inv(self))
 
 
 @register("_linalg_solve", specimen="identity", key="CPU CUDA", variants="", node="LinalgSolveEx")
@@ -256,7 +256,7 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     return at.squeeze(result, -1) if is_vector else result
 
 
-@register("linalg_det", module="linalg", key="CPU CUDA", variants="function")
+@register("linalg_det", module="linalg", key="CPU CUDA", variants="function", out=True)
 def linalg_det(A: Array) -> Array:
     """The determinant."""
     _square("det", A)
@@ -279,6 +279,7 @@ composite("det", variants="function method")(lambda at, self: at.linalg_det(self
     variants="function",
     outputs="sign logabsdet",
     named="linalg_slogdet",
+    out=True,
 )
 def linalg_slogdet(A: Array) -> Any:
     """Sign and logarithm of the size of the determinant."""
@@ -293,7 +294,7 @@ derivative(
         None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
     ),
 )
-composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet")(
+composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet", out=True)(
     lambda at, self: at.linalg_slogdet(self)
 )
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
@@ -309,6 +310,7 @@ composite("logdet", variants="function method")(lambda at, self: at.log(at.linal
     key="CPU CUDA",
     variants="function",
     node="LinalgCholeskyEx",
+    out=True,
 )
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
@@ -333,7 +335,7 @@ def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
 derivative("linalg_cholesky", A=_cholesky_backward)
 
 
-@composite("cholesky", variants="function method")
+@composite("cholesky", variants="function method", out=True)
 def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
     """The old name of `linalg.cholesky`, which did not ask what shape nothing has."""
     return self if 0 in tuple(self.shape) else at.linalg_cholesky(self, upper=upper)
@@ -385,7 +387,7 @@ def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
 derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
 
 
-@composite("linalg_qr", module="linalg", variants="function")
+@composite("linalg_qr", module="linalg", variants="function", out=True)
 def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     if mode not in ("reduced", "complete", "r"):
@@ -395,7 +397,7 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     return at._linalg_qr(A, mode)
 
 
-@composite("qr", variants="function method", named="qr", outputs="Q R")
+@composite("qr", variants="function method", named="qr", outputs="Q R", out=True)
 def qr(at: Any, self: Array, some: bool = True) -> Any:
     """The old form of `linalg.qr`."""
     return at.linalg_qr(self, "reduced" if some else "complete")
@@ -454,7 +456,7 @@ def _no_driver(name: str, driver: str | None) -> None:
         )
 
 
-@composite("linalg_svd", module="linalg", variants="function")
+@composite("linalg_svd", module="linalg", variants="function", out=True)
 def linalg_svd(at: Any, A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vᴴ."""
     _no_driver("svd", driver)
@@ -467,7 +469,7 @@ def _no_vectors(self: Array) -> Any:
     return [np.zeros((*self.shape[:-2], size, size), self.dtype) for size in self.shape[-2:]]
 
 
-@composite("svd", variants="function method", named="svd", outputs="U S V")
+@composite("svd", variants="function method", named="svd", outputs="U S V", out=True)
 def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
     if compute_uv:
@@ -477,7 +479,7 @@ def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any
     return U, at.linalg_svdvals(self), V
 
 
-@composite("linalg_svdvals", module="linalg", variants="function")
+@composite("linalg_svdvals", module="linalg", variants="function", out=True)
 def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     """The singular values."""
     _no_driver("svd", driver)
@@ -491,6 +493,7 @@ def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     variants="function",
     outputs="eigenvalues eigenvectors",
     named="linalg_eigh",
+    out=True,
 )
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
@@ -554,7 +557,7 @@ def _limit(at: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
     return at.unsqueeze(limit, -1)
 
 
-@composite("linalg_matrix_rank", module="linalg", variants="function")
+@composite("linalg_matrix_rank", module="linalg", variants="function", out=True)
 def linalg_matrix_rank(
     at: Any,
     A: Array,
@@ -605,7 +608,7 @@ def _pinv_backward(at: Any, grad: Any, A: Any, result: Any) -> Any:
 derivative("_linalg_pinv", A=_pinv_backward)
 
 
-@composite("linalg_pinv", module="linalg", variants="function")
+@composite("linalg_pinv", module="linalg", variants="function", out=True)
 def linalg_pinv(
     at: Any,
     A: Array,
@@ -642,7 +645,7 @@ def linalg_lstsq_solution(A: Array, B: Array) -> Array:
     return np.linalg.lstsq(A, B, rcond=None)[0]
 
 
-@composite("linalg_matrix_power", module="linalg", variants="function")
+@composite("linalg_matrix_power", module="linalg", variants="function", out=True)
 def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     """A multiplied by itself."""
     _square("matrix_power", A)
@@ -655,7 +658,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     return at.matmul(square, A) if n > 1 and n % 2 else square
 
 
-composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
+composite("matrix_power", variants="function method", out=True)(lambda at, self, n: at.linalg_matrix_power(self, n))
 
 
 @register("_block_exponential", key="CPU CUDA", variants="", node="LinalgMatrixExp")

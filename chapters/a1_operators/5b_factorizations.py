@@ -169,7 +169,7 @@ def _right_solve(at: Any, B: Any, A: Any) -> Any:
 derivative("_linalg_lu", A=lambda at, grads, L, U, P: _lu_backward(at, grads, P, L, U))
 
 
-@composite("linalg_lu", module="linalg", variants="function", outputs="P L U", named="linalg_lu")
+@composite("linalg_lu", module="linalg", variants="function", outputs="P L U", named="linalg_lu", out=True)
 def linalg_lu(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """A = P L U, with a permutation P, ones on the diagonal of L. RuntimeError for `pivot=False`, which only CUDA has."""
     if not pivot:
@@ -215,7 +215,9 @@ def _pivots(A: Array) -> Array:
     return _eliminate(A)[1]
 
 
-@composite("linalg_lu_factor", module="linalg", variants="function", outputs="LU pivots", named="linalg_lu_factor")
+@composite(
+    "linalg_lu_factor", module="linalg", variants="function", outputs="LU pivots", named="linalg_lu_factor", out=True
+)
 def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the swaps of rows."""
     _, L, U = at.linalg_lu(A, pivot=pivot)
@@ -260,7 +262,7 @@ def _order_of(pivots: Array, rows: int) -> Array:
     return order.reshape(*pivots.shape[:-1], rows)
 
 
-@composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack")
+@composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack", out=True)
 def lu_unpack(at: Any, LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L and U out of what `lu_factor` gives; of what is not unpacked, tensors of no elements."""
     if LU_data.ndim < 2:
@@ -293,7 +295,7 @@ def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
     return at.transpose(at.gather(eye, -2, index), -2, -1)
 
 
-@composite("linalg_lu_solve", module="linalg", variants="function")
+@composite("linalg_lu_solve", module="linalg", variants="function", out=True)
 def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
     """X with A X = B (or X A = B), A given by its factors."""
     name = "linalg.lu_solve"
@@ -446,7 +448,9 @@ def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> An
     return function(at.where(failed, at._eye_rows(A), A))
 
 
-@composite("linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex")
+@composite(
+    "linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex", out=True
+)
 def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and 0 for each matrix that has one."""
     _square("cholesky", self)
@@ -458,7 +462,9 @@ def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_error
     return _adjoint(at, factor) if upper else factor, info
 
 
-@composite("linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex")
+@composite(
+    "linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex", out=True
+)
 def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
     """The inverse, and 0 for each matrix that has one."""
     _square("inv", A)
@@ -466,7 +472,9 @@ def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
     return _unless(at, info, A, check_errors, at.linalg_inv), info
 
 
-@composite("linalg_solve_ex", module="linalg", variants="function", outputs="result info", named="linalg_solve_ex")
+@composite(
+    "linalg_solve_ex", module="linalg", variants="function", outputs="result info", named="linalg_solve_ex", out=True
+)
 def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and 0 for each matrix that is regular."""
     _square("solve", A)
@@ -540,7 +548,11 @@ def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
 
 
 @composite(
-    "triangular_solve", variants="function method", outputs="solution cloned_coefficient", named="triangular_solve"
+    "triangular_solve",
+    variants="function method",
+    outputs="solution cloned_coefficient",
+    named="triangular_solve",
+    out=True,
 )
 def triangular_solve(
     at: Any, self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -600,13 +612,15 @@ derivative(
 )
 
 
-@composite("linalg_eig", module="linalg", variants="function", outputs="eigenvalues eigenvectors", named="linalg_eig")
+@composite(
+    "linalg_eig", module="linalg", variants="function", outputs="eigenvalues eigenvectors", named="linalg_eig", out=True
+)
 def linalg_eig(at: Any, self: Array) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, complex."""
     return at._linalg_eig(self)
 
 
-@composite("linalg_eigvals", module="linalg", variants="function")
+@composite("linalg_eigvals", module="linalg", variants="function", out=True)
 def linalg_eigvals(at: Any, self: Array) -> Any:
     """The eigenvalues of a square matrix, complex."""
     return at._linalg_eig(self)[0]
@@ -647,7 +661,7 @@ def _(torch):
 # %%
 #| into: aten/native/batch_linear_algebra.py
 #| upstream: aten/src/ATen/native/BatchLinearAlgebra.cpp#at::native::linalg_householder_product
-@register("geqrf", key="CPU CUDA", variants="function method", outputs="a tau", named="geqrf")
+@register("geqrf", key="CPU CUDA", variants="function method", outputs="a tau", named="geqrf", out=True)
 def geqrf(self: Array) -> Any:
     """QR as LAPACK leaves it: R above the diagonal, the reflections below, and their factors."""
     _matrices("torch.geqrf", self)
@@ -671,7 +685,7 @@ def _check_reflections(name: str, input: Any, tau: Any) -> None:
         raise RuntimeError("{}: tau dtype {} does not match input dtype {}".format(name, *kinds))
 
 
-@composite("linalg_householder_product", module="linalg", variants="function")
+@composite("linalg_householder_product", module="linalg", variants="function", out=True)
 def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     """The first columns of the product of reflections 1 - τ v vᴴ, the v below the diagonal of `input`."""
     if input.ndim < 2:
@@ -697,7 +711,9 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     return result
 
 
-composite("orgqr", variants="function method")(lambda at, self, input2: at.linalg_householder_product(self, input2))
+composite("orgqr", variants="function method", out=True)(
+    lambda at, self, input2: at.linalg_householder_product(self, input2)
+)
 
 
 @composite("ormqr", variants="function method", out=True)
@@ -744,6 +760,7 @@ def _lstsq_rest(A: Array, rcond: float | None) -> Any:
     variants="function",
     outputs="solution residuals rank singular_values",
     named="linalg_lstsq",
+    out=True,
 )
 def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The X that makes A X closest to B; of several the smallest."""

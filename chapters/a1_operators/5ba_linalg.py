@@ -95,7 +95,7 @@ def norm(
 
 
 @checked
-def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Any:
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Any:
     """The cross product along `dim`."""
     require("linalg_cross", "int", dim=dim)
     return _C._VariableFunctions.cross(input, other, dim)
@@ -129,7 +129,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 @checked
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Any:
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Any:
     """The eigenvalues of a Hermitian matrix."""
     return eigh(A, UPLO)[0]
 

@@ -409,7 +409,7 @@ class SparseForm:
             members = {"__slots__": (), "entry": row, "__module__": "torch.autograd"}
             self.record.node_class = type(row.node_name, (TensorNode,), members)
 
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         row = self.row
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -423,7 +423,7 @@ class SparseForm:
         node = None
         if state.grad_mode and any(_wants_grad(value) for value in values):
             node = self.node(values, raw)
-        result = give(row, raw, node) if out is None else self.give_out(raw, out, node)
+        result = give(row, raw, node)
         if observer is not None:
             observer.operator(f"aten::{row.name}", args, result, begin, now())
         return result
@@ -438,12 +438,6 @@ class SparseForm:
         node = self.record.bound(values, raw)
         node._options = [None if isinstance(value, TensorImpl) else value for value in values]
         return node
-
-    def give_out(self, raw: Any, out: Any, node: Any) -> Any:
-        """Write to `out`: a sparse one gets the result itself."""
-        if out._array.__class__ is ndarray or node is not None:
-            return give_out(self.row, raw, out, node)
-        return exchange(out, lambda: tensor_impl.wrap(raw), ())
 
     def in_place(self, method: str, values: list[Any]) -> Any:
         """`NAME_` on a sparse tensor."""

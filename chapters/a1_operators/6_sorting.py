@@ -90,7 +90,7 @@ derivative(
 overloads("sort", lambda given: f"SortBackward{int(bool(given['stable']))}")
 
 
-@register("argsort", key="CPU CUDA", variants="function method")
+@register("argsort", key="CPU CUDA", variants="function method", out=True)
 def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """The positions that would sort along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
@@ -98,7 +98,7 @@ def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool =
 
 
 results_lie(in_order_of, "sort", "argsort")
-composite("msort", variants="function method")(lambda at, self: at.sort(self, 0)[0])
+composite("msort", variants="function method", out=True)(lambda at, self: at.sort(self, 0)[0])
 
 
 # %%
@@ -146,6 +146,7 @@ def _kth(self: Array, k: int, place: int, keepdim: bool) -> list[Array]:
     outputs="values indices",
     named="kthvalue",
     differentiable_outputs=(0,),
+    out=True,
 )
 def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim`, counted from 1, and its position."""
@@ -288,7 +289,7 @@ def _quantiles(at: Any, self: Any, results: list[Any], q: Any, dim: int | None, 
     return at.stack(results, 0) if getattr(q, "ndim", 0) else results[0]
 
 
-@composite("quantile", variants="function method")
+@composite("quantile", variants="function method", out=True)
 def quantile(
     at: Any,
     self: Array,
@@ -319,7 +320,7 @@ def quantile(
     return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
-@composite("nanquantile", variants="function method")
+@composite("nanquantile", variants="function method", out=True)
 def nanquantile(
     at: Any,
     self: Array,
@@ -389,7 +390,7 @@ derivative(
 )
 
 
-@composite("mode", variants="function method")
+@composite("mode", variants="function method", out=True)
 def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent element along `dim`, the smallest of several, and the last place where it stands."""
     return at._mode(self, dim, keepdim)
@@ -418,6 +419,7 @@ def _register_running(name: str, better: Any) -> None:
         outputs="values indices",
         named=name,
         differentiable_outputs=(0,),
+        out=True,
     )(running)
     derivative(
         name,
@@ -604,7 +606,7 @@ def _check_histogram(self: Any, bins: Any, range: Any, weight: Any) -> None:
         )
 
 
-@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram")
+@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram", out=True)
 def histogram(
     at: Any,
     self: Array,
@@ -647,7 +649,7 @@ def _equal_edges(self: Array, low: float, high: float, bins: int) -> Array:
     return np.where(places < (bins + 1) // 2, first + step * places, last - step * (bins - places)).astype(self.dtype)
 
 
-@register("histc", key="CPU CUDA", variants="function method")
+@register("histc", key="CPU CUDA", variants="function method", out=True)
 def histc(self: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
     """How many elements fall into each of `bins` equal ranges."""
     if bins <= 0:
@@ -681,7 +683,7 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     return result
 
 
-@composite("searchsorted", variants="function")
+@composite("searchsorted", variants="function", out=True)
 def searchsorted(
     at: Any,
     sorted_sequence: Array,
@@ -729,7 +731,7 @@ def searchsorted(
     return at._to_copy(found, scalar_type.int32) if out_int32 else found
 
 
-@composite("bucketize", variants="function")
+@composite("bucketize", variants="function", out=True)
 def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number of the range between boundaries that each value falls into."""
     if boundaries.ndim != 1:

@@ -408,7 +408,7 @@ def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array
     return self
 
 
-@register("bernoulli", variants="function")
+@register("bernoulli", variants="function", out=True)
 def bernoulli(self: Array, p: float = UNSAID, *, generator: Any = None) -> Array:
     """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
     result = np.empty(self.shape, self.dtype)
@@ -536,7 +536,7 @@ def _one_poisson(generator: CPUGeneratorImpl, rate: float) -> float:
             return found
 
 
-@register("multinomial", variants="function method", specimen="ones")
+@register("multinomial", variants="function method", specimen="ones", out=True)
 def multinomial(self: Array, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Array:
     """Row numbers drawn with the probabilities, up to a factor, in each row of `self`.
 
@@ -695,7 +695,6 @@ def _random(name: str) -> Any:
             _kind(dtype),
             device,
             requires_grad,
-            out,
         )
 
     return make
@@ -738,7 +737,6 @@ def randint(
         kind,
         device,
         requires_grad,
-        out,
     )
 
 

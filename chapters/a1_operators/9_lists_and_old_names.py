@@ -220,7 +220,7 @@ def select_scatter(at: Any, self: Array, src: Array, dim: int, index: int) -> An
     return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
 
 
-@composite("slice_scatter", variants="function method")
+@composite("slice_scatter", variants="function method", out=True)
 def slice_scatter(
     at: Any, self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
@@ -296,7 +296,7 @@ composite("unsafe_split", variants="function method")(
 )
 
 
-@composite("narrow_copy", variants="function method")
+@composite("narrow_copy", variants="function method", out=True)
 def narrow_copy(at: Any, self: Array, dim: int, start: int, length: int) -> Any:
     """A copy of `narrow`."""
     return at.clone(at.narrow(self, dim, start, length))
@@ -547,7 +547,7 @@ def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
     return at.linalg_pinv(self, rcond)
 
 
-@composite("polar", variants="function")
+@composite("polar", variants="function", out=True)
 def polar(at: Any, abs: Array, angle: Array) -> Any:
     """The complex numbers of these lengths and angles."""
     kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]

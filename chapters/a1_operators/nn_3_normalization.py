@@ -256,7 +256,7 @@ def _batch_gradients_by_column(
 # %%
 #| into: aten/native/normalization.py
 #| upstream: aten/src/ATen/native/Normalization.cpp#at::native::batch_norm_cpu
-@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,))
+@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,), out=True)
 def native_batch_norm(
     input: Array,
     weight: Array | None,

@@ -44,7 +44,7 @@ from readtorch.c10.core.scalar_type import to_string
 # %%
 #| into: aten/native/linear.py
 #| upstream: aten/src/ATen/native/Linear.cpp#at::native::linear
-@composite("linear", module="nn")
+@composite("linear", module="nn", out=True)
 def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> Any:
     """`x Wᵀ + b`: `(*, in)` and `weight (out, in)` to `(*, out)`."""
     if bias is None:

@@ -256,6 +256,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return _C._linalg.linalg_vector_norm(input[first] - input[second], p, -1)
 
 
+@checked
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     """A product of several matrices."""
     for number, matrix in enumerate(matrices):

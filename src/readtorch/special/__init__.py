@@ -59,8 +59,12 @@ def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
     return _at.erfinv(2 * input - 1) * math.sqrt(2)
 
 
+@checked
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
     """The product x log(1 + y); 0 where x is."""
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        raise TypeError(f"special_xlog1py(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    input, other = (x if isinstance(x, Tensor) else _at.scalar_tensor(x) for x in (input, other))
     return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
 
 

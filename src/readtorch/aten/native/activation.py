@@ -38,6 +38,7 @@ unary(
     _relu,
     "same",
     lambda at, grad, result: grad * (result > 0),
+    out=False,
     refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )
 
@@ -74,7 +75,7 @@ def _in_pieces(function: Callable[..., None], *arrays: Array) -> Array:
     return result
 
 
-@register("threshold", inplace=True)
+@register("threshold", inplace=True, out=True)
 def threshold(self: Array, threshold: Real, value: Real) -> Array:
     """`x` where `x > threshold`, else `value`."""
     return np.where(self <= threshold, self.dtype.type(value), self)
@@ -164,7 +165,7 @@ def _hardswish_gradient_of(at: Any, grad: Any, self: Any) -> Any:
 derivative("hardswish", self=_hardswish_gradient_of)
 
 
-@register("hardshrink", variants="function method")
+@register("hardshrink", variants="function method", out=True)
 def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
     """`x` where `|x| > lambd`, else 0."""
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
@@ -173,7 +174,7 @@ def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
 derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
 
 
-@register("softshrink", module="nn")
+@register("softshrink", module="nn", out=True)
 def softshrink(self: Array, lambd: Real = 0.5) -> Array:
     """`x` moved towards 0 by `lambd`, and 0 within it."""
     if not 0 <= lambd < float("inf"):
@@ -292,7 +293,7 @@ derivative("celu", self=lambda at, grad, self, alpha: _elu_gradient(at, grad, se
 broadcasts_on_meta("celu")
 
 
-@register("softplus", module="nn")
+@register("softplus", module="nn", out=True)
 def softplus(self: Array, beta: Real = 1, threshold: Real = 20) -> Array:
     """`log(1 + exp(beta · x)) / beta`; the identity where `beta · x > threshold`."""
 
@@ -311,7 +312,7 @@ def _softplus_gradient(at: Any, grad: Any, self: Any, beta: float, threshold: fl
 derivative("softplus", self=_softplus_gradient)
 
 
-@register("log_sigmoid", module="nn")
+@register("log_sigmoid", module="nn", out=True)
 def log_sigmoid(self: Array) -> Array:
     """`log(sigmoid(x))`, computed without forming the sigmoid."""
     return _pointwise("log_sigmoid_cpu", self, lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
@@ -416,7 +417,7 @@ def _normal_distribution(x: Array) -> tuple[Array, Array]:
     return np.abs(np.subtract(x > 0, tail, out=tail), out=tail), bell
 
 
-@register("gelu", module="nn", inplace=True)
+@register("gelu", module="nn", inplace=True, out=True)
 def gelu(self: Array, *, approximate: str = "none") -> Array:
     """`x · Φ(x)`, Φ the normal distribution function, or its approximation by a tanh. RuntimeError for another word."""
     if _check_approximation(approximate):

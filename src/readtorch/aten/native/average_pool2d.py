@@ -153,7 +153,7 @@ def avg_pool1d(
     return _average(at, "avg_pool1d", self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite("avg_pool2d", module="nn")
+@composite("avg_pool2d", module="nn", out=True)
 def avg_pool2d(
     at: Any,
     self: Array,
@@ -169,7 +169,7 @@ def avg_pool2d(
     return _average(at, "avg_pool2d", self, 2, kernel_size, stride, padding, *rest)
 
 
-@composite("avg_pool3d", module="nn")
+@composite("avg_pool3d", module="nn", out=True)
 def avg_pool3d(
     at: Any,
     self: Array,

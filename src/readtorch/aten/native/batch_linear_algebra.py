@@ -86,7 +86,7 @@ def linalg_inv(A: Array) -> Array:
 derivative(
     "linalg_inv", A=lambda at, grad, result: -at.matmul(_adjoint(at, result), at.matmul(grad, _adjoint(at, result)))
 )
-composite("inverse", variants="function method")(lambda at, self: at.linalg_inv(self))
+composite("inverse", variants="function method", out=True)(lambda at, self: at.linalg_inv(self))
 
 
 @register("_linalg_solve", specimen="identity", key="CPU CUDA", variants="", node="LinalgSolveEx")
@@ -121,7 +121,7 @@ def linalg_solve(at: Any, A: Array, B: Array, *, left: bool = True) -> Any:
     return at.squeeze(result, -1) if is_vector else result
 
 
-@register("linalg_det", module="linalg", key="CPU CUDA", variants="function")
+@register("linalg_det", module="linalg", key="CPU CUDA", variants="function", out=True)
 def linalg_det(A: Array) -> Array:
     """The determinant."""
     _square("det", A)
@@ -144,6 +144,7 @@ composite("det", variants="function method")(lambda at, self: at.linalg_det(self
     variants="function",
     outputs="sign logabsdet",
     named="linalg_slogdet",
+    out=True,
 )
 def linalg_slogdet(A: Array) -> Any:
     """Sign and logarithm of the size of the determinant."""
@@ -158,7 +159,7 @@ derivative(
         None if grads[1] is None else at.unsqueeze(at.unsqueeze(grads[1], -1), -1) * _adjoint(at, at.linalg_inv(A))
     ),
 )
-composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet")(
+composite("slogdet", variants="function method", named="slogdet", outputs="sign logabsdet", out=True)(
     lambda at, self: at.linalg_slogdet(self)
 )
 composite("logdet", variants="function method")(lambda at, self: at.log(at.linalg_det(self)))
@@ -171,6 +172,7 @@ composite("logdet", variants="function method")(lambda at, self: at.log(at.linal
     key="CPU CUDA",
     variants="function",
     node="LinalgCholeskyEx",
+    out=True,
 )
 def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
     """The triangle L with A = L Lᴴ."""
@@ -195,7 +197,7 @@ def _cholesky_backward(at: Any, grad: Any, upper: bool, result: Any) -> Any:
 derivative("linalg_cholesky", A=_cholesky_backward)
 
 
-@composite("cholesky", variants="function method")
+@composite("cholesky", variants="function method", out=True)
 def cholesky(at: Any, self: Array, upper: bool = False) -> Any:
     """The old name of `linalg.cholesky`, which did not ask what shape nothing has."""
     return self if 0 in tuple(self.shape) else at.linalg_cholesky(self, upper=upper)
@@ -247,7 +249,7 @@ def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
 derivative("_linalg_qr", A=lambda at, grads, Q, R: _qr_backward(at, grads, Q, R))
 
 
-@composite("linalg_qr", module="linalg", variants="function")
+@composite("linalg_qr", module="linalg", variants="function", out=True)
 def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal Q and upper triangular R."""
     if mode not in ("reduced", "complete", "r"):
@@ -257,7 +259,7 @@ def linalg_qr(at: Any, A: Array, mode: str = "reduced") -> Any:
     return at._linalg_qr(A, mode)
 
 
-@composite("qr", variants="function method", named="qr", outputs="Q R")
+@composite("qr", variants="function method", named="qr", outputs="Q R", out=True)
 def qr(at: Any, self: Array, some: bool = True) -> Any:
     """The old form of `linalg.qr`."""
     return at.linalg_qr(self, "reduced" if some else "complete")
@@ -313,7 +315,7 @@ def _no_driver(name: str, driver: str | None) -> None:
         )
 
 
-@composite("linalg_svd", module="linalg", variants="function")
+@composite("linalg_svd", module="linalg", variants="function", out=True)
 def linalg_svd(at: Any, A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vᴴ."""
     _no_driver("svd", driver)
@@ -326,7 +328,7 @@ def _no_vectors(self: Array) -> Any:
     return [np.zeros((*self.shape[:-2], size, size), self.dtype) for size in self.shape[-2:]]
 
 
-@composite("svd", variants="function method", named="svd", outputs="U S V")
+@composite("svd", variants="function method", named="svd", outputs="U S V", out=True)
 def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any:
     """The old form: V in place of Vᴴ."""
     if compute_uv:
@@ -336,7 +338,7 @@ def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any
     return U, at.linalg_svdvals(self), V
 
 
-@composite("linalg_svdvals", module="linalg", variants="function")
+@composite("linalg_svdvals", module="linalg", variants="function", out=True)
 def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     """The singular values."""
     _no_driver("svd", driver)
@@ -350,6 +352,7 @@ def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     variants="function",
     outputs="eigenvalues eigenvectors",
     named="linalg_eigh",
+    out=True,
 )
 def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
@@ -413,7 +416,7 @@ def _limit(at: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
     return at.unsqueeze(limit, -1)
 
 
-@composite("linalg_matrix_rank", module="linalg", variants="function")
+@composite("linalg_matrix_rank", module="linalg", variants="function", out=True)
 def linalg_matrix_rank(
     at: Any,
     A: Array,
@@ -464,7 +467,7 @@ def _pinv_backward(at: Any, grad: Any, A: Any, result: Any) -> Any:
 derivative("_linalg_pinv", A=_pinv_backward)
 
 
-@composite("linalg_pinv", module="linalg", variants="function")
+@composite("linalg_pinv", module="linalg", variants="function", out=True)
 def linalg_pinv(
     at: Any,
     A: Array,
@@ -501,7 +504,7 @@ def linalg_lstsq_solution(A: Array, B: Array) -> Array:
     return np.linalg.lstsq(A, B, rcond=None)[0]
 
 
-@composite("linalg_matrix_power", module="linalg", variants="function")
+@composite("linalg_matrix_power", module="linalg", variants="function", out=True)
 def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     """A multiplied by itself."""
     _square("matrix_power", A)
@@ -514,7 +517,7 @@ def linalg_matrix_power(at: Any, A: Any, n: int) -> Any:
     return at.matmul(square, A) if n > 1 and n % 2 else square
 
 
-composite("matrix_power", variants="function method")(lambda at, self, n: at.linalg_matrix_power(self, n))
+composite("matrix_power", variants="function method", out=True)(lambda at, self, n: at.linalg_matrix_power(self, n))
 
 
 @register("_block_exponential", key="CPU CUDA", variants="", node="LinalgMatrixExp")
@@ -614,7 +617,7 @@ def _right_solve(at: Any, B: Any, A: Any) -> Any:
 derivative("_linalg_lu", A=lambda at, grads, L, U, P: _lu_backward(at, grads, P, L, U))
 
 
-@composite("linalg_lu", module="linalg", variants="function", outputs="P L U", named="linalg_lu")
+@composite("linalg_lu", module="linalg", variants="function", outputs="P L U", named="linalg_lu", out=True)
 def linalg_lu(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """A = P L U, with a permutation P, ones on the diagonal of L. RuntimeError for `pivot=False`, which only CUDA has."""
     if not pivot:
@@ -635,7 +638,9 @@ def _pivots(A: Array) -> Array:
     return _eliminate(A)[1]
 
 
-@composite("linalg_lu_factor", module="linalg", variants="function", outputs="LU pivots", named="linalg_lu_factor")
+@composite(
+    "linalg_lu_factor", module="linalg", variants="function", outputs="LU pivots", named="linalg_lu_factor", out=True
+)
 def linalg_lu_factor(at: Any, A: Array, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the swaps of rows."""
     _, L, U = at.linalg_lu(A, pivot=pivot)
@@ -678,7 +683,7 @@ def _order_of(pivots: Array, rows: int) -> Array:
     return order.reshape(*pivots.shape[:-1], rows)
 
 
-@composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack")
+@composite("lu_unpack", variants="function", outputs="P L U", named="lu_unpack", out=True)
 def lu_unpack(at: Any, LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L and U out of what `lu_factor` gives; of what is not unpacked, tensors of no elements."""
     if LU_data.ndim < 2:
@@ -711,7 +716,7 @@ def _permutations(at: Any, eye: Any, pivots: Any, rows: int) -> Any:
     return at.transpose(at.gather(eye, -2, index), -2, -1)
 
 
-@composite("linalg_lu_solve", module="linalg", variants="function")
+@composite("linalg_lu_solve", module="linalg", variants="function", out=True)
 def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
     """X with A X = B (or X A = B), A given by its factors."""
     name = "linalg.lu_solve"
@@ -818,7 +823,9 @@ def _unless(at: Any, info: Any, A: Any, check_errors: bool, function: Any) -> An
     return function(at.where(failed, at._eye_rows(A), A))
 
 
-@composite("linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex")
+@composite(
+    "linalg_cholesky_ex", module="linalg", variants="function", outputs="L info", named="linalg_cholesky_ex", out=True
+)
 def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and 0 for each matrix that has one."""
     _square("cholesky", self)
@@ -830,7 +837,9 @@ def linalg_cholesky_ex(at: Any, self: Array, *, upper: bool = False, check_error
     return _adjoint(at, factor) if upper else factor, info
 
 
-@composite("linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex")
+@composite(
+    "linalg_inv_ex", module="linalg", variants="function", outputs="inverse info", named="linalg_inv_ex", out=True
+)
 def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
     """The inverse, and 0 for each matrix that has one."""
     _square("inv", A)
@@ -838,7 +847,9 @@ def linalg_inv_ex(at: Any, A: Array, *, check_errors: bool = False) -> Any:
     return _unless(at, info, A, check_errors, at.linalg_inv), info
 
 
-@composite("linalg_solve_ex", module="linalg", variants="function", outputs="result info", named="linalg_solve_ex")
+@composite(
+    "linalg_solve_ex", module="linalg", variants="function", outputs="result info", named="linalg_solve_ex", out=True
+)
 def linalg_solve_ex(at: Any, A: Array, B: Array, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and 0 for each matrix that is regular."""
     _square("solve", A)
@@ -912,7 +923,11 @@ def cholesky_inverse(at: Any, self: Array, upper: bool = False) -> Any:
 
 
 @composite(
-    "triangular_solve", variants="function method", outputs="solution cloned_coefficient", named="triangular_solve"
+    "triangular_solve",
+    variants="function method",
+    outputs="solution cloned_coefficient",
+    named="triangular_solve",
+    out=True,
 )
 def triangular_solve(
     at: Any, self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -961,19 +976,21 @@ derivative(
 )
 
 
-@composite("linalg_eig", module="linalg", variants="function", outputs="eigenvalues eigenvectors", named="linalg_eig")
+@composite(
+    "linalg_eig", module="linalg", variants="function", outputs="eigenvalues eigenvectors", named="linalg_eig", out=True
+)
 def linalg_eig(at: Any, self: Array) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, complex."""
     return at._linalg_eig(self)
 
 
-@composite("linalg_eigvals", module="linalg", variants="function")
+@composite("linalg_eigvals", module="linalg", variants="function", out=True)
 def linalg_eigvals(at: Any, self: Array) -> Any:
     """The eigenvalues of a square matrix, complex."""
     return at._linalg_eig(self)[0]
 
 
-@register("geqrf", key="CPU CUDA", variants="function method", outputs="a tau", named="geqrf")
+@register("geqrf", key="CPU CUDA", variants="function method", outputs="a tau", named="geqrf", out=True)
 def geqrf(self: Array) -> Any:
     """QR as LAPACK leaves it: R above the diagonal, the reflections below, and their factors."""
     _matrices("torch.geqrf", self)
@@ -997,7 +1014,7 @@ def _check_reflections(name: str, input: Any, tau: Any) -> None:
         raise RuntimeError("{}: tau dtype {} does not match input dtype {}".format(name, *kinds))
 
 
-@composite("linalg_householder_product", module="linalg", variants="function")
+@composite("linalg_householder_product", module="linalg", variants="function", out=True)
 def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     """The first columns of the product of reflections 1 - τ v vᴴ, the v below the diagonal of `input`."""
     if input.ndim < 2:
@@ -1023,7 +1040,9 @@ def linalg_householder_product(at: Any, input: Array, tau: Array) -> Any:
     return result
 
 
-composite("orgqr", variants="function method")(lambda at, self, input2: at.linalg_householder_product(self, input2))
+composite("orgqr", variants="function method", out=True)(
+    lambda at, self, input2: at.linalg_householder_product(self, input2)
+)
 
 
 @composite("ormqr", variants="function method", out=True)
@@ -1070,6 +1089,7 @@ def _lstsq_rest(A: Array, rcond: float | None) -> Any:
     variants="function",
     outputs="solution residuals rank singular_values",
     named="linalg_lstsq",
+    out=True,
 )
 def linalg_lstsq(at: Any, self: Array, b: Array, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The X that makes A X closest to B; of several the smallest."""

@@ -249,7 +249,7 @@ def _bernoulli_tensor_(self: Array, p: Array, *, generator: Any = None) -> Array
     return self
 
 
-@register("bernoulli", variants="function")
+@register("bernoulli", variants="function", out=True)
 def bernoulli(self: Array, p: float = UNSAID, *, generator: Any = None) -> Array:
     """0 or 1, with the probabilities in `self` (or `p`) of being 1."""
     result = np.empty(self.shape, self.dtype)
@@ -377,7 +377,7 @@ def _one_poisson(generator: CPUGeneratorImpl, rate: float) -> float:
             return found
 
 
-@register("multinomial", variants="function method", specimen="ones")
+@register("multinomial", variants="function method", specimen="ones", out=True)
 def multinomial(self: Array, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Array:
     """Row numbers drawn with the probabilities, up to a factor, in each row of `self`.
 

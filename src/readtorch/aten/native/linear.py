@@ -188,7 +188,7 @@ def tensordot(at: Any, a: Any, b: Any, dims: Any = 2) -> Any:
     return at.reshape(at.mm(left, right), (*(a.shape[i] for i in rows), *(b.shape[j] for j in columns)))
 
 
-@composite("linear", module="nn")
+@composite("linear", module="nn", out=True)
 def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> Any:
     """`x Wᵀ + b`: `(*, in)` and `weight (out, in)` to `(*, out)`."""
     if bias is None:

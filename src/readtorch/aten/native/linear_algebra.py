@@ -141,7 +141,7 @@ def _norm_dtype(name: str, have: Any, wanted: Any) -> Any:
     return wanted
 
 
-@composite("linalg_vector_norm", module="linalg", variants="function")
+@composite("linalg_vector_norm", module="linalg", variants="function", out=True)
 def linalg_vector_norm(
     at: Any, x: Array, ord: Real = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
@@ -297,10 +297,10 @@ def dot(self: Array, tensor: Array) -> Array:
 derivative(
     "dot", self=lambda at, grad, tensor: grad * at.conj(tensor), tensor=lambda at, grad, self: grad * at.conj(self)
 )
-composite("vdot", variants="function method")(lambda at, self, other: at.dot(at.conj(self), other))
+composite("vdot", variants="function method", out=True)(lambda at, self, other: at.dot(at.conj(self), other))
 
 
-@composite("inner", variants="function method")
+@composite("inner", variants="function method", out=True)
 def inner(at: Any, self: Array, other: Array) -> Any:
     """Products summed over the last dimension of both."""
     if not self.ndim or not other.ndim:
@@ -323,7 +323,7 @@ def outer(at: Any, self: Array, vec2: Array) -> Any:
     return at.reshape(self, (-1, 1)) * vec2
 
 
-composite("ger", variants="function method")(lambda at, self, vec2: at.outer(self, vec2))
+composite("ger", variants="function method", out=True)(lambda at, self, vec2: at.outer(self, vec2))
 
 
 @composite("matmul", variants="function method", out=True)
@@ -706,7 +706,7 @@ def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
     return at.linalg_pinv(self, rcond)
 
 
-@composite("polar", variants="function")
+@composite("polar", variants="function", out=True)
 def polar(at: Any, abs: Array, angle: Array) -> Any:
     """The complex numbers of these lengths and angles."""
     kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]

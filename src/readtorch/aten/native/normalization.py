@@ -180,7 +180,7 @@ def _batch_gradients_by_column(
     return dx, dot, total
 
 
-@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,))
+@register("native_batch_norm", outputs="output save_mean save_invstd", differentiable_outputs=(0,), out=True)
 def native_batch_norm(
     input: Array,
     weight: Array | None,

@@ -410,7 +410,7 @@ def _check_joined(name: str, self: Any, other: Any, place: int) -> None:
             )
 
 
-@composite("diff", variants="function method")
+@composite("diff", variants="function method", out=True)
 def diff(
     at: Any, self: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
 ) -> Any:
@@ -497,7 +497,7 @@ def _aminmax_backward(at: Any, grads: Any, self: Any, dims: tuple[int, ...], kee
 derivative("_aminmax", self=_aminmax_backward)
 
 
-@composite("aminmax", variants="function method")
+@composite("aminmax", variants="function method", out=True)
 def aminmax(at: Any, self: Array, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """Smallest and largest."""
     if dim is not None:
@@ -674,7 +674,7 @@ derivative(
 )
 
 
-@composite("nanmean", variants="function method")
+@composite("nanmean", variants="function method", out=True)
 def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
     """The mean without NaNs."""
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)

@@ -95,13 +95,13 @@ derivative(
 )
 
 
-@composite("softmax", variants="function method", autocast="float32")
+@composite("softmax", variants="function method", autocast="float32", out=True)
 def softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
     """`exp(x) / Σ exp(x)` along `dim`; the argument is cast to `dtype` first, if it is given."""
     return at._softmax(self if dtype is None else at._to_copy(self, dtype), dim)
 
 
-@composite("log_softmax", variants="function method", autocast="float32")
+@composite("log_softmax", variants="function method", autocast="float32", out=True)
 def log_softmax(at: Any, self: Array, dim: int, dtype: Any = None) -> Any:
     """`x - log Σ exp(x)` along `dim`; the argument is cast to `dtype` first, if it is given."""
     return at._log_softmax(self if dtype is None else at._to_copy(self, dtype), dim)

@@ -52,7 +52,7 @@ derivative(
 overloads("sort", lambda given: f"SortBackward{int(bool(given['stable']))}")
 
 
-@register("argsort", key="CPU CUDA", variants="function method")
+@register("argsort", key="CPU CUDA", variants="function method", out=True)
 def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """The positions that would sort along `dim`."""
     place = maybe_wrap_dim(dim, self.ndim)
@@ -60,7 +60,7 @@ def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool =
 
 
 results_lie(in_order_of, "sort", "argsort")
-composite("msort", variants="function method")(lambda at, self: at.sort(self, 0)[0])
+composite("msort", variants="function method", out=True)(lambda at, self: at.sort(self, 0)[0])
 
 
 @register(
@@ -102,6 +102,7 @@ def _kth(self: Array, k: int, place: int, keepdim: bool) -> list[Array]:
     outputs="values indices",
     named="kthvalue",
     differentiable_outputs=(0,),
+    out=True,
 )
 def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim`, counted from 1, and its position."""
@@ -244,7 +245,7 @@ def _quantiles(at: Any, self: Any, results: list[Any], q: Any, dim: int | None, 
     return at.stack(results, 0) if getattr(q, "ndim", 0) else results[0]
 
 
-@composite("quantile", variants="function method")
+@composite("quantile", variants="function method", out=True)
 def quantile(
     at: Any,
     self: Array,
@@ -275,7 +276,7 @@ def quantile(
     return _quantiles(at, self, results, q, dim, keepdim, place)
 
 
-@composite("nanquantile", variants="function method")
+@composite("nanquantile", variants="function method", out=True)
 def nanquantile(
     at: Any,
     self: Array,
@@ -345,7 +346,7 @@ derivative(
 )
 
 
-@composite("mode", variants="function method")
+@composite("mode", variants="function method", out=True)
 def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent element along `dim`, the smallest of several, and the last place where it stands."""
     return at._mode(self, dim, keepdim)
@@ -374,6 +375,7 @@ def _register_running(name: str, better: Any) -> None:
         outputs="values indices",
         named=name,
         differentiable_outputs=(0,),
+        out=True,
     )(running)
     derivative(
         name,

@@ -171,7 +171,7 @@ def equal(at: Any, self: Array, other: Array) -> bool:
     return self.shape == other.shape and bool(at.all(at.eq(self, other)))
 
 
-@composite("isin", variants="function")
+@composite("isin", variants="function", out=True)
 def isin(
     at: Any,
     elements: Array | Number = None,

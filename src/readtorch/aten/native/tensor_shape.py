@@ -649,7 +649,7 @@ def diag_embed(at: Any, self: Array, offset: int = 0, dim1: int = -2, dim2: int 
     return at.diagonal_backward(self, tuple(shape), offset, first, second)
 
 
-@composite("diag", variants="function method")
+@composite("diag", variants="function method", out=True)
 def diag(at: Any, self: Array, diagonal: int = 0) -> Any:
     """A vector on a diagonal of zeros; of a matrix, a diagonal."""
     if self.ndim == 1:
@@ -968,7 +968,7 @@ def _cat_under(name: str) -> None:
         """By way of `cat`."""
         return at.cat(tensors, dim)
 
-    composite(name)(cat)
+    composite(name, out=True)(cat)
 
 
 _cat_under("concat")
@@ -1239,7 +1239,7 @@ def select_scatter(at: Any, self: Array, src: Array, dim: int, index: int) -> An
     return _scattered(at, self, src, lambda at, x: at.select(x, dim, index))
 
 
-@composite("slice_scatter", variants="function method")
+@composite("slice_scatter", variants="function method", out=True)
 def slice_scatter(
     at: Any, self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
@@ -1290,7 +1290,7 @@ composite("unsafe_split", variants="function method")(
 )
 
 
-@composite("narrow_copy", variants="function method")
+@composite("narrow_copy", variants="function method", out=True)
 def narrow_copy(at: Any, self: Array, dim: int, start: int, length: int) -> Any:
     """A copy of `narrow`."""
     return at.clone(at.narrow(self, dim, start, length))

@@ -36,7 +36,7 @@ derivative("tril", self=lambda at, grad, diagonal: at.tril(grad, diagonal))
 derivative("triu", self=lambda at, grad, diagonal: at.triu(grad, diagonal))
 
 
-@register("trace", key="CPU CUDA", variants="function method", out=True)
+@register("trace", key="CPU CUDA", variants="function method")
 def trace(self: Array) -> Array:
     """The sum of the diagonal."""
     if self.ndim != 2:

@@ -358,7 +358,7 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method")(lambda at, self: at._conj_physical(self))
+composite("conj_physical", variants="function method", out=True)(lambda at, self: at._conj_physical(self))
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)
 
@@ -411,6 +411,7 @@ def mvlgamma(at: Any, self: Array, p: int) -> Any:
     outputs="mantissa exponent",
     named="frexp",
     differentiable_outputs=(0,),
+    out=True,
 )
 def frexp(self: Array) -> Any:
     """Mantissa and exponent, x = mantissa · 2^exponent, the mantissa's size from ½ up to 1."""

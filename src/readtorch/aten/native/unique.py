@@ -160,7 +160,7 @@ def _check_histogram(self: Any, bins: Any, range: Any, weight: Any) -> None:
         )
 
 
-@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram")
+@composite("histogram", variants="function method", outputs="hist bin_edges", named="histogram", out=True)
 def histogram(
     at: Any,
     self: Array,
@@ -203,7 +203,7 @@ def _equal_edges(self: Array, low: float, high: float, bins: int) -> Array:
     return np.where(places < (bins + 1) // 2, first + step * places, last - step * (bins - places)).astype(self.dtype)
 
 
-@register("histc", key="CPU CUDA", variants="function method")
+@register("histc", key="CPU CUDA", variants="function method", out=True)
 def histc(self: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
     """How many elements fall into each of `bins` equal ranges."""
     if bins <= 0:
@@ -237,7 +237,7 @@ def _searchsorted(sorted_sequence: Array, self: Array, right: bool) -> Array:
     return result
 
 
-@composite("searchsorted", variants="function")
+@composite("searchsorted", variants="function", out=True)
 def searchsorted(
     at: Any,
     sorted_sequence: Array,
@@ -285,7 +285,7 @@ def searchsorted(
     return at._to_copy(found, scalar_type.int32) if out_int32 else found
 
 
-@composite("bucketize", variants="function")
+@composite("bucketize", variants="function", out=True)
 def bucketize(at: Any, self: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Any:
     """The number of the range between boundaries that each value falls into."""
     if boundaries.ndim != 1:

@@ -36,18 +36,12 @@ from readtorch.csrc.utils.tensor_new import as_tensor, finish, finish_on, from_n
 
 
 def _new(
-    make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, out: Any = None, strides: Any = None
+    make: Any, shape: tuple[int, ...], kind: np.dtype, device: Any, requires_grad: bool, strides: Any = None
 ) -> Any:  # fmt: skip
     """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made, and `strides` are told."""
     for size in shape:
         if size < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
-    if out is not None:
-        from readtorch.csrc.autograd.variable_type import write_out
-
-        numpy, guard = library_of(device_of(out._array))
-        with guard:
-            return write_out("empty", make(numpy, shape, out._array.dtype), out)
     target = target_device(device)
     if target.type == "meta":
         return finish_on(target, meta_array(shape, kind, strides), requires_grad)
@@ -96,7 +90,6 @@ def zeros(
         _kind(dtype),
         device,
         requires_grad,
-        out,
     )
 
 
@@ -118,7 +111,6 @@ def ones(
         _kind(dtype),
         device,
         requires_grad,
-        out,
     )
 
 
@@ -131,7 +123,7 @@ def empty(
         return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     shape = sizes(size, "size", named)
     strides = _strides_in(memory_format, shape) if _is_meta(device) else None
-    return _new(_empty_in(memory_format), shape, _kind(dtype), device, requires_grad, out, strides)
+    return _new(_empty_in(memory_format), shape, _kind(dtype), device, requires_grad, strides)
 
 
 def _empty_in(memory_format: Any) -> Any:
@@ -176,7 +168,6 @@ def full(
         kind,
         device,
         requires_grad,
-        out,
     )
 
 
@@ -305,8 +296,6 @@ def arange(
         check_real(value, _WIDEST)
     whole = all(number_type(value) is scalar_type.int64 or value.__class__ is bool for value in (start, end, step))
     kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
-    if out is not None:
-        kind = out._array.dtype
     if kind.kind in "bc":
         raise not_implemented("arange_cpu", kind)
     first, _, by = (_in_steps_of(kind, value) for value in (start, end, step))
@@ -324,7 +313,7 @@ def arange(
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
         return (numpy.arange(count, dtype=compute) * by + first).astype(kind)
 
-    return _new(make, (count,), kind, device, requires_grad, out)
+    return _new(make, (count,), kind, device, requires_grad)
 
 
 def _in_steps_of(kind: np.dtype, value: Any) -> Any:
@@ -342,7 +331,7 @@ def linspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Any:  # fmt: skip
     """`steps` values from `start` to `end`, both included. Each half is counted from its own end, as upstream does."""
-    start, end, kind = _evenly("linspace", start, end, steps, dtype, out)
+    start, end, kind = _evenly("linspace", start, end, steps, dtype)
     work = kind if kind.kind in "fc" and kind.itemsize >= 4 else np.dtype(np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
@@ -356,19 +345,19 @@ def linspace(
         upper = work.type(end) - step * (work.type(steps - 1) - index)
         return numpy.where(numpy.arange(steps) < steps // 2, lower, upper).astype(kind)
 
-    return _new(make, (steps,), kind, device, requires_grad, out)
+    return _new(make, (steps,), kind, device, requires_grad)
 
 
-def _evenly(op: str, start: Any, end: Any, steps: Any, dtype: Any, out: Any) -> tuple[Any, Any, np.dtype]:
+def _evenly(op: str, start: Any, end: Any, steps: Any, dtype: Any) -> tuple[Any, Any, np.dtype]:
     """The ends of `linspace` and `logspace` as numbers of the dtype of the result, and that dtype."""
     start, end = _end_point(op, "start", start), _end_point(op, "end", end)
     require(op, "int", steps=steps)
-    kind = _kind(dtype) if out is None else out._array.dtype
+    kind = _kind(dtype)
     if (isinstance(start, complex) or isinstance(end, complex)) and kind.kind != "c":
         if dtype is not None:
             wanted, given = (to_string(one) for one in (get_default_complex_dtype(), dtype))
             raise RuntimeError(f"{op}(): inferred dtype {wanted} can't be safely cast to passed dtype {given}")
-        kind = to_numpy_dtype(get_default_complex_dtype()) if out is None else kind
+        kind = to_numpy_dtype(get_default_complex_dtype())
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if kind.kind in "iu":
@@ -390,7 +379,7 @@ def logspace(
     pin_memory: bool = False,
 ) -> Any:
     """`base` to the powers of `linspace(start, end, steps)`, whose ends are cut to integers for an integral dtype."""
-    start, end, kind = _evenly("logspace", start, end, steps, dtype, out)
+    start, end, kind = _evenly("logspace", start, end, steps, dtype)
     require("logspace", "float", base=base)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
@@ -402,7 +391,7 @@ def logspace(
             )
             return numpy.asarray(powers.astype(kind))
 
-    return _new(make, (steps,), kind, device, requires_grad, out)
+    return _new(make, (steps,), kind, device, requires_grad)
 
 
 def eye(
@@ -426,7 +415,6 @@ def eye(
         _kind(dtype),
         device,
         requires_grad,
-        out,
     )
 
 
@@ -541,7 +529,7 @@ def range_(
     )
     start, end, step = (value._array.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     require("range", "Number", start=start, end=end, step=step)
-    kind = _kind(dtype) if out is None else out._array.dtype
+    kind = _kind(dtype)
     for value in (start, end, step):
         check_real(value, _WIDEST)
     if kind.kind in "bc":
@@ -560,7 +548,6 @@ def range_(
         kind,
         device,
         requires_grad,
-        out,
     )
 
 
@@ -684,7 +671,6 @@ def _random(name: str) -> Any:
             _kind(dtype),
             device,
             requires_grad,
-            out,
         )
 
     return make
@@ -727,7 +713,6 @@ def randint(
         kind,
         device,
         requires_grad,
-        out,
     )
 
 

@@ -54,8 +54,8 @@ from readtorch.csrc.autograd.variable import (
     make_view,
     rebase_history,
     requires_grad,
-    tell_leaf,
 )
+from readtorch.csrc.autograd.variable_type_utils import assign, with_out
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, shown, wrong_kind
@@ -97,6 +97,8 @@ def leading(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and takes_out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         tensors, options = args[:count], args[count:]
@@ -110,24 +112,20 @@ def leading(entry: OperatorEntry) -> Call:
         if len(arrays) != count:
             tensors, options, kwargs = take_tensors(entry, args, kwargs)
             arrays = [tensor._array for tensor in tensors]
-        out = kwargs.pop("out", None) if kwargs and takes_out else None
         if check is not None and (kwargs or len(options) > first_option):
             options, kwargs = check(options, kwargs)
         kernel = cpu_kernel
         for array in arrays:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
-                    return entry.forms[key](*tensors, *options, **kwargs, **({} if out is None else {"out": out}))
-                if (
-                    key in TRANSFORMED
-                    and (answer := transformed(entry, (*tensors, *options), kwargs, out)) is not GO_ON
-                ):
+                    return entry.forms[key](*tensors, *options, **kwargs)
+                if key in TRANSFORMED and (answer := transformed(entry, (*tensors, *options), kwargs)) is not GO_ON:
                     return answer
                 kernel = lookup(entry, key)
                 break
         else:
             if counts.special and state.layers:
-                return transformed(entry, (*tensors, *options), kwargs, out)
+                return transformed(entry, (*tensors, *options), kwargs)
         token = ignore_floating_errors()
         try:
             raw = kernel(*arrays, *options, **kwargs)
@@ -142,9 +140,7 @@ def leading(entry: OperatorEntry) -> Call:
                 if requires_grad(tensor):
                     node = make_node(tensors, options, kwargs, raw)  # type: ignore[misc]  # called only where there is one
                     break
-        if out is not None:
-            result = give_out(entry, raw, out, node, (tensors, options))
-        elif raw.__class__ is ndarray and not counts.special:
+        if raw.__class__ is ndarray and not counts.special:
             result = new(tensor_impl.Tensor)
             result._array = raw
             result._edge = node
@@ -409,23 +405,10 @@ def common_backend(arrays: list[Any]) -> DispatchKey:
     return key
 
 
-def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], out: Any = None, method: str = "") -> Any:
+def transformed(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any], method: str = "") -> Any:
     """What a function transform makes of this call; GO_ON where the rest of the ordinary path is to be taken."""
-    if out is not None:
-        raise RuntimeError(
-            f"{entry.name}(): functions with out=... arguments are not supported inside a function transform"
-        )
     call = getattr(autograd, method) if method else entry.call
     return dispatch(entry, call, args, kwargs, method)
-
-
-def assign(target: Any, raw: Any) -> None:
-    """Overwrite an array, on its device."""
-    if target.__class__ is ndarray:
-        target[...] = raw
-    elif target.__class__ is not MetaArray:
-        with device_guard(target):
-            target[...] = raw
 
 
 def copy_of(array: Any) -> Any:
@@ -678,52 +661,6 @@ def _give_several(entry: OperatorEntry, raw: Any, node: GeneratedNode | None) ->
     return entry.result_class(results) if entry.result_class is not None else tuple(results)
 
 
-def give_out(entry: OperatorEntry, raw: Any, out: Any, node: Any, operands: Any = ()) -> Any:
-    """Write results to the tensors given as `out=`, which are resized if need be."""
-    if isinstance(out, TensorImpl) and (entry.pointwise is not None or entry.name in _STEPWISE):
-        check_memory(entry, out._array, operands)
-    if node is not None:
-        raise RuntimeError(
-            f"{entry.name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
-        )
-    if raw.__class__ in (tuple, list):
-        outs = tuple(write_out(entry.name, array, target) for array, target in zip(raw, out, strict=True))
-        return entry.result_class(outs) if entry.result_class is not None else outs
-    return write_out(entry.name, raw, out)
-
-
-#: besides the pointwise ones: operators that write while they read
-_STEPWISE = frozenset(["cat", "cumprod", "cumsum", "index_add", "index_copy", "scatter_add", "scatter_reduce"])
-
-
-#: these resize what they fill without a word
-_FACTORIES = frozenset(["arange", "empty"])
-
-
-def write_out(name: str, raw: Any, out: Any) -> Any:
-    """Write one raw result to a tensor. RuntimeError if its dtype cannot hold the result, or if it requires grad."""
-    if not isinstance(out, TensorImpl):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if state.grad_mode and requires_grad(out):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation; detach the argument that requires grad, or leave out= away."
-        )
-    check_cast(raw.dtype, out._array.dtype)
-    target = out._array
-    if target.shape != raw.shape:
-        if target.size and name not in _FACTORIES:
-            warnings.warn(
-                f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
-                f"is {list(raw.shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
-                stacklevel=4,
-            )
-        target = out._array = type(target)(raw.shape, dtype=target.dtype)
-        tell_leaf(out)
-    assign(target, raw)
-    version_counter(out).bump()
-    return out
-
-
 def check_cast(source: np.dtype, target: np.dtype) -> None:
     """RuntimeError if a result of type `source` must not be stored as `target`."""
     if source is not target and source != target:
@@ -918,13 +855,16 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
     right = entry.schema.names[1]
+    takes_out = entry.out
 
-    def call(input: Any, other: Any, *rest: Any, out: Any = None, **kwargs: Any) -> Any:
+    def call(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and takes_out and "out" in kwargs:
+            return with_out(entry, call, (input, other, *rest), kwargs)
         if rest or input is MISSING or other is MISSING:
             if (renewed := in_new_order(entry.name, (*given(input, other), *rest), kwargs)) is not None:
-                return call(*renewed[0], out=out, **renewed[1])
+                return call(*renewed[0], **renewed[1])
             complain(entry, (*given(input, other), *rest), kwargs)
             input = kwargs.pop("self") if input is MISSING else input
             other = kwargs.pop(right) if other is MISSING else other
@@ -947,17 +887,17 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if entry.name not in _OF_NUMBERS and not (isinstance(input, TensorImpl) or isinstance(other, TensorImpl)):
             raise not_a_tensor(entry, 0, input)
         if entry.schema.keyword_only and kwargs:
-            return _with_alpha(call, entry, operands, out, kwargs)
+            return _with_alpha(call, entry, operands, kwargs)
         if kwargs:
             complain(entry, tuple(operands), kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             operands = list(autocast(entry, tuple(operands), {})[0])
         if state.layers or is_any_wrapped(operands):
-            answer = transformed(entry, tuple(operands), {}, out)
+            answer = transformed(entry, tuple(operands), {})
             if answer is not GO_ON:
                 return answer
         if entry.forms and (form := _form_for(entry, operands)) is not None:
-            return form(*operands) if out is None else form(*operands, out=out)
+            return form(*operands)
         raw = run_pointwise(
             entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
         )
@@ -965,7 +905,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
             node._options = None
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, operands)
+        result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, (input, other), result, begin, now())
         return result
@@ -973,7 +913,7 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     return call
 
 
-def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any, kwargs: dict[str, Any]) -> Any:
+def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: dict[str, Any]) -> Any:
     """`add` and `sub` with `alpha`: scale the second operand first."""
     alpha = kwargs.pop("alpha", 1)
     if kwargs:
@@ -989,8 +929,8 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], out: Any,
     if alpha.__class__ is bool and not (_is_truth(first) and _is_truth(second)):
         raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
-        return call(first, second, out=out)  # refuses truth values, which a factor would make numbers of
-    return call(first, second if alpha == 1 else second * alpha, out=out)
+        return call(first, second)  # refuses truth values, which a factor would make numbers of
+    return call(first, second if alpha == 1 else second * alpha)
 
 
 def _is_truth(value: Any) -> bool:
@@ -1035,7 +975,8 @@ def general(entry: OperatorEntry) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
+        if kwargs and entry.out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
         if check is not None and (kwargs or len(args) > first_option):
@@ -1051,14 +992,14 @@ def general(entry: OperatorEntry) -> Call:
         for array in arrays:
             if array.__class__ is not ndarray:
                 if (key := common_backend(arrays)) in entry.forms:
-                    return entry.forms[key](*args, **kwargs, **({} if out is None else {"out": out}))
-                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs, out)) is not GO_ON:
+                    return entry.forms[key](*args, **kwargs)
+                if key in TRANSFORMED and (answer := transformed(entry, args, kwargs)) is not GO_ON:
                     return answer
                 kernel = lookup(entry, key)
                 break
         else:
             if counts.special and state.layers:
-                return transformed(entry, args, kwargs, out)
+                return transformed(entry, args, kwargs)
         token = ignore_floating_errors()
         try:
             raw = _call_kernel(entry, kernel, raw_values)
@@ -1071,7 +1012,7 @@ def general(entry: OperatorEntry) -> Call:
         if wants and record.differentiable and (not counts.grad_off or state.grad_mode):
             node = record.bound(values, raw)
             node._options = _without_tensors(positions, values)
-        result = give(entry, raw, node) if out is None else give_out(entry, raw, out, node, values)
+        result = give(entry, raw, node)
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -1508,6 +1449,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
+        if kwargs and entry.out and "out" in kwargs:
+            return with_out(entry, call, args, kwargs)
         for place in tensors:
             if place < len(args) and args[place].__class__ not in TENSORS:
                 if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
@@ -1525,7 +1468,6 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
                     if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                         return answer
                     complain(entry, args, kwargs)
-        out = kwargs.pop("out", None) if kwargs and entry.out else None
         if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
@@ -1542,8 +1484,6 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         named = entry.result_class
         if named is not None and isinstance(result, tuple) and result.__class__ is not named:
             result = named(result)
-        if out is not None:
-            result = give_out(entry, result._array, out, gradient_edge(result))
         if observer is not None:
             observer.operator(name, args, result, begin, now())
         return result
@@ -1763,7 +1703,7 @@ class SparseForm:
             members = {"__slots__": (), "entry": row, "__module__": "torch.autograd"}
             self.record.node_class = type(row.node_name, (TensorNode,), members)
 
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         row = self.row
         observer = record_function.observer
         begin = now() if observer is not None else 0
@@ -1777,7 +1717,7 @@ class SparseForm:
         node = None
         if state.grad_mode and any(_wants_grad(value) for value in values):
             node = self.node(values, raw)
-        result = give(row, raw, node) if out is None else self.give_out(raw, out, node)
+        result = give(row, raw, node)
         if observer is not None:
             observer.operator(f"aten::{row.name}", args, result, begin, now())
         return result
@@ -1792,12 +1732,6 @@ class SparseForm:
         node = self.record.bound(values, raw)
         node._options = [None if isinstance(value, TensorImpl) else value for value in values]
         return node
-
-    def give_out(self, raw: Any, out: Any, node: Any) -> Any:
-        """Write to `out`: a sparse one gets the result itself."""
-        if out._array.__class__ is ndarray or node is not None:
-            return give_out(self.row, raw, out, node)
-        return exchange(out, lambda: tensor_impl.wrap(raw), ())
 
     def in_place(self, method: str, values: list[Any]) -> Any:
         """`NAME_` on a sparse tensor."""

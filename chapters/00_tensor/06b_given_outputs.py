@@ -1,0 +1,475 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     comment_magics: false
+#     notebook_metadata_filter: jupytext,kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Results written where the caller says
+#
+# "`torch.add(a, b, out=c)` saves an allocation. What may `c` be?" Of another shape, with a warning. Of a wider dtype for `add`, never for `mm`. One of the operands for `add`, not for `cat`; part of one
+# for neither. The answers follow the kernel that writes and not the operator's mathematics, and upstream gives them one after another in three places: the parser (is it a tensor, are there as many as
+# results), the generated Autograd kernel (nothing is recorded), and whatever prepares the kernel's loop (dtype, shape, memory).
+#
+# Here a result is computed as always and then written, so that one function asks all of it between the two, and nothing is written before everything has been asked. What is left of the kernels is a table of names: which convert on
+# the way out, which look for memory that is also an operand's, which resize without a word.
+
+# %%
+import warnings
+
+import readtorch as torch
+from readtorch.literate import live
+
+live()
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+#| imports
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
+from readtorch.aten.memory_overlap import (
+    assert_no_internal_overlap,
+    assert_no_overlap,
+    assert_no_partial_overlap,
+    have_one_owner,
+)
+from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core.autograd_state import set_special, state
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.layout import LAYOUT_OF
+from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.tensor_impl import TensorImpl, is_inference, version_counter
+from readtorch.csrc.autograd.variable import check_inplace, requires_grad, tell_leaf
+from readtorch.csrc.utils.structseq import StructSequence, structseq
+
+
+# %% [markdown]
+# ## What the kernels ask
+#
+# A loop driven by upstream's `TensorIterator` converts each element to the dtype of `out` where `can_cast` allows it: integer to float, float to double. Most other kernels are
+# compiled for one dtype and insist on it. Comparisons write truth values, which any dtype holds. Sums and the makers of new tensors turn the question round and compute in the dtype of `out`.
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+#| upstream: aten/src/ATen/TensorIterator.cpp#at::TensorIteratorBase::compute_types
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: convert each element on the way out
+CONVERTING = _names(
+    """acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and
+    bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve column_stack concat concatenate copysign cos cosh deg2rad
+    diff digamma div divide dstack erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod gcd geqrf ger hstack hypot i0 kron lcm lgamma
+    linalg_cond linalg_householder_product linalg_lstsq linalg_matrix_rank linalg_pinv linalg_tensorinv linalg_tensorsolve log log10 log1p log2
+    logaddexp logaddexp2 logit logsumexp max maximum mean min minimum mul multiply mvlgamma nextafter normal orgqr outer polygamma pow rad2deg reciprocal
+    remainder row_stack rsqrt sigmoid sin sinc sinh special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
+    special_expm1 special_gammaln special_i0 special_i1 special_log1p special_logit special_logsumexp special_multigammaln special_ndtr special_ndtri
+    special_polygamma special_psi special_sinc special_xlog1py special_xlogy sqrt square stack std sub subtract tan tanh threshold true_divide var
+    vstack xlogy"""
+)
+
+#: write truth values, which every dtype can hold
+TRUTHS = _names(
+    "bernoulli eq ge greater greater_equal gt le less less_equal logical_and logical_not logical_or logical_xor lt ne not_equal"
+)
+
+#: compute in the dtype of `out`
+IN_DTYPE_OF_OUT = _names("cumprod cumsum mean nanmean nansum prod sum")
+
+#: dtypes of `out`, by NumPy's letters, that have no kernel
+UNIMPLEMENTED = {
+    **dict.fromkeys(("arange", "randperm", "range"), "bc"),
+    **dict.fromkeys(("cumprod", "cumsum", "linspace", "logspace"), "b"),
+    **dict.fromkeys(("nanmean", "nansum"), "biuc"),
+    **dict.fromkeys(("normal", "rand", "randn"), "biu"),
+    **dict.fromkeys(("bernoulli", "fft_fftfreq", "fft_rfftfreq", "std", "var"), "c"),
+}
+
+#: the same, and they fill what they are given, of whatever shape it was, without a word
+FILLING = _names(
+    "arange empty eye full linspace logspace ones rand randint randn randperm range zeros fft_fftfreq fft_rfftfreq"
+)
+
+#: resize without a warning
+SILENT = FILLING | _names("addbmm bernoulli linalg_lu lu_unpack multinomial narrow_copy normal")
+
+#: reductions accept memory in which several elements share a place
+SHARED_PLACES = _names(
+    """all amax amin any argmax argmin linalg_vector_norm mean nanmean nansum norm prod std sum threshold var"""
+)
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+#: one loop reads and writes: before they resize `out`, they look for several elements of it in one place, and for operands that are part of it
+LOOPS = _names(
+    """absolute acos acosh addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+    bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip complex conj_physical copysign cos
+    cosh deg2rad digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac frexp gcd ge gelu
+    ger greater greater_equal gt hardshrink heaviside hypot i0 index_select isneginf isposinf lcm ldexp le lerp less less_equal lgamma log log10 log1p
+    log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_select maximum minimum multiply nan_to_num ne neg negative nextafter
+    nonzero normalize not_equal outer polar polygamma rad2deg reciprocal remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign signbit
+    sin sinc sinh softplus softshrink special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
+    special_expm1 special_gammaln special_i0 special_i1 special_log1p special_logit special_ndtri special_polygamma special_psi special_round special_sinc
+    special_xlog1py special_xlogy sqrt square subtract take tan tanh true_divide trunc where xlogy"""
+)
+
+#: these look for operands that are part of `out` when it has its shape
+LATER = _names(
+    """addmm addmv aminmax baddbmm bernoulli cumprod cumsum index_add index_copy index_reduce linalg_solve_triangular logcumsumexp max median
+    min mode msort nanmedian normal renorm sort topk"""
+)
+
+#: these lay tensors beside each other
+JOINING = _names("cat column_stack concat concatenate dstack hstack row_stack stack vstack")
+#: these may not share memory with an operand at all
+APART = JOINING | _names("cross gather index_select kron kthvalue linalg_cross take take_along_dim")
+
+#: upstream has these write to `out` by an ordinary `copy_`, which is recorded
+RECORDED = _names(
+    """inner linalg_cond linalg_matrix_norm linalg_norm linalg_tensorinv linalg_tensorsolve nanquantile quantile tensordot"""
+)
+
+
+# %% [markdown]
+# ## From `out=` to the tensors themselves
+#
+# Autocast is off inside: its casts are registered for operators that return, and `mm.out` is another operator than `mm`. An `out=` computed in bfloat16 would not hold the result anyway.
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+def with_out(entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """An operator's call without its `out=`, whose results are then written there.
+
+    TypeError for what is no tensor, or not as many as there are results; RuntimeError if a result cannot be written: because of its dtype or device,
+    because the memory is also an operand's, or because a gradient is wanted.
+    """
+    name, out = entry.name, kwargs.pop("out")
+    if out is None:
+        return call(*args, **kwargs)
+    outs = _outs(name, out)
+    _refuse_overload(name, args, kwargs)
+    operands = list(tensors_among((*args, *kwargs.values())))
+    _refuse_transforms(name, (*outs, *operands))
+    recorded = state.grad_mode and name in RECORDED
+    for given in outs:
+        _refuse_output(name, given, recorded)
+    if name in FILLING or name in IN_DTYPE_OF_OUT or (name == "normal" and (len(args) > 2 or "size" in kwargs)):
+        _ask_for(name, outs[0], kwargs)
+    autocast = set_special("autocast", None)
+    try:
+        result = call(*args, **kwargs)
+    finally:
+        set_special("autocast", autocast)
+    several = isinstance(result, tuple | list)
+    results = list(result) if several else [result]
+    if several != isinstance(out, tuple | list):
+        raise _wrong_kind(name, "tuple of Tensors" if several else "Tensor", out)
+    if len(results) != len(outs):
+        raise TypeError(f"{name}(): expected tuple of {len(results)} elements as out= but got {len(outs)}")
+    if state.grad_mode and not recorded and any(requires_grad(one) for one in results):
+        raise no_derivative(name)
+    loops = not several and (entry.pointwise is not None or name in LOOPS)
+    for given, one in zip(outs, results, strict=True):
+        _check_dtype(name, given, one, operands, several)
+    for given, one in zip(outs, results, strict=True):
+        _check_memory(name, given, one, operands, loops, several)
+    for given, one in zip(outs, results, strict=True):
+        _write(name, given, one, recorded)
+    if not several:
+        return out
+    kind = type(result)
+    return (
+        structseq(f"{kind.__name__}_out", kind.__match_args__)(outs)
+        if issubclass(kind, StructSequence)
+        else tuple(outs)
+    )
+
+
+#: these have an `out=` only with so many arguments
+_NEED_MORE = {"median": 2, "nanmedian": 2, "prod": 2, "sum": 2, "where": 3}
+#: of two operands, the first may be a number here
+_NUMBER_FIRST = _names(
+    """add div divide float_power floor_divide linspace logspace mul multiply normal polygamma pow special_polygamma special_xlog1py
+    sub subtract true_divide where xlogy"""
+)
+
+
+def _refuse_overload(name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+    """TypeError for the overloads that have no `out=`."""
+    if len(args) + len(kwargs) < _NEED_MORE.get(name, 0) or (name == "bernoulli" and len(args) > 1):
+        raise TypeError(f"{name}() received an invalid combination of arguments: no overload of so few takes out=")
+    second = args[1] if len(args) > 1 else None
+    if (
+        isinstance(second, TensorImpl)
+        and args[0].__class__ in (int, float, bool, complex)
+        and name not in _NUMBER_FIRST
+    ):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}")
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+def _outs(name: str, out: Any) -> list[Any]:
+    if isinstance(out, TensorImpl):
+        return [out]
+    if not isinstance(out, tuple | list) or not out or not all(isinstance(one, TensorImpl) for one in out):
+        raise _wrong_kind(name, "Tensor", out)
+    return list(out)
+
+
+def _wrong_kind(name: str, wanted: str, out: Any) -> TypeError:
+    return TypeError(f"{name}(): argument 'out' must be {wanted}, not {type(out).__name__}")
+
+
+def tensors_among(values: Any) -> Iterator[Any]:
+    """The tensors among these values, and in the lists among them."""
+    for value in values:
+        if isinstance(value, TensorImpl):
+            yield value
+        elif value.__class__ in (list, tuple):
+            yield from tensors_among(value)
+
+
+# %% [markdown]
+# A node would have to say whose result it is: that of the call, or what `out` was before. Upstream refuses. Where it computes a result first and copies it over, the copy is an in-place operation like any other, and is recorded.
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+#| upstream: torch/csrc/autograd/VariableTypeUtils.h#torch::autograd::throw_error_out_requires_grad
+def _refuse_transforms(name: str, tensors: Any) -> None:
+    """RuntimeError inside of a function transform, which could not follow what is written."""
+    if state.layers or any(is_wrapped(tensor._array) for tensor in tensors):
+        raise RuntimeError(f"{name}(): functions with out=... arguments are not supported inside a function transform")
+
+
+def no_derivative(name: str) -> RuntimeError:
+    """The error of a call that would have to be recorded."""
+    return RuntimeError(
+        f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad: detach it, or leave out= away."
+    )
+
+
+def _refuse_output(name: str, out: Any, recorded: bool) -> None:
+    """RuntimeError for a tensor that nothing can be written to."""
+    if state.grad_mode and requires_grad(out):
+        if recorded:
+            check_inplace(out)
+        else:
+            raise no_derivative(name)
+    if is_inference(out) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
+        )
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+def _ask_for(name: str, out: Any, kwargs: dict[str, Any]) -> None:
+    """Let the call compute what `out` holds. RuntimeError if it asks for something else."""
+    kind = scalar_type.FROM_NUMPY[out._array.dtype]
+    wanted = kwargs.setdefault("dtype", kind)
+    if wanted is None:
+        kwargs["dtype"] = kind
+    elif wanted is not kind and scalar_type.as_dtype(wanted, name, "dtype", 1) is not kind:
+        raise RuntimeError(
+            f"{name}(): dtype {to_string(wanted)} does not match dtype of out parameter ({to_string(kind)})"
+        )
+    if name in FILLING:
+        kwargs["device"] = device_of(out._array)
+
+
+def _check_dtype(name: str, out: Any, result: Any, operands: list[Any], several: bool) -> None:
+    source, target = result._array.dtype, out._array.dtype
+    if target.kind in UNIMPLEMENTED.get(name, ""):
+        kind = to_string(scalar_type.FROM_NUMPY[target])
+        raise NotImplementedError(f"\"{name}\" not implemented for '{kind}', which is the dtype of out=")
+    if source == target or name in TRUTHS or (name in ("all", "any") and target == np.uint8):
+        return
+    a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
+    if not _converts(name, operands, several):
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {to_string(a)}, but got {to_string(b)} instead"
+        )
+    if not can_cast(a, b):
+        error = TypeError if name in JOINING else RuntimeError
+        raise error(f"{name}(): result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
+
+
+def _converts(name: str, operands: list[Any], several: bool) -> bool:
+    """Is this a kernel that converts? Of some names there are two."""
+    if name in ("clamp", "clamp_max", "clamp_min", "clip"):
+        return len(operands) > 1  # bounds that are tensors: `maximum` and `minimum`
+    if name == "lerp":
+        return len(operands) == 2
+    if name in ("abs", "absolute"):
+        return operands[0]._array.dtype.kind == "c"
+    return name in CONVERTING and not (several and name in ("max", "min"))
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: bool, several: bool) -> None:
+    """RuntimeError if writing would change what is still to be read, or write one place twice."""
+    array, shape = out._array, result._array.shape
+    if device_of(array) != device_of(result._array):
+        raise RuntimeError(
+            f"{name}(): Expected all tensors to be on the same device: out= is on {device_of(array)}, and the result on {device_of(result._array)}"
+        )
+    if array.__class__ is MetaArray or array.__class__ in LAYOUT_OF:
+        return
+    if (loops or array.shape == shape) and name not in SHARED_PLACES and name not in FILLING:
+        assert_no_internal_overlap(array)
+    check = assert_no_overlap if name in APART else assert_no_partial_overlap if loops or name in LATER else None
+    if check is None or (name in LATER and not loops and array.shape != shape):
+        return
+    for operand in operands:
+        if operand is out and check is assert_no_partial_overlap:
+            if array.shape != shape:
+                raise RuntimeError(
+                    f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}"
+                )
+        elif have_one_owner(array, operand._array):
+            check(array, operand._array)
+
+
+# %%
+#| into: csrc/autograd/variable_type_utils.py
+#| upstream: aten/src/ATen/native/Resize.cpp#at::native::resize_output
+def _write(name: str, out: Any, result: Any, recorded: bool) -> None:
+    array = result._array
+    if array.__class__ in LAYOUT_OF or out._array.__class__ in LAYOUT_OF:
+        out._array = array.astype(out._array.dtype)
+    else:
+        if out._array.shape != array.shape:
+            resize_output(name, out, array.shape)
+        if recorded and (requires_grad(result) or requires_grad(out)):
+            tensor_impl.Tensor.copy_(out, result)
+            return
+        if name == "empty":
+            return
+        assign(out._array, array)
+    version_counter(out).bump()
+
+
+def resize_output(name: str, out: Any, shape: tuple[int, ...]) -> None:
+    """Give `out` the shape of the result, in its own memory where that is large enough. A warning unless it was empty."""
+    target = out._array
+    if target.size and name not in SILENT:
+        warnings.warn(
+            f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
+            f"is {list(shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
+            stacklevel=5,
+        )
+    out.resize_(shape)
+    tell_leaf(out)
+
+
+def assign(target: Any, raw: Any) -> None:
+    """Overwrite an array, on its device."""
+    if target.__class__ is np.ndarray:
+        target[...] = raw
+    elif target.__class__ is not MetaArray:
+        from readtorch.c10.core.device_guard import device_guard
+
+        with device_guard(target):
+            target[...] = raw
+
+
+# %% [markdown]
+# The same addition into four tensors: one of the right shape keeps its strides, a wider one is converted to, an empty one grows, and one that has elements grows with a warning.
+
+# %%
+#| needs: a1_operators
+a = torch.arange(6.0).reshape(2, 3)
+turned, wide, empty, small = (
+    torch.zeros(3, 2).t(),
+    torch.zeros(2, 3, dtype=torch.float64),
+    torch.empty(0),
+    torch.zeros(2),
+)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for out in (turned, wide, empty, small):
+        assert torch.add(a, 1, out=out) is out
+[(out.stride(), out.dtype) for out in (turned, wide, empty, small)], len(caught)
+
+
+# %%
+#| needs: a1_operators
+#| claim: add converts to the dtype of out= and mm does not; a sum is computed in it
+def _(torch):
+    a = torch.tensor([[1.5, 2.5], [3.5, 4.5]])
+    wide = torch.empty(2, 2, dtype=torch.float64)
+    assert torch.add(a, a, out=wide).dtype == torch.float64
+    try:
+        torch.mm(a, a, out=wide)
+    except RuntimeError as error:
+        assert "Expected out tensor to have dtype" in str(error)
+    else:
+        raise AssertionError("converted")
+    whole = torch.empty(2, dtype=torch.int64)
+    assert torch.sum(a, 1, out=whole).tolist() == [3, 7]
+
+
+# %%
+#| needs: a1_operators
+#| claim: an operand may be out= of add, part of one may not; cat takes neither
+def _(torch):
+    a = torch.arange(4.0)
+    assert torch.add(a, 1, out=a).tolist() == [1, 2, 3, 4]
+    for refused in (
+        lambda: torch.add(a[:3], 1, out=a[1:]),
+        lambda: torch.cat([a[:2], a[2:]], out=a),
+        lambda: torch.add(a, 1, out=torch.zeros(1).expand(4)),
+    ):
+        try:
+            refused()
+        except RuntimeError as error:
+            assert "unsupported operation" in str(error)
+        else:
+            raise AssertionError("written")
+
+
+# %%
+#| needs: a1_operators
+#| claim: an input that requires grad is refused, unless the result is copied over as tensordot's is: then the copy is recorded
+def _(torch):
+    a = torch.ones(2, 2, requires_grad=True)
+    try:
+        torch.mm(a, a, out=torch.empty(2, 2))
+    except RuntimeError as error:
+        assert "don't support automatic differentiation" in str(error)
+    else:
+        raise AssertionError("recorded")
+    out = torch.empty(2, 2)
+    torch.tensordot(a, a, 1, out=out)
+    assert out.grad_fn is not None
+
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * It writes to the given memory from the kernel, and so saves the allocation that `out=` is there for. Here there is a result and then a copy; a loop into memory of the right dtype is what `a.add_(b)` has.
+# * When a reduction is given its input as `out=` (`torch.sum(a, 1, out=a)`), upstream resizes the input before it looks at the dimension, which is then out of range, or sums what is left of it. Here the sum is right.

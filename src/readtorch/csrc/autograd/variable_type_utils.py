@@ -1,0 +1,326 @@
+# Tangled from chapters/00_tensor/06b_given_outputs.py — edit there, or here and run `readtorch sync`.
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import OperatorEntry
+from readtorch.aten.functorch.tensor_wrapper import is_wrapped
+from readtorch.aten.memory_overlap import (
+    assert_no_internal_overlap,
+    assert_no_overlap,
+    assert_no_partial_overlap,
+    have_one_owner,
+)
+from readtorch.c10.core import scalar_type, tensor_impl
+from readtorch.c10.core.autograd_state import set_special, state
+from readtorch.c10.core.dispatch_key import MetaArray, device_of
+from readtorch.c10.core.layout import LAYOUT_OF
+from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.tensor_impl import TensorImpl, is_inference, version_counter
+from readtorch.csrc.autograd.variable import check_inplace, requires_grad, tell_leaf
+from readtorch.csrc.utils.structseq import StructSequence, structseq
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: convert each element on the way out
+CONVERTING = _names(
+    """acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and
+    bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve column_stack concat concatenate copysign cos cosh deg2rad
+    diff digamma div divide dstack erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod gcd geqrf ger hstack hypot i0 kron lcm lgamma
+    linalg_cond linalg_householder_product linalg_lstsq linalg_matrix_rank linalg_pinv linalg_tensorinv linalg_tensorsolve log log10 log1p log2
+    logaddexp logaddexp2 logit logsumexp max maximum mean min minimum mul multiply mvlgamma nextafter normal orgqr outer polygamma pow rad2deg reciprocal
+    remainder row_stack rsqrt sigmoid sin sinc sinh special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
+    special_expm1 special_gammaln special_i0 special_i1 special_log1p special_logit special_logsumexp special_multigammaln special_ndtr special_ndtri
+    special_polygamma special_psi special_sinc special_xlog1py special_xlogy sqrt square stack std sub subtract tan tanh threshold true_divide var
+    vstack xlogy"""
+)
+
+#: write truth values, which every dtype can hold
+TRUTHS = _names(
+    "bernoulli eq ge greater greater_equal gt le less less_equal logical_and logical_not logical_or logical_xor lt ne not_equal"
+)
+
+#: compute in the dtype of `out`
+IN_DTYPE_OF_OUT = _names("cumprod cumsum mean nanmean nansum prod sum")
+
+#: dtypes of `out`, by NumPy's letters, that have no kernel
+UNIMPLEMENTED = {
+    **dict.fromkeys(("arange", "randperm", "range"), "bc"),
+    **dict.fromkeys(("cumprod", "cumsum", "linspace", "logspace"), "b"),
+    **dict.fromkeys(("nanmean", "nansum"), "biuc"),
+    **dict.fromkeys(("normal", "rand", "randn"), "biu"),
+    **dict.fromkeys(("bernoulli", "fft_fftfreq", "fft_rfftfreq", "std", "var"), "c"),
+}
+
+#: the same, and they fill what they are given, of whatever shape it was, without a word
+FILLING = _names(
+    "arange empty eye full linspace logspace ones rand randint randn randperm range zeros fft_fftfreq fft_rfftfreq"
+)
+
+#: resize without a warning
+SILENT = FILLING | _names("addbmm bernoulli linalg_lu lu_unpack multinomial narrow_copy normal")
+
+#: reductions accept memory in which several elements share a place
+SHARED_PLACES = _names(
+    """all amax amin any argmax argmin linalg_vector_norm mean nanmean nansum norm prod std sum threshold var"""
+)
+
+#: one loop reads and writes: before they resize `out`, they look for several elements of it in one place, and for operands that are part of it
+LOOPS = _names(
+    """absolute acos acosh addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+    bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip complex conj_physical copysign cos
+    cosh deg2rad digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac frexp gcd ge gelu
+    ger greater greater_equal gt hardshrink heaviside hypot i0 index_select isneginf isposinf lcm ldexp le lerp less less_equal lgamma log log10 log1p
+    log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_select maximum minimum multiply nan_to_num ne neg negative nextafter
+    nonzero normalize not_equal outer polar polygamma rad2deg reciprocal remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign signbit
+    sin sinc sinh softplus softshrink special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
+    special_expm1 special_gammaln special_i0 special_i1 special_log1p special_logit special_ndtri special_polygamma special_psi special_round special_sinc
+    special_xlog1py special_xlogy sqrt square subtract take tan tanh true_divide trunc where xlogy"""
+)
+
+#: these look for operands that are part of `out` when it has its shape
+LATER = _names(
+    """addmm addmv aminmax baddbmm bernoulli cumprod cumsum index_add index_copy index_reduce linalg_solve_triangular logcumsumexp max median
+    min mode msort nanmedian normal renorm sort topk"""
+)
+
+#: these lay tensors beside each other
+JOINING = _names("cat column_stack concat concatenate dstack hstack row_stack stack vstack")
+#: these may not share memory with an operand at all
+APART = JOINING | _names("cross gather index_select kron kthvalue linalg_cross take take_along_dim")
+
+#: upstream has these write to `out` by an ordinary `copy_`, which is recorded
+RECORDED = _names(
+    """inner linalg_cond linalg_matrix_norm linalg_norm linalg_tensorinv linalg_tensorsolve nanquantile quantile tensordot"""
+)
+
+
+def with_out(entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """An operator's call without its `out=`, whose results are then written there.
+
+    TypeError for what is no tensor, or not as many as there are results; RuntimeError if a result cannot be written: because of its dtype or device,
+    because the memory is also an operand's, or because a gradient is wanted.
+    """
+    name, out = entry.name, kwargs.pop("out")
+    if out is None:
+        return call(*args, **kwargs)
+    outs = _outs(name, out)
+    _refuse_overload(name, args, kwargs)
+    operands = list(tensors_among((*args, *kwargs.values())))
+    _refuse_transforms(name, (*outs, *operands))
+    recorded = state.grad_mode and name in RECORDED
+    for given in outs:
+        _refuse_output(name, given, recorded)
+    if name in FILLING or name in IN_DTYPE_OF_OUT or (name == "normal" and (len(args) > 2 or "size" in kwargs)):
+        _ask_for(name, outs[0], kwargs)
+    autocast = set_special("autocast", None)
+    try:
+        result = call(*args, **kwargs)
+    finally:
+        set_special("autocast", autocast)
+    several = isinstance(result, tuple | list)
+    results = list(result) if several else [result]
+    if several != isinstance(out, tuple | list):
+        raise _wrong_kind(name, "tuple of Tensors" if several else "Tensor", out)
+    if len(results) != len(outs):
+        raise TypeError(f"{name}(): expected tuple of {len(results)} elements as out= but got {len(outs)}")
+    if state.grad_mode and not recorded and any(requires_grad(one) for one in results):
+        raise no_derivative(name)
+    loops = not several and (entry.pointwise is not None or name in LOOPS)
+    for given, one in zip(outs, results, strict=True):
+        _check_dtype(name, given, one, operands, several)
+    for given, one in zip(outs, results, strict=True):
+        _check_memory(name, given, one, operands, loops, several)
+    for given, one in zip(outs, results, strict=True):
+        _write(name, given, one, recorded)
+    if not several:
+        return out
+    kind = type(result)
+    return (
+        structseq(f"{kind.__name__}_out", kind.__match_args__)(outs)
+        if issubclass(kind, StructSequence)
+        else tuple(outs)
+    )
+
+
+#: these have an `out=` only with so many arguments
+_NEED_MORE = {"median": 2, "nanmedian": 2, "prod": 2, "sum": 2, "where": 3}
+#: of two operands, the first may be a number here
+_NUMBER_FIRST = _names(
+    """add div divide float_power floor_divide linspace logspace mul multiply normal polygamma pow special_polygamma special_xlog1py
+    sub subtract true_divide where xlogy"""
+)
+
+
+def _refuse_overload(name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+    """TypeError for the overloads that have no `out=`."""
+    if len(args) + len(kwargs) < _NEED_MORE.get(name, 0) or (name == "bernoulli" and len(args) > 1):
+        raise TypeError(f"{name}() received an invalid combination of arguments: no overload of so few takes out=")
+    second = args[1] if len(args) > 1 else None
+    if (
+        isinstance(second, TensorImpl)
+        and args[0].__class__ in (int, float, bool, complex)
+        and name not in _NUMBER_FIRST
+    ):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}")
+
+
+def _outs(name: str, out: Any) -> list[Any]:
+    if isinstance(out, TensorImpl):
+        return [out]
+    if not isinstance(out, tuple | list) or not out or not all(isinstance(one, TensorImpl) for one in out):
+        raise _wrong_kind(name, "Tensor", out)
+    return list(out)
+
+
+def _wrong_kind(name: str, wanted: str, out: Any) -> TypeError:
+    return TypeError(f"{name}(): argument 'out' must be {wanted}, not {type(out).__name__}")
+
+
+def tensors_among(values: Any) -> Iterator[Any]:
+    """The tensors among these values, and in the lists among them."""
+    for value in values:
+        if isinstance(value, TensorImpl):
+            yield value
+        elif value.__class__ in (list, tuple):
+            yield from tensors_among(value)
+
+
+def _refuse_transforms(name: str, tensors: Any) -> None:
+    """RuntimeError inside of a function transform, which could not follow what is written."""
+    if state.layers or any(is_wrapped(tensor._array) for tensor in tensors):
+        raise RuntimeError(f"{name}(): functions with out=... arguments are not supported inside a function transform")
+
+
+def no_derivative(name: str) -> RuntimeError:
+    """The error of a call that would have to be recorded."""
+    return RuntimeError(
+        f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad: detach it, or leave out= away."
+    )
+
+
+def _refuse_output(name: str, out: Any, recorded: bool) -> None:
+    """RuntimeError for a tensor that nothing can be written to."""
+    if state.grad_mode and requires_grad(out):
+        if recorded:
+            check_inplace(out)
+        else:
+            raise no_derivative(name)
+    if is_inference(out) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed: clone() it to get a normal tensor."
+        )
+
+
+def _ask_for(name: str, out: Any, kwargs: dict[str, Any]) -> None:
+    """Let the call compute what `out` holds. RuntimeError if it asks for something else."""
+    kind = scalar_type.FROM_NUMPY[out._array.dtype]
+    wanted = kwargs.setdefault("dtype", kind)
+    if wanted is None:
+        kwargs["dtype"] = kind
+    elif wanted is not kind and scalar_type.as_dtype(wanted, name, "dtype", 1) is not kind:
+        raise RuntimeError(
+            f"{name}(): dtype {to_string(wanted)} does not match dtype of out parameter ({to_string(kind)})"
+        )
+    if name in FILLING:
+        kwargs["device"] = device_of(out._array)
+
+
+def _check_dtype(name: str, out: Any, result: Any, operands: list[Any], several: bool) -> None:
+    source, target = result._array.dtype, out._array.dtype
+    if target.kind in UNIMPLEMENTED.get(name, ""):
+        kind = to_string(scalar_type.FROM_NUMPY[target])
+        raise NotImplementedError(f"\"{name}\" not implemented for '{kind}', which is the dtype of out=")
+    if source == target or name in TRUTHS or (name in ("all", "any") and target == np.uint8):
+        return
+    a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
+    if not _converts(name, operands, several):
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {to_string(a)}, but got {to_string(b)} instead"
+        )
+    if not can_cast(a, b):
+        error = TypeError if name in JOINING else RuntimeError
+        raise error(f"{name}(): result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
+
+
+def _converts(name: str, operands: list[Any], several: bool) -> bool:
+    """Is this a kernel that converts? Of some names there are two."""
+    if name in ("clamp", "clamp_max", "clamp_min", "clip"):
+        return len(operands) > 1  # bounds that are tensors: `maximum` and `minimum`
+    if name == "lerp":
+        return len(operands) == 2
+    if name in ("abs", "absolute"):
+        return operands[0]._array.dtype.kind == "c"
+    return name in CONVERTING and not (several and name in ("max", "min"))
+
+
+def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: bool, several: bool) -> None:
+    """RuntimeError if writing would change what is still to be read, or write one place twice."""
+    array, shape = out._array, result._array.shape
+    if device_of(array) != device_of(result._array):
+        raise RuntimeError(
+            f"{name}(): Expected all tensors to be on the same device: out= is on {device_of(array)}, and the result on {device_of(result._array)}"
+        )
+    if array.__class__ is MetaArray or array.__class__ in LAYOUT_OF:
+        return
+    if (loops or array.shape == shape) and name not in SHARED_PLACES and name not in FILLING:
+        assert_no_internal_overlap(array)
+    check = assert_no_overlap if name in APART else assert_no_partial_overlap if loops or name in LATER else None
+    if check is None or (name in LATER and not loops and array.shape != shape):
+        return
+    for operand in operands:
+        if operand is out and check is assert_no_partial_overlap:
+            if array.shape != shape:
+                raise RuntimeError(
+                    f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}"
+                )
+        elif have_one_owner(array, operand._array):
+            check(array, operand._array)
+
+
+def _write(name: str, out: Any, result: Any, recorded: bool) -> None:
+    array = result._array
+    if array.__class__ in LAYOUT_OF or out._array.__class__ in LAYOUT_OF:
+        out._array = array.astype(out._array.dtype)
+    else:
+        if out._array.shape != array.shape:
+            resize_output(name, out, array.shape)
+        if recorded and (requires_grad(result) or requires_grad(out)):
+            tensor_impl.Tensor.copy_(out, result)
+            return
+        if name == "empty":
+            return
+        assign(out._array, array)
+    version_counter(out).bump()
+
+
+def resize_output(name: str, out: Any, shape: tuple[int, ...]) -> None:
+    """Give `out` the shape of the result, in its own memory where that is large enough. A warning unless it was empty."""
+    target = out._array
+    if target.size and name not in SILENT:
+        warnings.warn(
+            f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
+            f"is {list(shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
+            stacklevel=5,
+        )
+    out.resize_(shape)
+    tell_leaf(out)
+
+
+def assign(target: Any, raw: Any) -> None:
+    """Overwrite an array, on its device."""
+    if target.__class__ is np.ndarray:
+        target[...] = raw
+    elif target.__class__ is not MetaArray:
+        from readtorch.c10.core.device_guard import device_guard
+
+        with device_guard(target):
+            target[...] = raw
