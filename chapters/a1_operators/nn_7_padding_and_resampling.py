@@ -266,8 +266,6 @@ def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
             raise RuntimeError(
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but {size} is not by {r}"
             )
-    if not self.size:
-        return self.copy()
     n = len(lead)
     x = self.reshape((*lead, c, h // r, r, w // r, r))
     x = x.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))

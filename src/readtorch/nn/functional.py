@@ -410,6 +410,7 @@ def _fractional_pool(
         raise ValueError(f"fractional_max_pool{dims}d requires specifying either an output_size or an output_ratio")
     op = f"fractional_max_pool{dims}d"
     if output_size is None:
+        output_ratio = output_ratio if dims == 2 else _triple(output_ratio)
         if not isinstance(output_ratio, list | tuple):
             raise TypeError(
                 f"{op}(): argument 'output_ratio' must be tuple of floats, not {type(output_ratio).__name__}"
