@@ -639,21 +639,23 @@ class VariableVersion:
     were not. Both hold them weakly.
     """
 
-    __slots__ = ("behind", "value", "views")
+    __slots__ = ("behind", "room", "value", "views")
 
     def __init__(self) -> None:
         self.value = 0
+        self.room = 64
         self.views: list[weakref.ref] | None = None
         self.behind: dict[int, weakref.ref] | None = None
 
     def register_view(self, view: TensorImpl) -> None:
-        """Remember a view whose edge is right as of now. Dead entries are swept now and then."""
+        """Remember a view whose edge is right as of now. Dead entries are swept when there are as many, it may be, as living ones."""
         views = self.views
         if views is None:
             self.views = [weakref.ref(view)]
             return
-        if len(views) & 63 == 63:
+        if len(views) >= self.room:
             views[:] = [entry for entry in views if entry() is not None]
+            self.room = 64 + 2 * len(views)
         views.append(weakref.ref(view))
 
     def bump(self) -> None:

@@ -234,9 +234,9 @@ def _forward(x: Array, weight: Array, geometry: Geometry, channels_last: bool) -
 
 
 def _as_matrix(weight: Array) -> Array:
-    """`(O, C, *kernel)` as `(kernel · C, O)`; stored in that order only while it is small enough for that to pay."""
+    """`(O, C, *kernel)` as `(kernel · C, O)`, stored in that order where it is small or `O` lies closer together than `C`: turned weights."""
     last = np.moveaxis(weight, 1, -1)
-    if weight.size <= 1 << 18:
+    if weight.size <= 1 << 18 or weight.strides[0] < weight.strides[1]:
         return np.ascontiguousarray(np.moveaxis(last, 0, -1)).reshape(-1, len(weight))
     return np.ascontiguousarray(last).reshape(len(weight), -1).T
 
@@ -321,7 +321,7 @@ def _gathering_is_faster(weight: Array, size: Sequence[int], out: Sequence[int])
     """Compare estimates in ns for one image: 50 multiply-adds, 5 copied or about 1 added number per ns."""
     o, c = weight.shape[:2]
     taps = math.prod(weight.shape[2:])
-    gather = math.prod(size) * taps * o * (c / 50 + 0.21) + weight.size / 15
+    gather = math.prod(size) * taps * o * (c / 50 + 0.21) + weight.size / 60
     scatter = math.prod(out) * taps * c * (o / 50 + (0.8 if c >= 32 else 2.5))
     return gather <= scatter
 

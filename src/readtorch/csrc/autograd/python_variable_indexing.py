@@ -63,6 +63,8 @@ def _pick(tensor: Any, dim: int, index: int) -> Any:
     try:
         return dispatcher.autograd.select(tensor, dim, index)
     except IndexError:
+        if not tensor._array.ndim:
+            raise IndexError("invalid index of a 0-dim tensor. `tensor.item()` gives its number") from None
         size = tensor._array.shape[dim]
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}") from None
 
@@ -174,11 +176,9 @@ def _normal_item(item: Any) -> Any:
 
 def getitem(self: Any, index: Any) -> Any:
     """`self[index]`: a view where only ints, slices, None and `...` stand, else a gather."""
-    at = dispatcher.autograd
     if index.__class__ is int:
-        if not self._array.ndim:
-            raise IndexError("invalid index of a 0-dim tensor. `tensor.item()` gives its number")
         return _pick(self, 0, index)
+    at = dispatcher.autograd
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
     view, indices = apply_slicing(self, normalize(index))
