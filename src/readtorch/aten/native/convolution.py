@@ -95,6 +95,15 @@ def copy_transposed(target: Array, source: Array) -> None:
     parallel_for(0, len(source), max(1, len(source) * _BLOCK // max(source.nbytes, 1)), copy)
 
 
+def _in_plain_order(source: Array) -> Array:
+    """The array itself, or a copy of it, in C's order. Threads share the copying, as of weights it is megabytes."""
+    if source.flags.c_contiguous:
+        return source
+    out = np.empty(source.shape, source.dtype)
+    copy_transposed(out, source)
+    return out
+
+
 def _padded_last(x: Array, geometry: Geometry) -> Array:
     """`x (N, C, *size)` as `(N, *padded, C)` in contiguous memory that the next call will overwrite."""
     last = np.moveaxis(x, 1, -1)
@@ -102,11 +111,15 @@ def _padded_last(x: Array, geometry: Geometry) -> Array:
         return last if last.flags.c_contiguous else as_channels_last(x)
     n, c, *size = x.shape
     padded = _buffer("padded", (n, *geometry.padded(size), c), x.dtype)
-    for axis, p in enumerate(geometry.padding, 1):
-        if p:
-            before: tuple[slice, ...] = (slice(None),) * axis
-            padded[(*before, slice(p))] = 0
-            padded[(*before, slice(-p, None))] = 0
+
+    def clear_borders(start: int, stop: int) -> None:
+        for axis, p in enumerate(geometry.padding, 1):
+            if p:
+                before: tuple[slice, ...] = (slice(start, stop), *(slice(None),) * (axis - 1))
+                padded[(*before, slice(p))] = 0
+                padded[(*before, slice(-p, None))] = 0
+
+    parallel_for(0, n, max(1, n * _BLOCK // max(padded.nbytes, 1)), clear_borders)
     copy_transposed(padded[(slice(None), *geometry.interior(size))], last)
     return padded
 
@@ -237,8 +250,8 @@ def _as_matrix(weight: Array) -> Array:
     """`(O, C, *kernel)` as `(kernel · C, O)`, stored in that order where it is small or `O` lies closer together than `C`: turned weights."""
     last = np.moveaxis(weight, 1, -1)
     if weight.size <= 1 << 18 or weight.strides[0] < weight.strides[1]:
-        return np.ascontiguousarray(np.moveaxis(last, 0, -1)).reshape(-1, len(weight))
-    return np.ascontiguousarray(last).reshape(len(weight), -1).T
+        return _in_plain_order(np.moveaxis(last, 0, -1)).reshape(-1, len(weight))
+    return _in_plain_order(last).reshape(len(weight), -1).T
 
 
 def _forward_first(x: Array, weight: Array, geometry: Geometry, out: Sequence[int]) -> Array:
@@ -280,7 +293,7 @@ def _weight_gradient(dy: Array, x: Array, kernel: Sequence[int], geometry: Geome
             yield last[images, rows].reshape(-1, o).T, block
 
     total = _summed(len(blocks), by_rows, (o, size // max(o, 1)), x.dtype)
-    return np.ascontiguousarray(np.moveaxis(total.reshape(o, *kernel, c), -1, 1))
+    return _in_plain_order(np.moveaxis(total.reshape(o, *kernel, c), -1, 1))
 
 
 def _summed(
@@ -331,7 +344,7 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
     last = np.moveaxis(dy, 1, -1)
     if not last.flags.c_contiguous:
         last = as_channels_last(dy)
-    matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1)).reshape(o, -1)
+    matrix = _in_plain_order(np.moveaxis(weight, 1, -1)).reshape(o, -1)
     padded = np.zeros((n, *geometry.padded(size), c), dy.dtype)
     row_bytes = math.prod(out[1:]) * matrix.shape[1] * dy.dtype.itemsize
     blocks = _row_blocks(n, out[0], row_bytes, weight.nbytes)
@@ -350,7 +363,7 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
     whole_images = all(rows.stop - rows.start == out[0] for _, rows in blocks)
     parallel_for(0, len(blocks), 1 if whole_images else max(len(blocks), 1), scatter)
     dx = np.moveaxis(padded[(slice(None), *geometry.interior(size))], -1, 1)
-    return dx if channels_last else np.ascontiguousarray(dx)
+    return dx if channels_last else _in_plain_order(dx)
 
 
 def _working(array: Array) -> Array:
