@@ -28,16 +28,37 @@ from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
+_MANY = 1 << 19
+"""Numbers. Half as many are done by one thread before another has woken up."""
+
+
+def _rectify(out: Array, x: Array) -> None:
+    np.maximum(x, 0, out=out)
+
 
 def _relu(x: Any) -> Any:
-    return np.maximum(x, x.dtype.type(0))
+    if x.size >= _MANY and x.__class__ is np.ndarray and x.dtype.kind == "f":
+        return _in_pieces(_rectify, x)
+    return np.maximum(x, 0 if x.dtype.kind == "f" else x.dtype.type(0))
+
+
+def _pass_where_positive(out: Array, grad: Array, result: Array) -> None:
+    np.multiply(grad, np.sign(result, out=out), out=out)
+
+
+def _relu_gradient(at: Any, grad: Any, result: Any) -> Any:
+    if grad.__class__ is not np.ndarray:
+        return grad * (result > 0)
+    if grad.size >= _MANY and grad.shape == result.shape:
+        return _in_pieces(_pass_where_positive, grad, result)
+    return grad * np.sign(result)  # 0 or 1, and made in half the time of a truth value that is a factor
 
 
 unary(
     "relu",
     _relu,
     "same",
-    lambda at, grad, result: grad * (result > 0),
+    _relu_gradient,
     out=False,
     refuse=lambda common: "Boolean inputs not supported for relu" if common is scalar_type.bool else None,
 )
