@@ -105,6 +105,23 @@ def _normalize_few(x: Array, weight: Array | None, bias: Array | None, eps: floa
     return y, mean, scale
 
 
+def _normalize_one(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, Array, Array]:
+    """The same of a vector: one scale, for which Python's root is done sooner than NumPy has begun."""
+    average = _average(x.size, x.dtype)
+    mean = x[None].dot(average)
+    y = x - mean
+    rstd = (y * y)[None].dot(average)
+    variance = rstd.item() + eps
+    scale = 1 / math.sqrt(variance) if variance > 0 else float(np.float64(variance) ** -0.5)
+    rstd.fill(scale)
+    y *= scale
+    if weight is not None:
+        y *= weight
+    if bias is not None:
+        y += bias
+    return y, mean, rstd
+
+
 def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
     d = x.shape[1]
@@ -138,11 +155,10 @@ def native_layer_norm(
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
     check_floats("LayerNormKernelImpl", input, weight, bias)
     if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
-        if input.ndim > 1:
-            rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
-            return _normalize_few(rows, weight, bias, eps)
-        y, mean, rstd = _normalize_few(input[None], weight, bias, eps)
-        return y[0], mean[0], rstd[0]
+        if input.ndim == 1:
+            return _normalize_one(input, weight, bias, eps)
+        rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
+        return _normalize_few(rows, weight, bias, eps)
     leading = input.shape[: input.ndim - len(normalized_shape)]
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
