@@ -453,7 +453,7 @@ def _gathering_is_faster(weight: Array, size: Sequence[int], out: Sequence[int])
     """Compare estimates in ns for one image: 50 multiply-adds, 5 copied or about 1 added number per ns."""
     o, c = weight.shape[:2]
     taps = math.prod(weight.shape[2:])
-    gather = math.prod(size) * taps * o * (c / 50 + 0.21) + weight.size / 60
+    gather = math.prod(size) * taps * o * (c / 50 + 0.21) + weight.size / 15
     scatter = math.prod(out) * taps * c * (o / 50 + (0.8 if c >= 32 else 2.5))
     return gather <= scatter
 
