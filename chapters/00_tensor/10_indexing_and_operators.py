@@ -558,6 +558,8 @@ from readtorch.csrc.utils.tensor_new import array_from_data, finish, legacy_tens
 def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, Any]:
     """The arguments of `to`: device, dtype, non_blocking, copy, memory format. TypeError for what is none of them."""
     where, kind = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    if kind is not None and kind.__class__ is not dtype:
+        kind = scalar_type.as_dtype(kind, "to", "dtype", 1)
     copy, layout = kwargs.pop("copy", False), kwargs.pop("memory_format", None)
     flags = [bool(kwargs.pop("non_blocking", False)), copy]
     given, device_given = 0, False

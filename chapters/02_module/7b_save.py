@@ -68,6 +68,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import io
+import operator
 import os
 import pickle
 import re
@@ -426,6 +427,11 @@ def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryvi
     return memoryview(storage.cpu()._array()).cast("B")
 
 
+def _check_pickle_module(module: Any, wanted: str) -> None:
+    if not hasattr(module, "__name__") or not hasattr(module, wanted):
+        raise AttributeError(f"pickle_module must be a module with a {wanted}, not {type(module).__name__}")
+
+
 # %% [markdown]
 # Protocol 2, of Python 2.3, is written to this day: the machine of `weights_only` knows the instructions of no later one (it warns, and goes on as long as none occurs), and neither do the loaders of other languages that people wrote for these files.
 #
@@ -448,8 +454,11 @@ def save(
     """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
 
     Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file, RuntimeError
-    if the path is in no directory.
+    if the path is in no directory. `pickle_module` is looked at and not used: what is written is Python's own pickle.
     """
+    _check_pickle_module(pickle_module, "Pickler")
+    if pickle_protocol is not None:
+        pickle_protocol = operator.index(pickle_protocol)
     if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     if isinstance(f, str | os.PathLike) and not Path(f).parent.is_dir():

@@ -60,6 +60,8 @@ def load(
 
     Raises pickle.UnpicklingError for what is not allowed, RuntimeError for damaged files, EOFError for empty ones.
     """
+    if pickle_module is not None:
+        _check_pickle_module(pickle_module, "Unpickler")
     weights_only = _wants_weights_only(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")

@@ -124,7 +124,7 @@ def functional_call(
         given = _tie(given, own)
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
     with _swapped(module, given):
-        return module(*arguments, **(kwargs or {}))
+        return module(*arguments, **({} if kwargs is None else kwargs))
 
 
 def _merge(dicts: Any) -> dict[str, Tensor]:

@@ -155,7 +155,9 @@ class DataLoader(Generic[_T_co]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.generator = generator
-        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
         self._IterableDataset_len_called: int | None = None
         self.__initialized = True
@@ -378,6 +380,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
+        if self._timeout != 0:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0: nobody is waited for")
         iterable = self._dataset_kind == _DatasetKind.Iterable
         self._dataset_fetcher = _make_fetcher(
             iterable, self._dataset, self._auto_collation, self._collate_fn, self._drop_last

@@ -95,7 +95,7 @@ def set_num_threads(count: int, /) -> None:
     """Let operators use `count` threads. RuntimeError unless it is positive."""
     global _lent
     if not isinstance(count, int) or isinstance(count, bool):
-        raise TypeError(f"set_num_threads expects an int, but got {type(count).__name__}")
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if count <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     blas = _openblas()

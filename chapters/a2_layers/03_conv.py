@@ -185,10 +185,11 @@ class _ConvNd(Module):
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        dims = len(self.kernel_size)
         shown = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        usual = {"padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims, "groups": 1}
-        shown += [f"{name}={value}" for name, default in usual.items() if (value := getattr(self, name)) != default]
+        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            value = getattr(self, name)
+            shown += [f"{name}={value}"] * (value != (usual,) * len(value))
+        shown += [f"groups={self.groups}"] * (self.groups != 1)
         shown += ["bias=False"] * (self.bias is None)
         shown += [f"padding_mode={self.padding_mode}"] * (self.padding_mode != "zeros")
         return ", ".join(shown)

@@ -109,7 +109,7 @@ def get_enum(reduction: str) -> int:
     if reduction == "elementwise_mean":
         warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=2)
         return 1
-    if reduction not in _NUMBERS:
+    if not isinstance(reduction, str) or reduction not in _NUMBERS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return _NUMBERS[reduction]
 
@@ -616,6 +616,7 @@ from typing import Any
 from readtorch._tensor import Tensor
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn import functional as F
+from readtorch.nn.modules.distance import PairwiseDistance
 from readtorch.nn.modules.module import Module
 
 
@@ -929,12 +930,12 @@ class MultiMarginLoss(_WeightedLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
         rank = 1 if weight is None else weight.dim()
         if rank != 1:
             raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {rank}D")
-        super().__init__(weight, size_average, reduce, reduction)
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -1010,7 +1011,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     ) -> None:
         super().__init__(size_average=None, reduce=None, reduction=reduction)
         _check_margin(self, margin)
-        self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function: Any = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -180,6 +180,8 @@ def pack_padded_sequence(
     if not input.numel():
         raise RuntimeError("Cannot pack empty tensors.")
     lengths = torch.as_tensor(lengths, dtype=torch.int64).cpu()
+    if lengths.dim() != 1:
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D")
     sorted_indices = None
     if not enforce_sorted:
         lengths, sorted_indices = torch.sort(lengths, descending=True)
@@ -260,6 +262,7 @@ def pad_sequence(
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
+    require("pad_sequence", "str", padding_side=padding_side)
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     rows = list(sequences)
@@ -281,7 +284,8 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch, each at its own length."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
+    places = torch.arange(rows.shape[1], device=lengths.device)
+    return [row[places < length] for row, length in zip(rows, lengths, strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
@@ -377,7 +381,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _add_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
-        gates = _GATES[self.mode] * self.hidden_size
+        gates = self.hidden_size if _GATES[self.mode] == 1 else _GATES[self.mode] * self.hidden_size
         out = self.proj_size or self.hidden_size
         inputs = self.input_size if layer == 0 else out * (2 if self.bidirectional else 1)
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates, inputs), "weight_hh": (gates, out)}
@@ -409,7 +413,7 @@ class RNNBase(Module):
             ("bidirectional", False),
         ):
             value = getattr(self, name)
-            if value != usual:
+            if value is not usual if isinstance(usual, bool) else value != usual:
                 text += f", {name}={value}"
         return text
 
@@ -430,6 +434,7 @@ def _check_arguments(
     dropout: float,
     proj_size: int,
 ) -> None:
+    float(dropout)  # TypeError for what is none
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
         raise ValueError("dropout should be a number in range [0, 1]: how likely each element is to become zero")
     if dropout > 0 and num_layers == 1:
@@ -699,7 +704,7 @@ class LSTM(RNNBase):
         return tuple(torch.zeros(shape, dtype=input.dtype, device=input.device) for shape in shapes)
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, ...]]:
-        return self._run(input, None if hx is None else tuple(hx))
+        return self._run(input, None if hx is None else (hx[0], hx[1]))
 
 
 # %% [markdown]
@@ -761,6 +766,8 @@ class RNNCellBase(Module):
                 which = "hidden" if count == 1 else f"hx[{number}]"
                 raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {state.dim()}D instead")
         batched = input.dim() == 2
+        if batched and any(state.dim() == 1 for state in states or ()):
+            raise RuntimeError(f"Input batch size {input.size(0)} doesn't match that of a hidden state without batch")
         if not batched:
             input = input.unsqueeze(0)
             states = states and tuple(state.unsqueeze(0) for state in states)
@@ -810,6 +817,8 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if isinstance(hx, Tensor):
+            raise TypeError("lstm_cell(): argument 'hx' must be tuple of Tensors, not Tensor")
         return self._step(torch.lstm_cell, input, None if hx is None else tuple(hx), 2)
 
 

@@ -56,6 +56,9 @@ def _mha_shape_check(
             f"For {word} `query`, expected `key` and `value` to be {rank}-D "
             f"but found {key.dim()}-D and {value.dim()}-D tensors respectively"
         )
+    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if not isinstance(mask, Tensor | None):
+            raise TypeError(f"{name} must be a Tensor, not {type(mask).__name__}")
     if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
         raise AssertionError(
             f"For {word} `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D "
@@ -90,6 +93,8 @@ def _canonical_mask(
 ) -> Tensor | None:
     if mask is None:
         return None
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{mask_name} must be a Tensor, not {type(mask).__name__}")
     if not (mask.dtype is torch.bool or mask.is_floating_point()):
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type not in (None, mask.dtype):
@@ -103,6 +108,8 @@ def _canonical_mask(
 
 
 def _none_or_dtype(input: Tensor | None) -> Any:
+    if not isinstance(input, Tensor | None):
+        raise RuntimeError("input to _none_or_dtype() must be None or torch.Tensor")
     return None if input is None else input.dtype
 
 
@@ -454,6 +461,7 @@ class MultiheadAttention(Module):
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -671,6 +679,23 @@ class TransformerDecoderLayer(Module):
 #| into: nn/modules/transformer.py
 #| upstream: torch/nn/modules/transformer.py#TransformerEncoder
 #| upstream: torch/nn/modules/transformer.py#TransformerDecoder
+def _never_nested(layer: Any) -> str:
+    """Why upstream would not run this layer on nested tensors, which drop the padding; nothing where it would."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return " was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    reasons = {
+        ".norm_first was True": layer.norm_first,
+        ".self_attn.batch_first was not True (use batch_first for better inference performance)": not attention.batch_first,
+        ".self_attn._qkv_same_embed_dim was not True": not attention._qkv_same_embed_dim,
+        ".self_attn was passed bias=False": attention.in_proj_bias is None,
+        ".activation_relu_or_gelu was not True": not layer.activation_relu_or_gelu,
+        ".norm1.eps was not equal to encoder_layer.norm2.eps": layer.norm1.eps != layer.norm2.eps,
+        ".self_attn.num_heads is odd": attention.num_heads % 2 == 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of `encoder_layer`, one after the other, and a final norm."""
 
@@ -687,7 +712,15 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        reason = _never_nested(encoder_layer)
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because encoder_layer{reason}",
+                stacklevel=2,
+            )
+            self.use_nested_tensor = False
 
     def forward(
         self,

@@ -82,6 +82,8 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale the gradients in place by `max_norm / total_norm` where that is below 1."""
     factor = torch.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+    if factor.dim():
+        raise RuntimeError(f"total_norm: scalar tensor expected to be 0 dim but it has {factor.dim()} dimensions")
     for parameter in _as_list(parameters):
         if parameter.grad is not None:
             parameter.grad.mul_(factor.to(parameter.grad.device))
@@ -185,6 +187,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
 # %%
@@ -200,9 +203,12 @@ def _weight_norm(at: Any, v: Array, g: Array, dim: int = 0) -> Any:
 def norm_except_dim(at: Any, v: Array, pow: int = 2, dim: int = 0) -> Any:
     """The norm over all dimensions but `dim`, which stay with size 1; over all of them if `dim` is -1."""
     rank = len(v.shape)
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise TypeError(f"norm_except_dim(): argument 'dim' must be int, not {type(dim).__name__}")
+    maybe_wrap_dim(dim, rank)
     if dim == -1:
         return at.linalg_vector_norm(v, pow, tuple(range(rank)), False)
-    return at.linalg_vector_norm(v, pow, tuple(d for d in range(rank) if d != dim), True)
+    return at.linalg_vector_norm(v, pow, tuple(d for d in range(rank) if d != dim % rank), True)
 
 
 # %%

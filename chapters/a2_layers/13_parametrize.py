@@ -512,6 +512,10 @@ def functional_call(
         FutureWarning,
         stacklevel=2,
     )
+    if not hasattr(parameters_and_buffers, "keys"):
+        raise AttributeError(
+            f"parameters_and_buffers must be a dict: {type(parameters_and_buffers).__name__} has no keys"
+        )
     return moved.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 

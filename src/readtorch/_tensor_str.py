@@ -50,7 +50,7 @@ def set_printoptions(
     end of what is not; `linewidth`: characters; `profile`: default, short or full; `sci_mode`: None lets the values decide.
     """
     if profile is not None:
-        for name, value in _PROFILES[profile].items():
+        for name, value in _PROFILES.get(profile, {}).items():
             setattr(PRINT_OPTS, name, value)
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, number in given.items():

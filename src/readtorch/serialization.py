@@ -7,6 +7,7 @@ import copyreg
 import functools
 import io
 import mmap as _mmap
+import operator
 import os
 import pickle
 import pickletools
@@ -320,6 +321,11 @@ def _bytes_on_cpu(storage: Any, through_pinned_memory: bool = False) -> memoryvi
     return memoryview(storage.cpu()._array()).cast("B")
 
 
+def _check_pickle_module(module: Any, wanted: str) -> None:
+    if not hasattr(module, "__name__") or not hasattr(module, wanted):
+        raise AttributeError(f"pickle_module must be a module with a {wanted}, not {type(module).__name__}")
+
+
 def save(
     obj: object,
     f: Any,
@@ -331,8 +337,11 @@ def save(
     """Write `obj` to `f`, a path or a writable binary file, in PyTorch's format.
 
     Tensors keep their storages whole and shared. AttributeError if `f` is neither path nor file, RuntimeError
-    if the path is in no directory.
+    if the path is in no directory. `pickle_module` is looked at and not used: what is written is Python's own pickle.
     """
+    _check_pickle_module(pickle_module, "Pickler")
+    if pickle_protocol is not None:
+        pickle_protocol = operator.index(pickle_protocol)
     if not isinstance(f, str | os.PathLike) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or an object that has a 'write' attribute")
     if isinstance(f, str | os.PathLike) and not Path(f).parent.is_dir():
@@ -420,6 +429,8 @@ def load(
 
     Raises pickle.UnpicklingError for what is not allowed, RuntimeError for damaged files, EOFError for empty ones.
     """
+    if pickle_module is not None:
+        _check_pickle_module(pickle_module, "Unpickler")
     weights_only = _wants_weights_only(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")

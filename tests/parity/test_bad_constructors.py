@@ -50,21 +50,13 @@ nn.utils.clip_grad_value_([X], True)
 nn.utils.clip_grad_value_([X], 0.5, 's')
 """,
     "both refuse it with another error, or it is refused here alone: the argument is looked at before it is used": """
-nn.Embedding(nan, 3, padding_idx=1)
-nn.Embedding(5, 3, padding_idx=nan)
 nn.Conv2d(4, 6, (), padding='same')
 nn.Conv2d(4, 6, (-1,), padding='same')
 nn.Conv2d(4, 6, (0, 0, 0, 0), padding='same')
 nn.Conv2d(4, 6, (1.5,), padding='same')
 nn.Conv2d(4, 6, A, padding='same')
-nn.RNN(3, 4, num_layers=2, nonlinearity='relu', dropout=None)
-nn.RNN(3, 4, num_layers=2, nonlinearity='relu', dropout=[1.0])
 nn.AdaptiveLogSoftmaxWithLoss(4, nan, [2, 5])
 nn.utils.rnn.pack_padded_sequence(T, (99, 99), batch_first=True)
-""",
-    "True is 1 here for every size of a recurrent layer; upstream stumbles over it in this place alone": """
-nn.RNN(3, True)
-nn.RNN(3, True, num_layers=2, nonlinearity='relu', dropout=0.5)
 """,
 }  # fmt: skip
 """The calls where the libraries are known to differ, by reason."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 _deterministic = {"mode": False, "warn_only": False}
 _precision = "highest"
 _DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
@@ -10,7 +12,12 @@ _DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for algorithms that give the same result every time; all of readtorch's do."""
-    _deterministic.update(mode=bool(mode), warn_only=bool(warn_only))
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"_set_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
+            )
+    _deterministic.update(mode=mode, warn_only=warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -43,8 +50,11 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """highest, high or medium. Remembered; products of float32 are computed in float32."""
     global _precision
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"Invalid float32_matmul_precision {precision!r}: highest, high or medium")
+        warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium': nothing is set", stacklevel=2)
+        return
     _precision = precision
 
 

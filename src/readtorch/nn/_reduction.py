@@ -12,7 +12,7 @@ def get_enum(reduction: str) -> int:
     if reduction == "elementwise_mean":
         warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=2)
         return 1
-    if reduction not in _NUMBERS:
+    if not isinstance(reduction, str) or reduction not in _NUMBERS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return _NUMBERS[reduction]
 

@@ -1537,6 +1537,9 @@ def _mha_shape_check(
             f"For {word} `query`, expected `key` and `value` to be {rank}-D "
             f"but found {key.dim()}-D and {value.dim()}-D tensors respectively"
         )
+    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if not isinstance(mask, Tensor | None):
+            raise TypeError(f"{name} must be a Tensor, not {type(mask).__name__}")
     if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
         raise AssertionError(
             f"For {word} `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D "
@@ -1563,6 +1566,8 @@ def _canonical_mask(
 ) -> Tensor | None:
     if mask is None:
         return None
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{mask_name} must be a Tensor, not {type(mask).__name__}")
     if not (mask.dtype is torch.bool or mask.is_floating_point()):
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type not in (None, mask.dtype):
@@ -1576,6 +1581,8 @@ def _canonical_mask(
 
 
 def _none_or_dtype(input: Tensor | None) -> Any:
+    if not isinstance(input, Tensor | None):
+        raise RuntimeError("input to _none_or_dtype() must be None or torch.Tensor")
     return None if input is None else input.dtype
 
 

@@ -49,7 +49,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         if isinstance(slope, bool) or not isinstance(slope, int | float):
             raise ValueError(f"negative_slope {slope} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity not in _GAINS:
+    if not isinstance(nonlinearity, str) or nonlinearity not in _GAINS:
         raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
     return _GAINS[nonlinearity]
 

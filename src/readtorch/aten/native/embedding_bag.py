@@ -58,6 +58,11 @@ derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_
 
 
 def _check_bags(at: Any, weight: Any, indices: Any, offsets: Any) -> None:
+    for what, places in (("indices", indices), ("offsets", offsets)):
+        if (kind := to_string(places.dtype)) not in ("Long", "Int"):
+            raise RuntimeError(
+                f"Expected tensor for argument '{what}' to have one of the following scalar types: Long, Int; but got {kind}"
+            )
     name = to_string(weight.dtype)
     if name not in ("Half", "BFloat16", "Float", "Double"):
         raise RuntimeError(

@@ -20,7 +20,8 @@ from readtorch.aten.native.normalization import (
     sums_in_blocks,
 )
 from readtorch.c10.core.dispatch_key import meta_like
-from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented
+from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented, to_string
+from readtorch.c10.util.exception import warn_once
 
 _FEW = 4096
 """Numbers. With fewer, the time goes into NumPy calls and not into memory: none is made to save a pass."""
@@ -279,6 +280,11 @@ def rms_norm(
     if len(input.shape) < len(normalized_shape):
         raise ValueError(f"rms_norm over {len(normalized_shape)} dimensions of an input that has {len(input.shape)}")
     _check_normalized_shape(input, normalized_shape)
+    if weight is not None and weight.dtype != input.dtype:
+        warn_once(
+            f"Mismatch dtype between input and weight: input dtype = {to_string(input.dtype)}, weight dtype = "
+            f"{to_string(weight.dtype)}, Cannot dispatch to fused implementation."
+        )
     rank = len(input.shape)
     own = tuple(range(rank - len(normalized_shape), rank))
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)

@@ -115,4 +115,8 @@ def pad(at: Any, self: Array, pad: Sequence[int], mode: str = "constant", value:
     if mode != "circular" and to_string(self.dtype) == "Bool":
         kernel = {"reflect": "reflection", "replicate": "replication"}[mode]
         raise not_implemented(f"{kernel}_pad{len(pad) // 2}d", self.dtype)
+    if mode == "circular" and min(pad, default=0) < 0:  # what is cut off does not come round again
+        for axis, before, after in _axes(pad, rank):
+            self = at.narrow(self, axis, max(-before, 0), self.shape[axis] - max(-before, 0) - max(-after, 0))
+        pad = [max(one, 0) for one in pad]
     return at._pad_from_inside(self, tuple(pad), mode)

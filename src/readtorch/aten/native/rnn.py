@@ -10,8 +10,10 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.linear_algebra import _one_dtype
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.util.exception import warn_once
 
 
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[int, slice]]:
@@ -528,6 +530,9 @@ def _recurrent(
 ) -> Any:
     """What `nn.RNN`, `nn.LSTM` and `nn.GRU` call: (output, last states...) of a batch, or of packed data with its sizes."""
     rest = has_biases, dropout, train, bidirectional
+    _one_dtype("mat1 and mat2 must have the same dtype, but got ", *states, input)
+    if projected:
+        warn_once("LSTM with projections is not supported with oneDNN. Using default implementation.")
     if batch_sizes is not None:
         output, last = run_layers(at, mode, input, states, params, *rest, batch_sizes, projected)
         return (output, *last)

@@ -78,6 +78,8 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if hasattr(min, "dtype") or hasattr(max, "dtype"):
+        if isinstance(min, np.generic) or isinstance(max, np.generic):  # NumPy's numbers are numbers
+            return at.clamp(self, *(b.item() if isinstance(b, np.generic) else b for b in (min, max)))
         if isinstance(min, float | int) or isinstance(max, float | int):
             other: Any = max if isinstance(min, float | int) else min
             if other.ndim:

@@ -88,7 +88,7 @@ PYTHON_DTYPES = (float, int, bool, complex)
 #: for each annotation: what passes, and what a message calls it
 KINDS: dict[str, tuple[Test, str]] = {
     "int": (is_int, "int"),
-    "bool": (lambda value: isinstance(value, bool | np.bool_), "bool"),
+    "bool": (lambda value: isinstance(value, bool), "bool"),
     "float": (is_float, "float"),
     "Number": (is_number, "Number"),
     "Real": (is_real, "Number"),

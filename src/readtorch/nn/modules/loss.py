@@ -10,6 +10,7 @@ from typing import Any
 from readtorch._tensor import Tensor
 from readtorch.nn import _reduction as _Reduction
 from readtorch.nn import functional as F
+from readtorch.nn.modules.distance import PairwiseDistance
 from readtorch.nn.modules.linear import Linear
 from readtorch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from readtorch.nn.modules.module import Module
@@ -291,12 +292,12 @@ class MultiMarginLoss(_WeightedLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
         rank = 1 if weight is None else weight.dim()
         if rank != 1:
             raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, not {rank}D")
-        super().__init__(weight, size_average, reduce, reduction)
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -368,7 +369,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     ) -> None:
         super().__init__(size_average=None, reduce=None, reduction=reduction)
         _check_margin(self, margin)
-        self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function: Any = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import readtorch as torch
@@ -13,15 +14,20 @@ from readtorch.nn.modules.module import Module
 from readtorch.nn.parameter import Parameter
 
 
-def _unusual(layer: Module, usual: dict[str, Any]) -> list[str]:
-    """The options of a layer that differ from the given values, as its repr shows them."""
-    return [f"{name}={value!r}" for name, default in usual.items() if (value := getattr(layer, name)) != default]
+def _unusual(layer: Module, usual: dict[str, Any], shown: Callable[[Any], str] = str) -> list[str]:
+    """The options of a layer that differ from the given values, as its repr shows them; None and False are told from zero."""
+    found = {name: getattr(layer, name) for name in usual}
+    return [
+        f"{name}={shown(value)}"
+        for name, value in found.items()
+        if (value is not usual[name] if usual[name] in (None, False) else value != usual[name])
+    ]
 
 
 def _wrapped_padding_index(index: int | None, rows: int, name: str) -> int | None:
     if index is None:
         return None
-    if not -rows <= index < max(rows, 1):
+    if index >= rows if index > 0 else index < -rows:
         raise AssertionError(f"{name} must be within num_embeddings")
     return index + rows if index < 0 else index
 
@@ -103,7 +109,7 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         shown = [f"{self.num_embeddings}, {self.embedding_dim}", *_unusual(self, usual)]
-        return ", ".join(shown + ["sparse=True"] * bool(self.sparse))
+        return ", ".join(shown + ["sparse=True"] * (self.sparse is not False))
 
     @classmethod
     def from_pretrained(
@@ -193,8 +199,8 @@ class EmbeddingBag(Module):
         )
 
     def extra_repr(self) -> str:
-        before = _unusual(self, {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False})
-        after = _unusual(self, {"padding_idx": None})
+        before = _unusual(self, {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}, repr)
+        after = _unusual(self, {"padding_idx": None}, repr)
         return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *before, f"mode={self.mode!r}", *after])
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -199,6 +200,23 @@ class TransformerDecoderLayer(Module):
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
+def _never_nested(layer: Any) -> str:
+    """Why upstream would not run this layer on nested tensors, which drop the padding; nothing where it would."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return " was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    reasons = {
+        ".norm_first was True": layer.norm_first,
+        ".self_attn.batch_first was not True (use batch_first for better inference performance)": not attention.batch_first,
+        ".self_attn._qkv_same_embed_dim was not True": not attention._qkv_same_embed_dim,
+        ".self_attn was passed bias=False": attention.in_proj_bias is None,
+        ".activation_relu_or_gelu was not True": not layer.activation_relu_or_gelu,
+        ".norm1.eps was not equal to encoder_layer.norm2.eps": layer.norm1.eps != layer.norm2.eps,
+        ".self_attn.num_heads is odd": attention.num_heads % 2 == 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of `encoder_layer`, one after the other, and a final norm."""
 
@@ -215,7 +233,15 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        reason = _never_nested(encoder_layer)
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because encoder_layer{reason}",
+                stacklevel=2,
+            )
+            self.use_nested_tensor = False
 
     def forward(
         self,

@@ -43,6 +43,8 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale the gradients in place by `max_norm / total_norm` where that is below 1."""
     factor = torch.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
+    if factor.dim():
+        raise RuntimeError(f"total_norm: scalar tensor expected to be 0 dim but it has {factor.dim()} dimensions")
     for parameter in _as_list(parameters):
         if parameter.grad is not None:
             parameter.grad.mul_(factor.to(parameter.grad.device))

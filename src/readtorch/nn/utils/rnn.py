@@ -131,6 +131,8 @@ def pack_padded_sequence(
     if not input.numel():
         raise RuntimeError("Cannot pack empty tensors.")
     lengths = torch.as_tensor(lengths, dtype=torch.int64).cpu()
+    if lengths.dim() != 1:
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D")
     sorted_indices = None
     if not enforce_sorted:
         lengths, sorted_indices = torch.sort(lengths, descending=True)
@@ -204,6 +206,7 @@ def pad_sequence(
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
+    require("pad_sequence", "str", padding_side=padding_side)
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     rows = list(sequences)
@@ -225,7 +228,8 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch, each at its own length."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
+    places = torch.arange(rows.shape[1], device=lengths.device)
+    return [row[places < length] for row, length in zip(rows, lengths, strict=True)]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
