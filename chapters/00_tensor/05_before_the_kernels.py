@@ -151,6 +151,8 @@ def result_type(operands: Sequence[Any]) -> dtype:
             found = scalar_type.FROM_NUMPY[operand.dtype]
         else:
             rank, found = 2, number_type(operand)
+            if operand.__class__ is int and not -(1 << 63) <= operand < 1 << 64:
+                raise OverflowError("int too big to convert")
         old = ranks[rank]
         ranks[rank] = found if old is None else promote_types(old, found)
     return _combine(ranks[0], _combine(ranks[1], ranks[2])) or get_default_dtype()
@@ -277,8 +279,11 @@ def cast(operand: Any, wanted: np.dtype) -> Any:
         operand &= (1 << bits) - 1
         if wanted.kind == "i" and operand >> (bits - 1):
             operand -= 1 << bits
-    if operand.__class__ is complex:
+    if operand.__class__ is complex and wanted.kind != "c":
         check_real(operand, wanted)
+        operand = operand.real
+    if wanted.kind == "V" and operand.__class__ is int:
+        operand = float(operand)
     return np.asarray(operand, dtype=wanted)
 
 
@@ -324,8 +329,8 @@ _C_NAMES = {
 
 
 def check_real(number: Any, wanted: np.dtype) -> None:
-    """RuntimeError for a complex number beside elements that are not."""
-    if isinstance(number, complex) and wanted.kind != "c":
+    """RuntimeError for a complex number beside elements that are not, unless it is real."""
+    if isinstance(number, complex) and number.imag and wanted.kind != "c":
         raise RuntimeError(f"value cannot be converted to type {wanted.name} without overflow")
 
 

@@ -95,9 +95,11 @@ def is_number(value: Any) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """May it stand for a number where the kernel computes with real ones? RuntimeError for a complex one: it is the right kind, and does not fit."""
+    """May it stand for a number where the kernel computes with real ones? RuntimeError for a complex one: it is the right kind, and does not fit, unless it is real."""
     if isinstance(value, complex):
-        raise RuntimeError("value cannot be converted to type float without overflow")
+        if value.imag:
+            raise RuntimeError("value cannot be converted to type float without overflow")
+        return True
     return is_float(value)
 
 
@@ -182,7 +184,7 @@ def kind_of(annotation: str, name: str = "") -> tuple[Test, str] | None:
 # %%
 #| into: csrc/utils/python_arg_parser.py
 _NUMBERS = frozenset(f"{name}{rest}" for name in ("int", "float", "Number", "Real") for rest in ("", " | None"))
-_DECIDED = (int, float, bool, complex, str, type(None), dtype, device, layout, memory_format)
+_DECIDED = (int, float, bool, str, type(None), dtype, device, layout, memory_format)
 
 
 # %%
@@ -227,17 +229,24 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                     raise wrong_kind(entry.name, schema, name, value)
                 if value.__class__ in _DECIDED:
                     good.add(value.__class__)
-                elif isinstance(value, TensorImpl) and schema.annotations[schema.names.index(name)] in _NUMBERS:
+                elif (number := _plain_number(value, schema.annotations[schema.names.index(name)])) is not value:
                     if position < count:
-                        args = (*args[:position], value.item(), *args[position + 1 :])
+                        args = (*args[:position], number, *args[position + 1 :])
                     else:
-                        kwargs = {**kwargs, name: value.item()}
+                        kwargs = {**kwargs, name: number}
         if pins and kwargs.get("pin_memory") and not accelerators():
             complain(entry, args, kwargs)
             raise RuntimeError("pin_memory=True requires an accelerator: there is none, and no pinned memory")
         return args, kwargs
 
     return _unspread(schema, skip, check), plan[0][0] if plan else 1 << 30
+
+
+def _plain_number(value: Any, annotation: str) -> Any:
+    """The number in a tensor, or a complex one that is real, where a kernel wants it so."""
+    if isinstance(value, TensorImpl) and annotation in _NUMBERS:
+        return value.item()
+    return value.real if value.__class__ is complex and annotation.startswith("Real") else value
 
 
 #: what NumPy calls some parameters: for programs that were written for it
@@ -454,7 +463,7 @@ def _bound(
         seen = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
         raise TypeError(f"{op}() takes {count} positional argument{plural} but {seen}")
     given = dict(kwargs)
-    if "input" in given and "input" not in schema.names and names[:1] == ("self",):
+    if "input" in given and "input" not in schema.names and "self" in names:
         given["self"] = given.pop("input")
     for name in given:
         if name not in schema.names and name not in extra and not schema.var_keyword:

@@ -74,13 +74,15 @@ from readtorch.aten.memory_overlap import (
     has_internal_overlap,
     have_one_owner,
 )
-from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
+from readtorch.aten.native.type_properties import result_type
+from readtorch.aten.tensor_iterator import fitting, ignore_floating_errors, restore_floating_errors
+from readtorch.aten.tensor_iterator import shapes as broadcast_shape
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
 from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
-from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.scalar_type import can_cast, to_numpy_dtype, to_string
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
     TensorImpl,

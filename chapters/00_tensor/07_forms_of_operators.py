@@ -123,7 +123,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     result_for_first = rule is not None and any(
-        left in key and not set(record.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
+        left in key and not set(entry.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
     )
     node_type = record.node_class if differentiable else None
     slow = binary_slow(entry, record, reject)
@@ -297,7 +297,13 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: d
         raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
         return call(first, second)  # refuses truth values, which a factor would make numbers of
-    return call(first, second if alpha == 1 else second * alpha)
+    if alpha == 1:
+        return call(first, second)
+    common = result_type([value._array if isinstance(value, TensorImpl) else value for value in operands])
+    if isinstance(second, TensorImpl) and second._array.__class__ is ndarray and second.dtype is not common:
+        second = autograd._to_copy(second, common)
+    fitting(alpha, to_numpy_dtype(common))
+    return call(first, second * alpha)
 
 
 def _is_truth(value: Any) -> bool:

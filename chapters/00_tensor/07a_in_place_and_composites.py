@@ -114,6 +114,7 @@ def inplace(entry: OperatorEntry) -> Call:
     keeps_result = record.rule is not None and bool(record.rule.outputs)
     check, first_option = option_check(entry, 1)
     copies = entry.name == "copy_"
+    recorded = not entry.name.startswith("logical_")  # nobody asks what a leaf was before
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -146,7 +147,7 @@ def inplace(entry: OperatorEntry) -> Call:
             values[1] = brought(values[1], array, values[2])
         wants = False
         if not counts.grad_off or state.grad_mode:
-            wants = any(_wants_grad(values[i]) for i in positions)
+            wants = recorded and any(_wants_grad(values[i]) for i in positions)
             if wants:
                 try:
                     check_inplace(input)
@@ -243,7 +244,11 @@ def _write(
         form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
         if form is not None:
             return form.into_dense(array, *operands[1:])
-        raw = run_pointwise(entry, operands)
+        try:
+            raw = run_pointwise(entry, operands)
+        except NotImplementedError:
+            _fits_in_place(entry, array, operands)  # what is wrong with the place comes first
+            raise
     else:
         raw_values, arrays, _ = unwrap(entry, positions, values)
         kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
@@ -266,6 +271,15 @@ def _write(
     if array.__class__ is not MetaArray:
         assign(array, raw)
     return array
+
+
+def _fits_in_place(entry: OperatorEntry, array: Any, operands: list[Any]) -> None:
+    """RuntimeError if the result would have another shape than `array`, or a dtype that it cannot hold."""
+    shape = broadcast_shape(entry.name, operands)
+    if shape != array.shape:
+        raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
+    if not entry.pointwise.boolean:
+        check_cast(to_numpy_dtype(result_type(operands)), array.dtype)
 
 
 def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
@@ -330,6 +344,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     name = f"aten::{entry.name}"
     check, first_option = option_check(entry, 0)
     tensors, lists = _places(entry, TENSOR), _places(entry, TENSOR_LIST)
+    takes_self = "self" in entry.schema.names and "input" not in entry.schema.names
     keywords = frozenset(shown(entry.schema.names[place]) for place in tensors)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -354,7 +369,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
                     if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                         return answer
                     complain(entry, args, kwargs)
-        if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
+        if kwargs and "input" in kwargs and takes_self:
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
@@ -365,6 +380,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         except Exception:
             if entry.forms and (form := _form_for(entry, list(args))) is not None:
                 return form(*args, **kwargs)
+            if (renewed := in_new_order(entry.name, args, kwargs, stacklevel=3)) is not None:
+                return call(*renewed[0], **renewed[1])
             complain(entry, args, kwargs)
             raise
         named = entry.result_class

@@ -121,11 +121,14 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
     )
 
 
-def _no_derivative(at: Any, grad: Any) -> Any:
-    raise RuntimeError("derivative for aten::floor_divide is not implemented")
+def _no_derivative(name: str) -> Any:
+    def refuse(at: Any, grad: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return refuse
 
 
-derivative("floor_divide", self=_no_derivative, other=_no_derivative)
+derivative("floor_divide", self=_no_derivative("floor_divide"), other=_no_derivative("floor_divide"))
 binary(
     "remainder",
     _remainder,
@@ -136,9 +139,9 @@ binary(
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
 
 
-def _by_second(stem: str) -> Any:
-    """Upstream counts the form with a number first."""
-    return lambda given: f"{stem}Backward{0 if isinstance(given['other'], int | float | complex) else 1}"
+def _by_second(stem: str, number: int = 0) -> Any:
+    """Upstream counts the form with a number first, mostly."""
+    return lambda given: f"{stem}Backward{number if isinstance(given['other'], int | float | complex) else 1 - number}"
 
 
 overloads("remainder", _by_second("Remainder"))
@@ -228,18 +231,19 @@ def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
 def _power_second(at: Any, grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if not hasattr(self, "dtype"):
         if self == 0:
-            return grad * at.where(exponent >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+            whole = is_complex_pair(exponent, exponent)
+            stays = (at.imag(exponent) == 0) & (at.real(exponent) >= 0) if whole else exponent >= 0
+            return grad * at.where(stays, 0, at.conj(result * -math.inf))
         import cmath
 
-        logarithm = (
-            math.log(self)
-            if not isinstance(self, complex) and self > 0
-            else cmath.log(self)
-            if isinstance(self, complex)
-            else float("nan")
-        )
+        if isinstance(self, complex) or (self < 0 and is_complex_pair(result, result)):
+            logarithm: Any = cmath.log(self)
+        else:
+            logarithm = math.log(self) if self > 0 else math.nan
         return grad * at.conj(result * logarithm)
     zero = (self == 0) & (exponent >= 0) if not is_complex_pair(self, exponent) else self == 0
+    if is_complex_pair(result, result) and not is_complex_pair(self, self):
+        self = at._to_copy(self, result.dtype)  # numbers below zero have a logarithm there
     return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
 
 
@@ -329,7 +333,7 @@ binary(
     np.arctan2,
     "float",
     first=lambda at, grad, self, other: grad * other * _inverse_square(at, self, other),
-    second=lambda at, grad, self, other: -grad * self * _inverse_square(at, self, other),
+    second=lambda at, grad, self, other: grad * -self * _inverse_square(at, self, other),
     numbers="",
 )
 binary(
@@ -369,10 +373,11 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, result: grad * at.sgn(self) * at.sgn(result),
+    first=lambda at, grad, self, result: grad * at.where(self == 0, 0, result / self),
     second=lambda at, grad: at.zeros_like(grad),
 )
-binary("nextafter", np.nextafter, numbers="")
+overloads("copysign", _by_second("Copysign", number=1))
+binary("nextafter", np.nextafter, numbers="", first=_no_derivative("nextafter"), second=_no_derivative("nextafter"))
 
 
 @register("heaviside", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -387,6 +392,7 @@ def heaviside(self: Array, values: Array) -> Array:
 
 
 broadcasts_on_meta("heaviside")
+derivative("heaviside", self=_no_derivative("heaviside"), values=_no_derivative("heaviside"))
 
 
 binary("gcd", np.gcd, numbers="")
@@ -394,6 +400,8 @@ binary("lcm", np.lcm, numbers="")
 
 
 def _xlogy(a: Any, b: Any) -> Any:
+    if b.__class__ is float:
+        b = a.dtype.type(b)
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(np.result_type(a, b), copy=False)
 
 
@@ -404,6 +412,24 @@ binary(
     first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
     second=lambda at, grad, self, other: grad * self / other,
     numbers="first second",
+)
+
+
+def _xlog1py(a: Any, b: Any) -> Any:
+    if b.__class__ is float:
+        b = a.dtype.type(b)
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log1p(b)).astype(np.result_type(a, b), copy=False)
+
+
+binary(
+    "_xlog1py",
+    _xlog1py,
+    "float",
+    variants="",
+    first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= -1), 0, at.log1p(other)),
+    second=lambda at, grad, self, other: grad * self / (other + 1),
+    numbers="first second",
+    node="SpecialXlog1Py",
 )
 
 # %% [markdown]
@@ -531,7 +557,10 @@ for _name, _ufunc in (
 # %%
 #| into: aten/native/unary_ops.py
 #| imports
+import builtins
 import math
+
+from readtorch.aten.core.dispatch.operator_entry import UNSAID
 
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta
 from readtorch.aten.native import math as special
@@ -628,7 +657,7 @@ def logit(self: Array, eps: float | None = None) -> Array:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if self.dtype.kind in "fV" else self.astype(to_numpy_dtype(get_default_dtype()))
     kind = x.dtype
-    if eps is not None:
+    if eps is not None and not eps < 0:
         x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x)).astype(kind)
     return np.log(x / (1 - x)).astype(kind, copy=False)
 
@@ -855,9 +884,9 @@ def digamma(x: Any) -> Any:
 #| upstream: aten/src/ATen/native/native_functions.yaml#erf
 def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
     """Outside of [0, 1] there is no slope; where `eps` holds x, it is zero."""
-    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
-    inside = at.logical_and(self >= low, self <= 1 - low)
-    return at.where(inside, grad / (self * (1 - self)), outside)
+    low, beyond = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
+    outside = at.logical_or(self < low, self > 1 - low)
+    return at.where(outside, beyond, grad / (self * (1 - self)))
 
 
 broadcasts_on_meta("logit")
@@ -897,13 +926,16 @@ unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 
 
 @register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
-def round(self: Array, *, decimals: int = 0) -> Array:
+def round(self: Array, *, decimals: int = UNSAID) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
-    if self.dtype.kind == "b":
+    if self.dtype.kind == "b" or (decimals is not None and self.dtype.kind in "iu"):
         raise not_implemented("round_vml_cpu", self.dtype)
-    if decimals and self.dtype.kind in "iu":
-        raise not_implemented("round_cpu", self.dtype)
-    return np.round(self, decimals)
+    if not decimals:
+        return np.round(self)
+    if self.dtype.itemsize == 2:
+        return round(self.astype(np.float32), decimals=decimals).astype(self.dtype)
+    power = self.dtype.type(10.0 ** builtins.abs(decimals) if builtins.abs(decimals) < 308 else math.inf)
+    return np.round(self / power) * power if decimals < 0 else np.round(self * power) / power
 
 
 derivative("round", self=_flat)
@@ -994,8 +1026,9 @@ unary(
 
 def _sinc_slope(at: Any, x: Any) -> Any:
     scaled = x * math.pi
-    slope = (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
-    return at.conj(at.where(x == 0, 0, slope))
+    square = scaled * x  # 0 as soon as a square is too small for the dtype
+    slope = (scaled * at.cos(scaled) - at.sin(scaled)) / at.where(square == 0, at.ones_like(x), square)
+    return at.conj(at.where(square == 0, 0, slope))
 
 
 unary("deg2rad", np.deg2rad, node="Deg2Rad", formula=lambda at, grad: grad * (math.pi / 180))
@@ -1032,6 +1065,9 @@ for _name, _part in (("_real", _real), ("_imag", _imag)):
 @register("complex", key="CPU CUDA", variants="function", out=True)
 def complex_(real: Array, imag: Array) -> Array:
     """Two real tensors as the parts of a complex one."""
+    kinds = [scalar_type.to_string(part.dtype) for part in (real, imag)]
+    if not set(kinds) <= {"Half", "Float", "Double"}:
+        raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got {} and {}".format(*kinds))
     if real.dtype != imag.dtype:
         raise RuntimeError(
             "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
@@ -1067,6 +1103,8 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", out=True)(lambda at, self: at._conj_physical(self))
+composite("conj_physical", variants="function method", out=True)(
+    lambda at, self: at._conj_physical(self) if is_complex(self) else self
+)
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)

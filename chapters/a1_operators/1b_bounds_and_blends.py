@@ -49,10 +49,10 @@ from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composit
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast, check_real, common_dtype
+from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import values_for
-from readtorch.c10.core.scalar_type import from_numpy_dtype, to_numpy_dtype
+from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_numpy_dtype
 from readtorch.c10.core.scalar_type import largest, to_string
 
 
@@ -61,13 +61,16 @@ from readtorch.c10.core.scalar_type import largest, to_string
 #| upstream: aten/src/ATen/native/TensorCompare.cpp#at::native::clamp_out
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="ClampBackward1")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
-    for bound in (min, max):
-        check_real(bound, self.dtype)
+    if self.dtype.kind not in "fV" and (isinstance(min, complex) or isinstance(max, complex)):
+        raise NotImplementedError("clamp is not supported for complex types")
     wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
+    wanted = self.dtype if wanted.kind == "c" else wanted
+    if wanted.kind == "b":
+        raise not_implemented("clamp_scalar_cpu", wanted)
     values = self.astype(wanted, copy=False)
     if min is not None:
-        values = np.maximum(values, cast(min, wanted))
-    return values if max is None else np.minimum(values, cast(max, wanted))
+        values = np.maximum(values, fitting(min, wanted))
+    return values if max is None else np.minimum(values, fitting(max, wanted))
 
 
 def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
@@ -88,6 +91,8 @@ def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
         shape = shape if bound is None else infer_size(shape, bound.shape)
     bounds = [bound for bound in (min, max) if bound is not None]
     kind = common_dtype(self, *bounds)
+    if kind.kind == "b" and len(bounds) == 2:
+        raise not_implemented("clamp_cpu", kind)
     self, *bounds = [operand.astype(kind, copy=False) for operand in (self, *bounds)]
     values = self if min is None else np.maximum(self, bounds.pop(0))
     return values if max is None else np.minimum(values, bounds.pop())
@@ -98,13 +103,12 @@ def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[
     below = self < min if min is not None else None
     above = self > max if max is not None else None
     zero = at.zeros_like(grad)
-    outside = below if above is None else above if below is None else below | above
     to_min = to_max = None
     if min is not None:
         to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
     if max is not None:
         to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
-    return at.where(outside, zero, grad), to_min, to_max
+    return at.where(_inside(at, self, min, max), grad, zero), to_min, to_max
 
 
 broadcasts_on_meta("_clamp_tensor")
@@ -191,6 +195,9 @@ def isclose(
     """|self − other| ≤ atol + rtol · |other|, elementwise."""
     if self.dtype != other.dtype:
         raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance:g}")
     close = at.eq(self, other)
     if equal_nan:
         close = close | (at.isnan(self) & at.isnan(other))
@@ -269,8 +276,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
-from readtorch.aten.tensor_iterator import check_real
-from readtorch.aten.tensor_iterator import common_dtype
+from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.scalar_type import not_implemented
 
 
@@ -288,7 +294,7 @@ def _check(name: str, self: Array, *others: Array) -> None:
 def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
     """The arrays in the type they are computed in, which must hold the number."""
     kind = common_dtype(*arrays)
-    check_real(value, kind)
+    fitting(value, kind)
     return [array if array.dtype == kind else array.astype(kind) for array in arrays]
 
 
@@ -300,7 +306,7 @@ def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
     if self.dtype.kind == "b":
         raise not_implemented("addcmul_cpu_out", self.dtype)
     product = tensor1 * tensor2
-    return self + (product if value == 1 else product * product.dtype.type(value))
+    return self + (product if value == 1 else product * fitting(value, product.dtype))
 
 
 derivative(
@@ -321,7 +327,7 @@ def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
         )
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     quotient = tensor1 / tensor2
-    return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
+    return self + (quotient if value == 1 else quotient * fitting(value, quotient.dtype))
 
 
 derivative(
@@ -346,21 +352,27 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
     _check("lerp", self, end)
-    check_real(weight, self.dtype)
-    weight = self.dtype.type(weight)
+    fitted = fitting(weight, self.dtype)
+    if self.dtype.itemsize == 2:  # in single precision, and rounded once
+        return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
+    weight = fitted
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check("lerp", self, end, weight)
-    if weight.dtype != self.dtype and not weight.ndim:
+    if weight.dtype != self.dtype:
+        if weight.ndim:
+            raise RuntimeError(f"expected dtype {self.dtype} for `weight` but got dtype {weight.dtype}")
         weight = weight.astype(self.dtype)
     return self + weight * (end - self)
 
 
 derivative(
-    "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
+    "_lerp_scalar",
+    self=lambda at, grad, weight: grad * (1 - weight.conjugate()),
+    end=lambda at, grad, weight: grad * weight.conjugate(),
 )
 broadcasts_on_meta("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 derivative(

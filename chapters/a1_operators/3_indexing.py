@@ -51,7 +51,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     register,
     results_lie,
 )
-from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
@@ -932,7 +932,7 @@ derivative(
 
 
 @composite("where", variants="function", out=True)
-def where(at: Any, condition: Array, input: Array | Number | None = None, other: Array | Number | None = None) -> Any:
+def where(at: Any, condition: Array, input: Array | Number = UNSAID, other: Array | Number = UNSAID) -> Any:
     """`input` where the condition is true, `other` where not; with the condition alone, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return at.nonzero(condition, as_tuple=True)
@@ -950,7 +950,8 @@ def _number_like(condition: Any, value: Any, partner: Any) -> Any:
     raw_partner = partner._array if isinstance(partner, TensorImpl) else partner
     operands = [value, raw_partner] if hasattr(raw_partner, "dtype") else [value]
     tensors = isinstance(condition, TensorImpl)
-    array = number_beside(value, to_numpy_dtype(result_type(operands)), condition._array if tensors else condition)
+    kind = to_numpy_dtype(result_type(operands))
+    array = number_beside(fitting(value, kind), kind, condition._array if tensors else condition)
     return wrap(array) if tensors else array
 
 

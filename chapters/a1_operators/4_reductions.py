@@ -794,7 +794,7 @@ from functools import reduce
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
-from readtorch.aten.tensor_iterator import check_real
+from readtorch.aten.tensor_iterator import check_real, shapes
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 

@@ -346,7 +346,20 @@ def _(torch):
 
 # %%
 #| into: aten/native/binary_ops.py
-@composite("float_power", variants="function method", inplace=True, out=True)
+@composite("float_power_", variants="method")
+def float_power_(at: Any, self: Array, exponent: Array | Number) -> Any:
+    """The power, in place: of double precision already."""
+    complex_ = is_complex_pair(self, exponent) or isinstance(exponent, complex)
+    wanted = scalar_type.complex128 if complex_ else scalar_type.float64
+    if self.dtype is not wanted:
+        kinds = [scalar_type.to_string(kind) for kind in (self.dtype, wanted)]
+        raise RuntimeError(
+            "the base given to float_power_ has dtype {} but the operation's result requires dtype {}".format(*kinds)
+        )
+    return at.pow_(self, at._to_copy(exponent, wanted) if hasattr(exponent, "dtype") else exponent)
+
+
+@composite("float_power", variants="function method", out=True)
 def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
     """A power computed in double precision."""
     wide = [
@@ -547,15 +560,24 @@ def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
     return at.linalg_pinv(self, rcond)
 
 
-@composite("polar", variants="function", out=True)
-def polar(at: Any, abs: Array, angle: Array) -> Any:
+@register("polar", key="CPU CUDA", variants="function", out=True)
+def polar(abs: Array, angle: Array) -> Array:
     """The complex numbers of these lengths and angles."""
     kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]
     if not set(kinds) <= {"Half", "Float", "Double"}:
         raise RuntimeError("polar: both parts must be Half, Float or Double, and are {} and {}".format(*kinds))
     if kinds[0] != kinds[1]:
         raise RuntimeError("polar: expected scalar type {} but found {} as the angle".format(*kinds))
-    return at.complex(abs * at.cos(angle), abs * at.sin(angle))
+    result = np.empty(shapes("polar", (abs, angle)), np.complex128 if abs.dtype == np.float64 else np.complex64)
+    result.real, result.imag = abs * np.cos(angle), abs * np.sin(angle)
+    return result
+
+
+derivative(
+    "polar",
+    abs=lambda at, grad, result: at.real(at.conj(grad) * at.sgn(result)),
+    angle=lambda at, grad, result: at.real(at.conj(grad) * (result * 1j)),
+)
 
 
 # %% [markdown]

@@ -845,12 +845,26 @@ def _polygamma(self: Array, n: int) -> Array:
     if n == 0:
         return special.digamma(self.astype(kind))
     x = self.astype(np.float64)
-    sign = 1 if n % 2 else -1
-    result = np.where(x == 0, np.inf, special.zeta(n + 1, np.where(x > 0, x, np.nan))) * (sign * math.factorial(n))
-    if n == 1 and not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
-        mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
-        result = np.where(x > 0, result, mirrored)
-    return np.asarray(result).astype(kind)
+    factor = (1 if n % 2 else -1) * (math.factorial(n) if n < 171 else math.inf)
+    if n == 1:
+        result = np.where(x == 0, np.inf, special.zeta(2, np.where(x > 0, x, np.nan)))
+        if not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
+            mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
+            result = np.where(x > 0, result, mirrored)
+        return np.asarray(result).astype(kind)
+    pole = (x <= 0) & (x == np.floor(x))
+    result, place = np.zeros_like(x), np.where(np.isfinite(x) & ~pole, x, 1.0)
+    while (
+        below := (place < 0) & (place > -_TERMS)
+    ).any():  # the terms of the series up to the first of a place above 0
+        result = np.where(below, result + place ** -(n + 1.0), result)
+        place = np.where(below, place + 1, place)
+    result = result + special.zeta(n + 1, np.where(place > 0, place, np.nan))
+    return np.asarray(np.where(pole, np.inf, np.where(np.isfinite(x), result, np.nan)) * factor).astype(kind)
+
+
+#: further from 0 nobody adds up the terms
+_TERMS = 10_000
 
 
 derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))
@@ -912,7 +926,8 @@ from readtorch import _C
 from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.csrc.utils.gates import COMPILED, Public, face, gates
-from readtorch.csrc.utils.python_arg_parser import checked
+from readtorch.c10.core import scalar_type
+from readtorch.csrc.utils.python_arg_parser import checked, require
 
 # %%
 #| into: special/__init__.py
@@ -933,7 +948,6 @@ logit = face(_at.logit)
 logsumexp = face(_at.logsumexp)
 multigammaln = face(_at.mvlgamma)
 polygamma = face(_at.polygamma)
-round = face(_at.round)
 sinc = face(_at.sinc)
 softmax = face(_at.softmax)
 xlogy = face(_at.xlogy)
@@ -961,16 +975,24 @@ def ndtr(input: Tensor, *, out: Tensor | None = None) -> Any:
 @checked
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
     """The inverse of `ndtr`."""
-    return _at.erfinv(2 * input - 1) * math.sqrt(2)
+    if input.is_floating_point() and input.itemsize == 2:
+        raise scalar_type.not_implemented("ndtri_cpu", input.dtype)
+    return _at.erfinv(2.0 * input - 1) * math.sqrt(2)
+
+
+@checked
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Any:
+    """To so many decimals, halves to the even one."""
+    return _at.round(input, decimals=decimals)
 
 
 @checked
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
     """The product x log(1 + y); 0 where x is."""
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        raise TypeError(f"special_xlog1py(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
-    input, other = (x if isinstance(x, Tensor) else _at.scalar_tensor(x) for x in (input, other))
-    return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
+    require("special_xlog1py", "Array | Number", input=input, other=other)
+    if not (isinstance(input, Tensor) or isinstance(other, Tensor)):
+        raise TypeError("special_xlog1py(): argument 'other' (position 2) must be Tensor, unless 'input' is")
+    return dispatcher.autograd._xlog1py(input, other)
 
 
 # %%

@@ -49,6 +49,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     register,
 )
 from readtorch.aten.core.dispatch.operator_entry import Array, Real
+from readtorch.aten.tensor_iterator import fitting
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
 from readtorch.aten.native.normalization import in_working_precision
@@ -109,7 +110,7 @@ def _in_pieces(function: Callable[..., None], *arrays: Array) -> Array:
 @register("threshold", inplace=True, out=True)
 def threshold(self: Array, threshold: Real, value: Real) -> Array:
     """`x` where `x > threshold`, else `value`."""
-    return np.where(self <= threshold, self.dtype.type(value), self)
+    return np.where(self <= fitting(threshold, self.dtype), fitting(value, self.dtype), self)
 
 
 derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > threshold))
@@ -201,10 +202,12 @@ derivative("hardswish", self=_hardswish_gradient_of)
 @register("hardshrink", variants="function method", out=True)
 def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
     """`x` where `|x| > lambd`, else 0."""
+    if self.dtype.kind in "fV":
+        fitting(lambd, self.dtype)
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
 
 
-derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
+derivative("hardshrink", self=lambda at, grad, self, lambd: at.where((self >= -lambd) & (self <= lambd), 0, grad))
 
 
 @register("softshrink", module="nn", out=True)
@@ -235,7 +238,7 @@ broadcasts_on_meta("_prelu_kernel")
 derivative(
     "_prelu_kernel",
     self=lambda at, grad, self, weight: at.where(self > 0, grad, weight * grad),
-    weight=lambda at, grad, self: grad * self * (self <= 0),
+    weight=lambda at, grad, self: at.where(self > 0, 0, grad * self),
 )
 
 

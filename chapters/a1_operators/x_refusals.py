@@ -92,8 +92,9 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool", "mm addmm", None, "addmm_impl_cpu_"),
     ("bool", "mv addmv", None, "addmv_impl_cpu"),
     ("bool", "bmm baddbmm", None, "{name}"),
-    ("bool", "_trunc_div", None, "div_trunc_cpu"),
-    ("bool", "_clamp_tensor", None, "clamp_cpu"),
+    ("bool complex", "_trunc_div", None, "div_trunc_cpu"),
+    ("complex", "_xlog1py", None, "xlog1py_cpu"),
+    ("complex", "_i1", None, "i1_cpu"),
     ("bool", "cov corrcoef", RuntimeError, "cov(): bool dtype is not supported for input"),
     ("bool", "trapezoid", RuntimeError, "trapezoid: received a bool input for `y`, but bool is not supported"),
     ("bool", "bitwise_left_shift", None, "lshift_cpu"),
@@ -198,7 +199,9 @@ def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]
         try:
             _check(refusal, self)
         except NotImplementedError:
-            with suppress(TypeError, ValueError, NotImplementedError):  # what is wrong with the shapes comes first
+            with suppress(
+                TypeError, ValueError, ArithmeticError, NotImplementedError
+            ):  # what is wrong with the shapes comes first
                 kernel(self, *rest, **options)
             raise
         return kernel(self, *rest, **options)
@@ -207,7 +210,7 @@ def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]
 
 
 #: the composites that look at shapes before dtypes
-_SHAPES_FIRST = frozenset(["addmv", "baddbmm"])
+_SHAPES_FIRST = frozenset(["addmv", "baddbmm", "clamp", "clamp_max", "clamp_min"])
 
 
 def _checked_composite(function: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
@@ -217,7 +220,7 @@ def _checked_composite(function: Callable[..., Any], refusal: Refusal) -> Callab
             _check(refusal, self)
         except NotImplementedError:
             if function.__name__ in _SHAPES_FIRST:
-                with suppress(TypeError, ValueError, NotImplementedError):
+                with suppress(TypeError, ValueError, ArithmeticError, NotImplementedError):
                     function(at, self, *rest, **options)
             raise
         return function(at, self, *rest, **options)

@@ -10,7 +10,8 @@ from readtorch import _C
 from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.csrc.utils.gates import COMPILED, Public, face, gates
-from readtorch.csrc.utils.python_arg_parser import checked
+from readtorch.c10.core import scalar_type
+from readtorch.csrc.utils.python_arg_parser import checked, require
 
 _at = _C._VariableFunctions
 digamma = psi = face(_at.digamma)
@@ -28,7 +29,6 @@ logit = face(_at.logit)
 logsumexp = face(_at.logsumexp)
 multigammaln = face(_at.mvlgamma)
 polygamma = face(_at.polygamma)
-round = face(_at.round)
 sinc = face(_at.sinc)
 softmax = face(_at.softmax)
 xlogy = face(_at.xlogy)
@@ -56,16 +56,24 @@ def ndtr(input: Tensor, *, out: Tensor | None = None) -> Any:
 @checked
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Any:
     """The inverse of `ndtr`."""
-    return _at.erfinv(2 * input - 1) * math.sqrt(2)
+    if input.is_floating_point() and input.itemsize == 2:
+        raise scalar_type.not_implemented("ndtri_cpu", input.dtype)
+    return _at.erfinv(2.0 * input - 1) * math.sqrt(2)
+
+
+@checked
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Any:
+    """To so many decimals, halves to the even one."""
+    return _at.round(input, decimals=decimals)
 
 
 @checked
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
     """The product x log(1 + y); 0 where x is."""
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        raise TypeError(f"special_xlog1py(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
-    input, other = (x if isinstance(x, Tensor) else _at.scalar_tensor(x) for x in (input, other))
-    return _at.where((input == 0) & ~_at.isnan(other), 0.0, input * _at.log1p(other))
+    require("special_xlog1py", "Array | Number", input=input, other=other)
+    if not (isinstance(input, Tensor) or isinstance(other, Tensor)):
+        raise TypeError("special_xlog1py(): argument 'other' (position 2) must be Tensor, unless 'input' is")
+    return dispatcher.autograd._xlog1py(input, other)
 
 
 gates.offer(globals(), "torch.special", COMPILED, Public(globals()))

@@ -25,6 +25,7 @@ from readtorch.aten.native.normalization import in_working_precision
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.unary_ops import unary
 from readtorch.aten.parallel import parallel_for
+from readtorch.aten.tensor_iterator import fitting
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
@@ -99,7 +100,7 @@ def _in_pieces(function: Callable[..., None], *arrays: Array) -> Array:
 @register("threshold", inplace=True, out=True)
 def threshold(self: Array, threshold: Real, value: Real) -> Array:
     """`x` where `x > threshold`, else `value`."""
-    return np.where(self <= threshold, self.dtype.type(value), self)
+    return np.where(self <= fitting(threshold, self.dtype), fitting(value, self.dtype), self)
 
 
 derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > threshold))
@@ -189,10 +190,12 @@ derivative("hardswish", self=_hardswish_gradient_of)
 @register("hardshrink", variants="function method", out=True)
 def hardshrink(self: Array, lambd: Real = 0.5) -> Array:
     """`x` where `|x| > lambd`, else 0."""
+    if self.dtype.kind in "fV":
+        fitting(lambd, self.dtype)
     return _pointwise("hardshrink_cpu", self, lambda x: np.where(np.abs(x) <= lambd, x.dtype.type(0), x))
 
 
-derivative("hardshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
+derivative("hardshrink", self=lambda at, grad, self, lambd: at.where((self >= -lambd) & (self <= lambd), 0, grad))
 
 
 @register("softshrink", module="nn", out=True)
@@ -217,7 +220,7 @@ broadcasts_on_meta("_prelu_kernel")
 derivative(
     "_prelu_kernel",
     self=lambda at, grad, self, weight: at.where(self > 0, grad, weight * grad),
-    weight=lambda at, grad, self: grad * self * (self <= 0),
+    weight=lambda at, grad, self: at.where(self > 0, 0, grad * self),
 )
 
 

@@ -182,11 +182,14 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
     )
 
 
-def _no_derivative(at: Any, grad: Any) -> Any:
-    raise RuntimeError("derivative for aten::floor_divide is not implemented")
+def _no_derivative(name: str) -> Any:
+    def refuse(at: Any, grad: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return refuse
 
 
-derivative("floor_divide", self=_no_derivative, other=_no_derivative)
+derivative("floor_divide", self=_no_derivative("floor_divide"), other=_no_derivative("floor_divide"))
 binary(
     "remainder",
     _remainder,
@@ -197,9 +200,9 @@ binary(
 binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
 
 
-def _by_second(stem: str) -> Any:
-    """Upstream counts the form with a number first."""
-    return lambda given: f"{stem}Backward{0 if isinstance(given['other'], int | float | complex) else 1}"
+def _by_second(stem: str, number: int = 0) -> Any:
+    """Upstream counts the form with a number first, mostly."""
+    return lambda given: f"{stem}Backward{number if isinstance(given['other'], int | float | complex) else 1 - number}"
 
 
 overloads("remainder", _by_second("Remainder"))
@@ -240,18 +243,19 @@ def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
 def _power_second(at: Any, grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if not hasattr(self, "dtype"):
         if self == 0:
-            return grad * at.where(exponent >= 0, at.zeros_like(grad), at.ones_like(grad) * float("nan"))
+            whole = is_complex_pair(exponent, exponent)
+            stays = (at.imag(exponent) == 0) & (at.real(exponent) >= 0) if whole else exponent >= 0
+            return grad * at.where(stays, 0, at.conj(result * -math.inf))
         import cmath
 
-        logarithm = (
-            math.log(self)
-            if not isinstance(self, complex) and self > 0
-            else cmath.log(self)
-            if isinstance(self, complex)
-            else float("nan")
-        )
+        if isinstance(self, complex) or (self < 0 and is_complex_pair(result, result)):
+            logarithm: Any = cmath.log(self)
+        else:
+            logarithm = math.log(self) if self > 0 else math.nan
         return grad * at.conj(result * logarithm)
     zero = (self == 0) & (exponent >= 0) if not is_complex_pair(self, exponent) else self == 0
+    if is_complex_pair(result, result) and not is_complex_pair(self, self):
+        self = at._to_copy(self, result.dtype)  # numbers below zero have a logarithm there
     return at.where(zero, at.zeros_like(grad), grad * at.conj(result * at.log(self)))
 
 
@@ -335,7 +339,7 @@ binary(
     np.arctan2,
     "float",
     first=lambda at, grad, self, other: grad * other * _inverse_square(at, self, other),
-    second=lambda at, grad, self, other: -grad * self * _inverse_square(at, self, other),
+    second=lambda at, grad, self, other: grad * -self * _inverse_square(at, self, other),
     numbers="",
 )
 binary(
@@ -375,10 +379,11 @@ binary(
     "copysign",
     np.copysign,
     "float",
-    first=lambda at, grad, self, result: grad * at.sgn(self) * at.sgn(result),
+    first=lambda at, grad, self, result: grad * at.where(self == 0, 0, result / self),
     second=lambda at, grad: at.zeros_like(grad),
 )
-binary("nextafter", np.nextafter, numbers="")
+overloads("copysign", _by_second("Copysign", number=1))
+binary("nextafter", np.nextafter, numbers="", first=_no_derivative("nextafter"), second=_no_derivative("nextafter"))
 
 
 @register("heaviside", key="CPU CUDA", variants="function method", inplace=True, out=True)
@@ -393,6 +398,7 @@ def heaviside(self: Array, values: Array) -> Array:
 
 
 broadcasts_on_meta("heaviside")
+derivative("heaviside", self=_no_derivative("heaviside"), values=_no_derivative("heaviside"))
 
 
 binary("gcd", np.gcd, numbers="")
@@ -400,6 +406,8 @@ binary("lcm", np.lcm, numbers="")
 
 
 def _xlogy(a: Any, b: Any) -> Any:
+    if b.__class__ is float:
+        b = a.dtype.type(b)
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(np.result_type(a, b), copy=False)
 
 
@@ -410,6 +418,24 @@ binary(
     first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= 0), 0, at.log(other)),
     second=lambda at, grad, self, other: grad * self / other,
     numbers="first second",
+)
+
+
+def _xlog1py(a: Any, b: Any) -> Any:
+    if b.__class__ is float:
+        b = a.dtype.type(b)
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log1p(b)).astype(np.result_type(a, b), copy=False)
+
+
+binary(
+    "_xlog1py",
+    _xlog1py,
+    "float",
+    variants="",
+    first=lambda at, grad, self, other: grad * at.where((self == 0) & (other <= -1), 0, at.log1p(other)),
+    second=lambda at, grad, self, other: grad * self / (other + 1),
+    numbers="first second",
+    node="SpecialXlog1Py",
 )
 
 
@@ -479,7 +505,20 @@ def ldexp(at: Any, self: Array, other: Array) -> Any:
     return at.mul(self, scale)
 
 
-@composite("float_power", variants="function method", inplace=True, out=True)
+@composite("float_power_", variants="method")
+def float_power_(at: Any, self: Array, exponent: Array | Number) -> Any:
+    """The power, in place: of double precision already."""
+    complex_ = is_complex_pair(self, exponent) or isinstance(exponent, complex)
+    wanted = scalar_type.complex128 if complex_ else scalar_type.float64
+    if self.dtype is not wanted:
+        kinds = [scalar_type.to_string(kind) for kind in (self.dtype, wanted)]
+        raise RuntimeError(
+            "the base given to float_power_ has dtype {} but the operation's result requires dtype {}".format(*kinds)
+        )
+    return at.pow_(self, at._to_copy(exponent, wanted) if hasattr(exponent, "dtype") else exponent)
+
+
+@composite("float_power", variants="function method", out=True)
 def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
     """A power computed in double precision."""
     wide = [

@@ -12,7 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
-from readtorch.aten.tensor_iterator import check_real, in_order
+from readtorch.aten.tensor_iterator import check_real, in_order, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -706,12 +706,21 @@ def pinverse(at: Any, self: Array, rcond: float = 1e-15) -> Any:
     return at.linalg_pinv(self, rcond)
 
 
-@composite("polar", variants="function", out=True)
-def polar(at: Any, abs: Array, angle: Array) -> Any:
+@register("polar", key="CPU CUDA", variants="function", out=True)
+def polar(abs: Array, angle: Array) -> Array:
     """The complex numbers of these lengths and angles."""
     kinds = [scalar_type.to_string(part.dtype) for part in (abs, angle)]
     if not set(kinds) <= {"Half", "Float", "Double"}:
         raise RuntimeError("polar: both parts must be Half, Float or Double, and are {} and {}".format(*kinds))
     if kinds[0] != kinds[1]:
         raise RuntimeError("polar: expected scalar type {} but found {} as the angle".format(*kinds))
-    return at.complex(abs * at.cos(angle), abs * at.sin(angle))
+    result = np.empty(shapes("polar", (abs, angle)), np.complex128 if abs.dtype == np.float64 else np.complex64)
+    result.real, result.imag = abs * np.cos(angle), abs * np.sin(angle)
+    return result
+
+
+derivative(
+    "polar",
+    abs=lambda at, grad, result: at.real(at.conj(grad) * at.sgn(result)),
+    angle=lambda at, grad, result: at.real(at.conj(grad) * (result * 1j)),
+)

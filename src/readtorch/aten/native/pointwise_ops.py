@@ -7,7 +7,7 @@ from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
-from readtorch.aten.tensor_iterator import check_real, common_dtype
+from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.scalar_type import not_implemented
 
 
@@ -22,7 +22,7 @@ def _check(name: str, self: Array, *others: Array) -> None:
 def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
     """The arrays in the type they are computed in, which must hold the number."""
     kind = common_dtype(*arrays)
-    check_real(value, kind)
+    fitting(value, kind)
     return [array if array.dtype == kind else array.astype(kind) for array in arrays]
 
 
@@ -34,7 +34,7 @@ def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
     if self.dtype.kind == "b":
         raise not_implemented("addcmul_cpu_out", self.dtype)
     product = tensor1 * tensor2
-    return self + (product if value == 1 else product * product.dtype.type(value))
+    return self + (product if value == 1 else product * fitting(value, product.dtype))
 
 
 derivative(
@@ -55,7 +55,7 @@ def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -
         )
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     quotient = tensor1 / tensor2
-    return self + (quotient if value == 1 else quotient * quotient.dtype.type(value))
+    return self + (quotient if value == 1 else quotient * fitting(value, quotient.dtype))
 
 
 derivative(
@@ -77,21 +77,27 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
     _check("lerp", self, end)
-    check_real(weight, self.dtype)
-    weight = self.dtype.type(weight)
+    fitted = fitting(weight, self.dtype)
+    if self.dtype.itemsize == 2:  # in single precision, and rounded once
+        return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
+    weight = fitted
     return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
 
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check("lerp", self, end, weight)
-    if weight.dtype != self.dtype and not weight.ndim:
+    if weight.dtype != self.dtype:
+        if weight.ndim:
+            raise RuntimeError(f"expected dtype {self.dtype} for `weight` but got dtype {weight.dtype}")
         weight = weight.astype(self.dtype)
     return self + weight * (end - self)
 
 
 derivative(
-    "_lerp_scalar", self=lambda at, grad, weight: grad * (1 - weight), end=lambda at, grad, weight: grad * weight
+    "_lerp_scalar",
+    self=lambda at, grad, weight: grad * (1 - weight.conjugate()),
+    end=lambda at, grad, weight: grad * weight.conjugate(),
 )
 broadcasts_on_meta("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 derivative(

@@ -11,21 +11,24 @@ from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composit
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.type_properties import result_type
-from readtorch.aten.tensor_iterator import cast, check_real, common_dtype
+from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import values_for
-from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import from_numpy_dtype, largest, not_implemented, to_numpy_dtype, to_string
 
 
 @register("_clamp_scalar", key="CPU CUDA", variants="", node="ClampBackward1")
 def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
-    for bound in (min, max):
-        check_real(bound, self.dtype)
+    if self.dtype.kind not in "fV" and (isinstance(min, complex) or isinstance(max, complex)):
+        raise NotImplementedError("clamp is not supported for complex types")
     wanted = to_numpy_dtype(result_type([value for value in (self, min, max) if value is not None]))
+    wanted = self.dtype if wanted.kind == "c" else wanted
+    if wanted.kind == "b":
+        raise not_implemented("clamp_scalar_cpu", wanted)
     values = self.astype(wanted, copy=False)
     if min is not None:
-        values = np.maximum(values, cast(min, wanted))
-    return values if max is None else np.minimum(values, cast(max, wanted))
+        values = np.maximum(values, fitting(min, wanted))
+    return values if max is None else np.minimum(values, fitting(max, wanted))
 
 
 def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
@@ -46,6 +49,8 @@ def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
         shape = shape if bound is None else infer_size(shape, bound.shape)
     bounds = [bound for bound in (min, max) if bound is not None]
     kind = common_dtype(self, *bounds)
+    if kind.kind == "b" and len(bounds) == 2:
+        raise not_implemented("clamp_cpu", kind)
     self, *bounds = [operand.astype(kind, copy=False) for operand in (self, *bounds)]
     values = self if min is None else np.maximum(self, bounds.pop(0))
     return values if max is None else np.minimum(values, bounds.pop())
@@ -56,13 +61,12 @@ def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[
     below = self < min if min is not None else None
     above = self > max if max is not None else None
     zero = at.zeros_like(grad)
-    outside = below if above is None else above if below is None else below | above
     to_min = to_max = None
     if min is not None:
         to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
     if max is not None:
         to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
-    return at.where(outside, zero, grad), to_min, to_max
+    return at.where(_inside(at, self, min, max), grad, zero), to_min, to_max
 
 
 broadcasts_on_meta("_clamp_tensor")
@@ -149,6 +153,9 @@ def isclose(
     """|self − other| ≤ atol + rtol · |other|, elementwise."""
     if self.dtype != other.dtype:
         raise RuntimeError(f"{self.dtype} did not match {other.dtype}")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance:g}")
     close = at.eq(self, other)
     if equal_nan:
         close = close | (at.isnan(self) & at.isnan(other))

@@ -19,6 +19,8 @@ def result_type(operands: Sequence[Any]) -> dtype:
             found = scalar_type.FROM_NUMPY[operand.dtype]
         else:
             rank, found = 2, number_type(operand)
+            if operand.__class__ is int and not -(1 << 63) <= operand < 1 << 64:
+                raise OverflowError("int too big to convert")
         old = ranks[rank]
         ranks[rank] = found if old is None else promote_types(old, found)
     return _combine(ranks[0], _combine(ranks[1], ranks[2])) or get_default_dtype()

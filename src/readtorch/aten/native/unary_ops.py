@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, pointwise, register
-from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
@@ -153,16 +154,16 @@ def logit(self: Array, eps: float | None = None) -> Array:
     """ln(x / (1 − x)), the inverse of the sigmoid; `eps` keeps x away from 0 and 1."""
     x = self if self.dtype.kind in "fV" else self.astype(to_numpy_dtype(get_default_dtype()))
     kind = x.dtype
-    if eps is not None:
+    if eps is not None and not eps < 0:
         x = np.where(x < eps, eps, np.where(x > 1 - eps, 1 - eps, x)).astype(kind)
     return np.log(x / (1 - x)).astype(kind, copy=False)
 
 
 def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
     """Outside of [0, 1] there is no slope; where `eps` holds x, it is zero."""
-    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
-    inside = at.logical_and(self >= low, self <= 1 - low)
-    return at.where(inside, grad / (self * (1 - self)), outside)
+    low, beyond = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
+    outside = at.logical_or(self < low, self > 1 - low)
+    return at.where(outside, beyond, grad / (self * (1 - self)))
 
 
 broadcasts_on_meta("logit")
@@ -195,13 +196,16 @@ unary("frac", lambda x: x - np.trunc(x), "same", lambda at, grad: grad)
 
 
 @register("round", key="CPU CUDA", variants="function method", inplace=True, out=True)
-def round(self: Array, *, decimals: int = 0) -> Array:
+def round(self: Array, *, decimals: int = UNSAID) -> Array:
     """To the nearest integer, halves to the even one; or to so many decimals."""
-    if self.dtype.kind == "b":
+    if self.dtype.kind == "b" or (decimals is not None and self.dtype.kind in "iu"):
         raise not_implemented("round_vml_cpu", self.dtype)
-    if decimals and self.dtype.kind in "iu":
-        raise not_implemented("round_cpu", self.dtype)
-    return np.round(self, decimals)
+    if not decimals:
+        return np.round(self)
+    if self.dtype.itemsize == 2:
+        return round(self.astype(np.float32), decimals=decimals).astype(self.dtype)
+    power = self.dtype.type(10.0 ** builtins.abs(decimals) if builtins.abs(decimals) < 308 else math.inf)
+    return np.round(self / power) * power if decimals < 0 else np.round(self * power) / power
 
 
 derivative("round", self=_flat)
@@ -292,8 +296,9 @@ unary(
 
 def _sinc_slope(at: Any, x: Any) -> Any:
     scaled = x * math.pi
-    slope = (scaled * at.cos(scaled) - at.sin(scaled)) / (scaled * at.where(x == 0, at.ones_like(x), x))
-    return at.conj(at.where(x == 0, 0, slope))
+    square = scaled * x  # 0 as soon as a square is too small for the dtype
+    slope = (scaled * at.cos(scaled) - at.sin(scaled)) / at.where(square == 0, at.ones_like(x), square)
+    return at.conj(at.where(square == 0, 0, slope))
 
 
 unary("deg2rad", np.deg2rad, node="Deg2Rad", formula=lambda at, grad: grad * (math.pi / 180))
@@ -323,6 +328,9 @@ for _name, _part in (("_real", _real), ("_imag", _imag)):
 @register("complex", key="CPU CUDA", variants="function", out=True)
 def complex_(real: Array, imag: Array) -> Array:
     """Two real tensors as the parts of a complex one."""
+    kinds = [scalar_type.to_string(part.dtype) for part in (real, imag)]
+    if not set(kinds) <= {"Half", "Float", "Double"}:
+        raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got {} and {}".format(*kinds))
     if real.dtype != imag.dtype:
         raise RuntimeError(
             "Expected object of scalar type for argument 'imag' equal to that of argument 'real' for complex()"
@@ -358,7 +366,9 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", out=True)(lambda at, self: at._conj_physical(self))
+composite("conj_physical", variants="function method", out=True)(
+    lambda at, self: at._conj_physical(self) if is_complex(self) else self
+)
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)
 
@@ -372,12 +382,26 @@ def _polygamma(self: Array, n: int) -> Array:
     if n == 0:
         return special.digamma(self.astype(kind))
     x = self.astype(np.float64)
-    sign = 1 if n % 2 else -1
-    result = np.where(x == 0, np.inf, special.zeta(n + 1, np.where(x > 0, x, np.nan))) * (sign * math.factorial(n))
-    if n == 1 and not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
-        mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
-        result = np.where(x > 0, result, mirrored)
-    return np.asarray(result).astype(kind)
+    factor = (1 if n % 2 else -1) * (math.factorial(n) if n < 171 else math.inf)
+    if n == 1:
+        result = np.where(x == 0, np.inf, special.zeta(2, np.where(x > 0, x, np.nan)))
+        if not (x > 0).all():  # the reflection, which only the first of them needs no derivatives for
+            mirrored = (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2, np.where(x > 0, 1, 1 - x))
+            result = np.where(x > 0, result, mirrored)
+        return np.asarray(result).astype(kind)
+    pole = (x <= 0) & (x == np.floor(x))
+    result, place = np.zeros_like(x), np.where(np.isfinite(x) & ~pole, x, 1.0)
+    while (
+        below := (place < 0) & (place > -_TERMS)
+    ).any():  # the terms of the series up to the first of a place above 0
+        result = np.where(below, result + place ** -(n + 1.0), result)
+        place = np.where(below, place + 1, place)
+    result = result + special.zeta(n + 1, np.where(place > 0, place, np.nan))
+    return np.asarray(np.where(pole, np.inf, np.where(np.isfinite(x), result, np.nan)) * factor).astype(kind)
+
+
+#: further from 0 nobody adds up the terms
+_TERMS = 10_000
 
 
 derivative("digamma", self=lambda at, grad, self: grad * at._polygamma(self, 1))

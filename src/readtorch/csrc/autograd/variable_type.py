@@ -22,14 +22,16 @@ from readtorch.aten.memory_overlap import (
     has_internal_overlap,
     have_one_owner,
 )
+from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.sparse_tensor_impl import SparseTensorImpl, dense_of
-from readtorch.aten.tensor_iterator import ignore_floating_errors, restore_floating_errors
+from readtorch.aten.tensor_iterator import fitting, ignore_floating_errors, restore_floating_errors
+from readtorch.aten.tensor_iterator import shapes as broadcast_shape
 from readtorch.c10.core import autograd_state, scalar_type, tensor_impl
 from readtorch.c10.core.autograd_state import counts, state
 from readtorch.c10.core.device_guard import STREAMS, device_guard
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey, MetaArray, device_of
 from readtorch.c10.core.layout import LAYOUT_OF
-from readtorch.c10.core.scalar_type import can_cast, to_string
+from readtorch.c10.core.scalar_type import can_cast, to_numpy_dtype, to_string
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
     TensorImpl,
@@ -758,7 +760,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     numbers = "second" in entry.numbers
     keep_result = differentiable and bool(record.outputs)
     result_for_first = rule is not None and any(
-        left in key and not set(record.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
+        left in key and not set(entry.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
     )
     node_type = record.node_class if differentiable else None
     slow = binary_slow(entry, record, reject)
@@ -930,7 +932,13 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: d
         raise RuntimeError("Boolean alpha only supported for Boolean results")
     if alpha != 1 and entry.name == "sub" and (_is_truth(first) or _is_truth(second)):
         return call(first, second)  # refuses truth values, which a factor would make numbers of
-    return call(first, second if alpha == 1 else second * alpha)
+    if alpha == 1:
+        return call(first, second)
+    common = result_type([value._array if isinstance(value, TensorImpl) else value for value in operands])
+    if isinstance(second, TensorImpl) and second._array.__class__ is ndarray and second.dtype is not common:
+        second = autograd._to_copy(second, common)
+    fitting(alpha, to_numpy_dtype(common))
+    return call(first, second * alpha)
 
 
 def _is_truth(value: Any) -> bool:
@@ -1255,6 +1263,7 @@ def inplace(entry: OperatorEntry) -> Call:
     keeps_result = record.rule is not None and bool(record.rule.outputs)
     check, first_option = option_check(entry, 1)
     copies = entry.name == "copy_"
+    recorded = not entry.name.startswith("logical_")  # nobody asks what a leaf was before
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
@@ -1287,7 +1296,7 @@ def inplace(entry: OperatorEntry) -> Call:
             values[1] = brought(values[1], array, values[2])
         wants = False
         if not counts.grad_off or state.grad_mode:
-            wants = any(_wants_grad(values[i]) for i in positions)
+            wants = recorded and any(_wants_grad(values[i]) for i in positions)
             if wants:
                 try:
                     check_inplace(input)
@@ -1384,7 +1393,11 @@ def _write(
         form = entry.forms.get(BACKENDS.get(operands[-1].__class__, DispatchKey.Undefined))
         if form is not None:
             return form.into_dense(array, *operands[1:])
-        raw = run_pointwise(entry, operands)
+        try:
+            raw = run_pointwise(entry, operands)
+        except NotImplementedError:
+            _fits_in_place(entry, array, operands)  # what is wrong with the place comes first
+            raise
     else:
         raw_values, arrays, _ = unwrap(entry, positions, values)
         kernel = entry.kernels[DispatchKey.CPU] if array.__class__ is ndarray else lookup(entry, common_backend(arrays))
@@ -1407,6 +1420,15 @@ def _write(
     if array.__class__ is not MetaArray:
         assign(array, raw)
     return array
+
+
+def _fits_in_place(entry: OperatorEntry, array: Any, operands: list[Any]) -> None:
+    """RuntimeError if the result would have another shape than `array`, or a dtype that it cannot hold."""
+    shape = broadcast_shape(entry.name, operands)
+    if shape != array.shape:
+        raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}")
+    if not entry.pointwise.boolean:
+        check_cast(to_numpy_dtype(result_type(operands)), array.dtype)
 
 
 def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
@@ -1444,6 +1466,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
     name = f"aten::{entry.name}"
     check, first_option = option_check(entry, 0)
     tensors, lists = _places(entry, TENSOR), _places(entry, TENSOR_LIST)
+    takes_self = "self" in entry.schema.names and "input" not in entry.schema.names
     keywords = frozenset(shown(entry.schema.names[place]) for place in tensors)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -1468,7 +1491,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
                     if (answer := first_contact(entry, args, kwargs)) is not NOBODY:
                         return answer
                     complain(entry, args, kwargs)
-        if kwargs and "input" in kwargs and entry.schema.names[:1] == ("self",):
+        if kwargs and "input" in kwargs and takes_self:
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
@@ -1479,6 +1502,8 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
         except Exception:
             if entry.forms and (form := _form_for(entry, list(args))) is not None:
                 return form(*args, **kwargs)
+            if (renewed := in_new_order(entry.name, args, kwargs, stacklevel=3)) is not None:
+                return call(*renewed[0], **renewed[1])
             complain(entry, args, kwargs)
             raise
         named = entry.result_class
