@@ -377,7 +377,13 @@ binary(
     second=lambda at, grad: at.zeros_like(grad),
 )
 overloads("copysign", _by_second("Copysign", number=1))
-binary("nextafter", np.nextafter, numbers="", first=_no_derivative("nextafter"), second=_no_derivative("nextafter"))
+binary(
+    "nextafter",
+    np.nextafter,
+    first=lambda at, grad, self, other: grad * (self != other),
+    second=lambda at, grad: at.zeros_like(grad),
+    numbers="",
+)
 
 
 @register("heaviside", key="CPU CUDA", variants="function method", inplace=True, out=True)
