@@ -677,6 +677,10 @@ register("view_as_real", key="Meta")(view_as_real)
 @register("view_as_complex", key="CPU CUDA", variants="function", view="always")
 def view_as_complex(self: Array) -> Array:
     """Pairs of real numbers as a complex tensor."""
+    if self.dtype not in (np.float32, np.float64):
+        raise RuntimeError(
+            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {to_string(self.dtype)}"
+        )
     if not self.ndim or self.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     kind = np.dtype(np.complex64 if self.dtype == np.float32 else np.complex128)

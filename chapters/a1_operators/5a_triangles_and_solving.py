@@ -357,21 +357,27 @@ def _linalg_qr(A: Array, mode: str) -> Any:
 
 
 def _qr_backward(at: Any, grads: Any, Q: Any, R: Any) -> Any:
-    """RuntimeError if Q was not computed, or is more than R reaches. For a wide A = [X Y], R = [U V], Q U = X and Y = Q V: what reaches Y passes through Q."""
+    """RuntimeError if Q was not computed, or has columns that are any complement. Q of a wide A turns, to keep the first columns triangular, and R with it."""
     to_q, to_r = grads
     rows, columns = R.shape[-2:]
     if Q.ndim < 2:
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')"
         )
+    if rows > columns:
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
     if rows < columns:
-        V = at.slice(R, -1, rows, columns, 1)
-        to_y = None if to_r is None else at.slice(to_r, -1, rows, columns, 1)
-        through = None if to_y is None else at.matmul(to_y, _adjoint(at, V))
-        to_q = through if to_q is None else to_q if through is None else to_q + through
-        to_u = None if to_r is None else at.slice(to_r, -1, 0, rows, 1)
-        to_x = _qr_backward(at, (to_q, to_u), Q, at.slice(R, -1, 0, rows, 1))
-        return at.cat([to_x, at.zeros_like(V) if to_y is None else at.matmul(Q, to_y)], -1)
+        turned = None if to_q is None else at.matmul(_adjoint(at, Q), to_q)
+        if to_r is not None:
+            part = at.matmul(to_r, _adjoint(at, R))
+            turned = -part if turned is None else turned - part
+        skew = turned - _adjoint(at, turned)
+        below = at.tril(skew, -1)
+        if is_complex(skew):
+            below = below + at.diag_embed(at.diagonal(skew, 0, -2, -1)) / 2
+        core = _right_solve(at, below, _adjoint(at, at.narrow(R, -1, 0, rows)))
+        core = at.constant_pad_nd(core, [0, columns - rows])
+        return at.matmul(Q, core if to_r is None else core + to_r)
     m = None if to_r is None else at.matmul(R, _adjoint(at, to_r))
     if to_q is not None:
         part = at.matmul(_adjoint(at, to_q), Q)
@@ -416,7 +422,17 @@ def qr(at: Any, self: Array, some: bool = True) -> Any:
 )
 def _linalg_svd(A: Array, full_matrices: bool) -> Any:
     _matrices("linalg.svd", A)
-    return list(_converged("linalg.svd", np.linalg.svd, A, full_matrices=full_matrices))
+    if np.isfinite(A).all():
+        return list(_converged("linalg.svd", np.linalg.svd, A, full_matrices=full_matrices))
+    if np.isnan(A).any():
+        raise LinAlgError(
+            "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values."
+        )
+    lost = np.isinf(A).any(axis=(-1, -2))  # LAPACK's iteration may not end there
+    found = np.linalg.svd(np.where(lost[..., None, None], A.dtype.type(0), A), full_matrices=full_matrices)
+    for part in found:
+        part[lost] = np.nan
+    return list(found)
 
 
 def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
@@ -585,7 +601,7 @@ def _linalg_pinv(A: Array, atol: float, rtol: float, hermitian: bool) -> Array:
         values, right = _converged("linalg.eigh", decompose, A)
         left, sizes = right, np.abs(values)
     else:
-        left, values, adjoint = _converged("linalg.svd", np.linalg.svd, A, full_matrices=False)
+        left, values, adjoint = _linalg_svd(A, False)
         right, sizes = np.conj(adjoint.swapaxes(-1, -2)), values
     kept = sizes > np.maximum(atol, rtol * sizes.max(axis=-1, keepdims=True))
     inverse = np.where(kept, 1 / np.where(kept, values, 1), 0).astype(A.dtype)

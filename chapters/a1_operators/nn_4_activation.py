@@ -113,7 +113,8 @@ def threshold(self: Array, threshold: Real, value: Real) -> Array:
     return np.where(self <= fitting(threshold, self.dtype), fitting(value, self.dtype), self)
 
 
-derivative("threshold", self=lambda at, grad, self, threshold: grad * (self > threshold))
+# NaN is on neither side of a bound: what is cut off is asked for, so that the gradient of NaN passes
+derivative("threshold", self=lambda at, grad, self, threshold: at.where(self <= threshold, 0, grad))
 
 
 @register("leaky_relu", module="nn", inplace=True)
@@ -138,7 +139,9 @@ def hardtanh(self: Array, min_val: float = -1, max_val: float = 1) -> Array:
     return np.clip(self, lowest, highest)
 
 
-derivative("hardtanh", self=lambda at, grad, self, min_val, max_val: grad * ((self > min_val) & (self < max_val)))
+derivative(
+    "hardtanh", self=lambda at, grad, self, min_val, max_val: at.where((self <= min_val) | (self >= max_val), 0, grad)
+)
 
 
 @composite("relu6", module="nn", inplace=True)
@@ -218,7 +221,7 @@ def softshrink(self: Array, lambd: Real = 0.5) -> Array:
     return _pointwise("softshrink_cpu", self, lambda x: np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(lambd), 0))
 
 
-derivative("softshrink", self=lambda at, grad, self, lambd: grad * ((self > lambd) | (self < -lambd)))
+derivative("softshrink", self=lambda at, grad, self, lambd: at.where((self >= -lambd) & (self <= lambd), 0, grad))
 
 # %% [markdown]
 # `prelu` has a slope per channel; the engine sums its gradient down to the slopes' shape.
@@ -324,7 +327,7 @@ def elu(self: Array, alpha: Real = 1, scale: Real = 1, input_scale: Real = 1) ->
 
 def _elu_gradient(at: Any, grad: Any, self: Any, alpha: float, scale: float, input_scale: float) -> Any:
     slope = at.exp(at.clamp(self, None, 0) * input_scale) * (alpha * scale * input_scale)
-    return at.where(self > 0, grad * scale, grad * slope)
+    return at.where(self <= 0, grad * slope, grad * scale)
 
 
 derivative("elu", self=_elu_gradient)

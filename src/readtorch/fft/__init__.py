@@ -10,7 +10,7 @@ from readtorch import _C
 from readtorch._tensor import Tensor
 from readtorch.aten.core.dispatch.operator_entry import Dims
 from readtorch.c10.core.default_dtype import get_default_dtype
-from readtorch.c10.core.scalar_type import complex64, dtype, promote_types, to_string
+from readtorch.c10.core.scalar_type import complex64, dtype, not_implemented, promote_types, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 from readtorch.csrc.utils.gates import COMPILED, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked
@@ -57,13 +57,16 @@ def _resized(input: Tensor, sizes: Sequence[int | None], dims: Sequence[int]) ->
 
 def _axes(input: Tensor, s: Any, dim: Any) -> tuple[list[int | None], list[int]]:
     """The sizes and dimensions that `s` and `dim` mean together."""
-    sizes = None if s is None else [None if n == -1 else n for n in ([s] if isinstance(s, int) else s)]
+    sizes = None if s is None else [None if n == -1 else int(n) for n in ([s] if isinstance(s, int) else s)]
     if dim is None:
         dims = list(range(input.ndim)) if sizes is None else list(range(input.ndim - len(sizes), input.ndim))
         if dims and dims[0] < 0:
             raise RuntimeError(f"Got shape with {len(dims)} values but input tensor only has {input.ndim} dimensions.")
     else:
-        dims = [maybe_wrap_dim(axis, input.ndim) for axis in ([dim] if isinstance(dim, int) else dim)]
+        dims = [
+            maybe_wrap_dim(int(axis), input.ndim, wrap_scalar=False)
+            for axis in ([dim] if isinstance(dim, int) else dim)
+        ]
     if len(set(dims)) != len(dims):
         raise RuntimeError("FFT dims must be unique")
     if sizes is not None and len(sizes) != len(dims):
@@ -71,10 +74,25 @@ def _axes(input: Tensor, s: Any, dim: Any) -> tuple[list[int | None], list[int]]
     return sizes or [None] * len(dims), dims
 
 
+def _given(name: str, dim: Any) -> None:
+    """TypeError for None, where two dimensions are named by default."""
+    if dim is None:
+        raise TypeError(f"fft_{name}(): argument 'dim' must be tuple of ints, not NoneType")
+
+
+def _one(n: int | None) -> list[int] | None:
+    """A number of points as `s` of one dimension, where -1 would stand for the input's."""
+    if n is not None and n < 1:
+        raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    return None if n is None else [n]
+
+
 def _both(name: str, forward: bool, default: Any) -> Callable[..., Any]:
     def transform(
         input: Tensor, s: Dims | None = None, dim: Dims | None = default, norm: str | None = None, *, out: Any = None
     ) -> Any:
+        if default is not None:
+            _given(name, dim)
         sizes, dims = _axes(input, s, dim)
         return _at._fft_c2c(_resized(_complex(input), sizes, dims), dims, _scale(norm, forward), forward)
 
@@ -100,13 +118,13 @@ ifft2 = _both("ifft2", False, (-2, -1))
 @checked
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """The transform along `dim`, of `n` numbers."""
-    return fftn(input, None if n is None else [n], [dim], norm)
+    return fftn(input, _one(n), [dim], norm)
 
 
 @checked
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """The inverse of `fft`."""
-    return ifftn(input, None if n is None else [n], [dim], norm)
+    return ifftn(input, _one(n), [dim], norm)
 
 
 @checked
@@ -140,13 +158,13 @@ def irfftn(
 @checked
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """Half of the transform of real numbers."""
-    return rfftn(input, None if n is None else [n], [dim], norm)
+    return rfftn(input, _one(n), [dim], norm)
 
 
 @checked
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Any = None) -> Any:
     """The inverse of `rfft`."""
-    return irfftn(input, None if n is None else [n], [dim], norm)
+    return irfftn(input, _one(n), [dim], norm)
 
 
 @checked
@@ -154,6 +172,7 @@ def rfft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None, *, out: Any = None
 ) -> Any:
     """`rfftn` over two dimensions."""
+    _given("rfft2", dim)
     return rfftn(input, s, dim, norm)
 
 
@@ -162,10 +181,12 @@ def irfft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None, *, out: Any = None
 ) -> Any:
     """`irfftn` over two dimensions."""
+    _given("irfft2", dim)
     return irfftn(input, s, dim, norm)
 
 
 def _turned(norm: str | None) -> str | None:
+    _scale(norm, True)
     return {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
 
 
@@ -194,6 +215,8 @@ def fftfreq(
     pin_memory: bool = False,
 ) -> Any:
     """The frequency of each number that `fft` gives, for samples a distance `d` apart."""
+    if dtype is not None and dtype.is_complex:
+        raise not_implemented("arange_cpu", dtype)
     whole = _at.arange(n, dtype=dtype or get_default_dtype(), device=device)
     whole[(n + 1) // 2 :] -= n
     return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
@@ -212,7 +235,9 @@ def rfftfreq(
     pin_memory: bool = False,
 ) -> Any:
     """The frequency of each number that `rfft` gives."""
-    whole = _at.arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device)
+    if dtype is not None and dtype.is_complex:
+        raise not_implemented("arange_cpu", dtype)
+    whole = _at.arange(int(n / 2) + 1, dtype=dtype or get_default_dtype(), device=device)
     return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
 
 
@@ -220,7 +245,7 @@ def _shift(input: Tensor, dim: Any, back: bool) -> Any:
     dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if not dims:
         raise RuntimeError("`shifts` required")
-    sizes = [input.shape[axis] for axis in dims]
+    sizes = [input.shape[maybe_wrap_dim(axis, input.ndim, wrap_scalar=False)] for axis in dims]
     return _at.roll(input, [(size + int(back)) // 2 for size in sizes], dims)
 
 

@@ -143,6 +143,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Any:
     count = x.shape[-1] if N is None else N
     if count < 2:
         raise RuntimeError("N must be greater than 1.")
+    if count >= 1 << 63:
+        raise ValueError("linalg_vander(): argument 'N': Overflow when unpacking long long")
     stack = _C._VariableFunctions.stack
     return stack([x**power for power in range(count)], -1)
 

@@ -82,9 +82,10 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
 
     _check_floating("linalg.vector_norm", self.dtype)
     wide = self.astype(np.float32) if self.itemsize == 2 else self
-    if ord == 2:
+    single = 1 in self.shape and all(self.shape[axis] == 1 for axis in dims)
+    if ord == 2 and not single:
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))
-    elif ord == 1:
+    elif ord == 1 or (single and ord):  # one element is its own norm: no power of it leaves the range
         result = np.abs(wide).sum(axis=dims, keepdims=keepdim)
     elif (ord < 0 or math.isinf(ord)) and any(not self.shape[axis] for axis in dims):
         raise RuntimeError(

@@ -74,8 +74,23 @@ def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
         row[first:last] = weights / weights.sum()
 
 
-def _along(x: Array, axis: int, matrix: Array) -> Array:
-    return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+#: from where to where, around its own place, one output is read from, be the weight of the others 0
+_READ = {"linear": (0, 2), "cubic": (-1, 3)}
+
+
+def _along(x: Array, axis: int, matrix: Array, mode: str) -> Array:
+    lines = np.moveaxis(x, axis, -1)
+    result = lines @ matrix.T
+    if not np.isfinite(
+        result
+    ).all():  # a product lets NaN and infinity into a whole line, by 0 · ∞: place by place then
+        for place, weights in enumerate(matrix):
+            taps = np.flatnonzero(weights)
+            if len(taps) == 1 and mode in _READ:
+                before, behind = _READ[mode]
+                taps = np.arange(max(taps[0] + before, 0), min(taps[0] + behind, len(weights)))
+            result[..., place] = (lines[..., taps] * weights[taps]).sum(-1)
+    return np.moveaxis(result, -1, axis)
 
 
 def _node_of_resample(mode: str, dims: int, antialias: bool) -> str:
@@ -114,7 +129,7 @@ def _resample(
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):
             x = np.repeat(x, m // n, axis) if m != n else x
         else:
-            x = _along(x, axis, _weights(n, m, mode, align_corners, scale, antialias, x.dtype))
+            x = _along(x, axis, _weights(n, m, mode, align_corners, scale, antialias, x.dtype), mode)
     return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
 
 
@@ -134,7 +149,7 @@ def _resample_backward(
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):
             dx = dx.reshape(*dx.shape[:axis], n, m // n, *dx.shape[axis + 1 :]).sum(axis + 1)
         else:
-            dx = _along(dx, axis, _weights(n, m, mode, align_corners, scale, antialias, dx.dtype).T)
+            dx = _along(dx, axis, _weights(n, m, mode, align_corners, scale, antialias, dx.dtype).T, "")
     return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
 
 
