@@ -912,27 +912,27 @@ def matrix_dims(name: str, dim: Any, rank: int) -> tuple[int, int]:
 
 @composite("linalg_matrix_norm", module="linalg", variants="function")
 def linalg_matrix_norm(
-    at: Any, A: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+    at: Any, self: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2."""
     name = "linalg.matrix_norm"
     if not isinstance(ord, str) and not isinstance(ord, int | float):
         raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}")
-    _check_floating(name, A.dtype)
-    if A.ndim < 2:
+    _check_floating(name, self.dtype)
+    if self.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    rows, columns = matrix_dims(name, dim, A.ndim)
+    rows, columns = matrix_dims(name, dim, self.ndim)
     if ord not in ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
     if dtype is not None:
-        A = at._to_copy(A, _norm_dtype(name, A.dtype, dtype))
+        self = at._to_copy(self, _norm_dtype(name, self.dtype, dtype))
     if ord == "fro":
-        return at.linalg_vector_norm(A, 2, (rows, columns), keepdim)
+        return at.linalg_vector_norm(self, 2, (rows, columns), keepdim)
     size: Any = ord
     if ord in ("nuc", 2, -2):
-        if A.itemsize == 2:
-            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {scalar_type.to_string(A.dtype)}")
-        values = at.linalg_svdvals(at.movedim(A, (rows, columns), (-2, -1)))
+        if self.itemsize == 2:
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {scalar_type.to_string(self.dtype)}")
+        values = at.linalg_svdvals(at.movedim(self, (rows, columns), (-2, -1)))
         if ord == "nuc" or (ord == 2 and not values.shape[-1]):  # nothing stretches anything: the largest factor is 0
             result = at.sum(values, -1)
         else:
@@ -941,7 +941,7 @@ def linalg_matrix_norm(
             result = at.unsqueeze(result, axis)
         return result
     summed, searched = (rows, columns) if abs(size) == 1 else (columns, rows)
-    sums = at.sum(at.abs(A), summed, True)
+    sums = at.sum(at.abs(self), summed, True)
     if size > 0 and not sums.shape[searched]:
         result = at.sum(sums, searched, True)
     else:

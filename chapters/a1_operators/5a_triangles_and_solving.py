@@ -576,7 +576,7 @@ def _limit(at: Any, sizes: Any, atol: Any, rtol: Any) -> Any:
 @composite("linalg_matrix_rank", module="linalg", variants="function", out=True)
 def linalg_matrix_rank(
     at: Any,
-    A: Array,
+    self: Array,
     tol: Array | float | None = None,
     hermitian: bool = False,
     *,
@@ -584,11 +584,11 @@ def linalg_matrix_rank(
     rtol: Array | float | None = None,
 ) -> Any:
     """How many singular values are larger than the tolerance: `tol`, or the larger of `atol` and `rtol` times the largest of them."""
-    _matrices("torch.linalg.matrix_rank", A)
-    atol, rtol = (tol, 0.0) if tol is not None else _tolerances(at, A, atol, rtol)
-    if 0 in tuple(A.shape):
-        return at.sum(at.narrow(A, -1, 0, 0) != 0, (-2, -1))
-    sizes = at.abs(at.linalg_eigh(A)[0]) if hermitian else at.linalg_svdvals(A)
+    _matrices("torch.linalg.matrix_rank", self)
+    atol, rtol = (tol, 0.0) if tol is not None else _tolerances(at, self, atol, rtol)
+    if 0 in tuple(self.shape):
+        return at.sum(at.narrow(self, -1, 0, 0) != 0, (-2, -1))
+    sizes = at.abs(at.linalg_eigh(self)[0]) if hermitian else at.linalg_svdvals(self)
     return at.sum(sizes > _limit(at, sizes, atol, rtol), -1)
 
 
@@ -627,7 +627,7 @@ derivative("_linalg_pinv", A=_pinv_backward)
 @composite("linalg_pinv", module="linalg", variants="function", out=True)
 def linalg_pinv(
     at: Any,
-    A: Array,
+    self: Array,
     rcond: Array | float | None = None,
     hermitian: bool = False,
     *,
@@ -635,20 +635,20 @@ def linalg_pinv(
     rtol: Array | float | None = None,
 ) -> Any:
     """The pseudo-inverse. Singular values up to `rcond` (`rtol`) times the largest, or up to `atol`, count as zero."""
-    if A.ndim < 2:
+    if self.ndim < 2:
         raise RuntimeError(
             "linalg.pinv: expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types"
         )
-    if hermitian and 0 not in tuple(A.shape):
-        _square("eigh", A)
-    atol, rtol = _tolerances(at, A, atol, rcond if rcond is not None else rtol)
+    if hermitian and 0 not in tuple(self.shape):
+        _square("eigh", self)
+    atol, rtol = _tolerances(at, self, atol, rcond if rcond is not None else rtol)
     if not hasattr(atol, "dtype") and not hasattr(rtol, "dtype"):
-        return at._linalg_pinv(A, float(atol), float(rtol), hermitian)
+        return at._linalg_pinv(self, float(atol), float(rtol), hermitian)
     if hermitian:
-        values, right = at.linalg_eigh(A)
+        values, right = at.linalg_eigh(self)
         left, sizes = right, at.abs(values)
     else:
-        left, values, adjoint = at.linalg_svd(A, False)
+        left, values, adjoint = at.linalg_svd(self, False)
         right, sizes = _adjoint(at, adjoint), values
     kept = sizes > _limit(at, sizes, atol, rtol)
     inverse = at.where(kept, 1 / at.where(kept, values, at.ones_like(values)), at.zeros_like(values))

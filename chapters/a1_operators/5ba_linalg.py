@@ -129,9 +129,9 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 @checked
-def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Any:
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Any:
     """The eigenvalues of a Hermitian matrix."""
-    return eigh(A, UPLO)[0]
+    return eigh(input, UPLO)[0]
 
 
 # %%
@@ -213,6 +213,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         raise RuntimeError(
             f"linalg.vecdot: Expected x and y to have the same dtype, but found {to_string(x.dtype)} and {to_string(y.dtype)}"
         )
+    if x.ndim == y.ndim == 1:
+        return _C._VariableFunctions.vdot(x, y)
     return (x.conj() * y).sum(dim)
 
 

@@ -63,8 +63,9 @@ def _check(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> None
         )
     if mask is not None:
         shape = (*query.shape[:-1], key.shape[-2])
-        for place in (-2, -1):
-            maybe_wrap_dim(place, len(mask.shape), wrap_scalar=False)
+        if len(shape) == 4:  # the kernel for these looks at both dimensions of a mask
+            for place in (-2, -1):
+                maybe_wrap_dim(place, len(mask.shape), wrap_scalar=False)
         if infer_size(shape, tuple(mask.shape))[-2:] != shape[-2:]:
             raise RuntimeError(
                 f"output with shape {list(shape)} doesn't match the broadcast shape {list(infer_size(shape, tuple(mask.shape)))}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -202,6 +203,10 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     return rfft(input, n, dim, _turned(norm)).conj()
 
 
+def _spacing(n: int, d: float) -> float:
+    return 1.0 / (n * d) if n * d else math.inf
+
+
 @checked
 def fftfreq(
     n: int,
@@ -215,11 +220,11 @@ def fftfreq(
     pin_memory: bool = False,
 ) -> Any:
     """The frequency of each number that `fft` gives, for samples a distance `d` apart."""
-    if dtype is not None and dtype.is_complex:
-        raise not_implemented("arange_cpu", dtype)
     whole = _at.arange(n, dtype=dtype or get_default_dtype(), device=device)
+    if whole.is_complex():
+        raise not_implemented("arange_cpu", whole.dtype)
     whole[(n + 1) // 2 :] -= n
-    return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
+    return whole.mul_(_spacing(n, d)).requires_grad_(requires_grad)
 
 
 @checked
@@ -235,10 +240,10 @@ def rfftfreq(
     pin_memory: bool = False,
 ) -> Any:
     """The frequency of each number that `rfft` gives."""
-    if dtype is not None and dtype.is_complex:
-        raise not_implemented("arange_cpu", dtype)
     whole = _at.arange(int(n / 2) + 1, dtype=dtype or get_default_dtype(), device=device)
-    return whole.mul_(1.0 / (n * d)).requires_grad_(requires_grad)
+    if whole.is_complex():
+        raise not_implemented("arange_cpu", whole.dtype)
+    return whole.mul_(_spacing(n, d)).requires_grad_(requires_grad)
 
 
 def _shift(input: Tensor, dim: Any, back: bool) -> Any:

@@ -290,6 +290,10 @@ def max_unpool3d(
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """The partial inverse of `max_pool3d`: maxima at their places, zeros elsewhere."""
+    if input.dim() not in (4, 5):
+        raise RuntimeError(
+            f"Input to max_unpooling3d should be a 4d or 5d Tensor, but got a tensor with {input.dim()} dimensions."
+        )
     kernel, pads = _triple(kernel_size), _triple(padding)
     steps = kernel if stride is None else _triple(stride)
     size = _unpool_output_size(input, kernel, steps, pads, output_size)
