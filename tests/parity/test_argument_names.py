@@ -29,7 +29,7 @@ argsort isin max min norm random_ scatter sort std std_mean trapezoid trapz unif
 dsplit hsplit vsplit tensor_split tensordot true_divide linalg_matrix_rank linalg_pinv nonzero unique: {SEVERAL}
 cumulative_trapezoid: {SEVERAL}
 alpha_dropout_ dropout_ feature_alpha_dropout_ feature_dropout_: {LEADING}
-linalg_cholesky linalg_eigh linalg_matrix_exp linalg_matrix_norm linalg_matrix_power linalg_vector_norm: {DOCUMENTED}
+linalg_cholesky linalg_eigh linalg_matrix_exp linalg_matrix_power linalg_vector_norm: {DOCUMENTED}
 """
 ELSEWHERE = {
     name: reason
