@@ -411,9 +411,11 @@ class _FractionalMaxPoolNd(Module):
     ) -> None:
         super().__init__()
         expand, name = self._expand, type(self).__name__
-        self.kernel_size = expand(kernel_size)
-        if min(self.kernel_size) <= 0:
+        axes = range(len(expand(1)))
+        sizes = kernel_size if isinstance(kernel_size, tuple | list) else (kernel_size,)
+        if len(axes) == 3 and not all(size > 0 for size in sizes):  # upstream looks at those of three dimensions alone
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
+        self.kernel_size = expand(kernel_size)
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:
@@ -422,7 +424,7 @@ class _FractionalMaxPoolNd(Module):
         self.register_buffer("_random_samples", _random_samples)
         self.output_size = None if output_size is None else expand(output_size)
         self.output_ratio = None if output_ratio is None else expand(output_ratio)
-        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+        if self.output_ratio is not None and not all(0 < self.output_ratio[axis] < 1 for axis in axes):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def _expand(self, value: Any) -> tuple[Any, ...]:

@@ -50,11 +50,6 @@ nn.utils.clip_grad_value_([X], True)
 nn.utils.clip_grad_value_([X], 0.5, 's')
 """,
     "both refuse it with another error, or it is refused here alone: the argument is looked at before it is used": """
-nn.Conv2d(4, 6, (), padding='same')
-nn.Conv2d(4, 6, (-1,), padding='same')
-nn.Conv2d(4, 6, (0, 0, 0, 0), padding='same')
-nn.Conv2d(4, 6, (1.5,), padding='same')
-nn.Conv2d(4, 6, A, padding='same')
 nn.AdaptiveLogSoftmaxWithLoss(4, nan, [2, 5])
 nn.utils.rnn.pack_padded_sequence(T, (99, 99), batch_first=True)
 """,

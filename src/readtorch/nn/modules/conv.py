@@ -133,10 +133,10 @@ def _padding_for_pad(
         return _reverse_repeat_tuple(padding, 2)
     if padding == "valid":
         return [0, 0] * len(kernel_size)
-    both: list[int] = []
-    for size, step in zip(reversed(kernel_size), reversed(dilation), strict=True):
-        total = step * (size - 1)
-        both += [total // 2, total - total // 2]
+    both = [0, 0] * len(kernel_size)
+    for place, (size, step) in enumerate(zip(kernel_size, dilation, strict=False)):
+        total, last = step * (size - 1), 2 * (len(kernel_size) - 1 - place)
+        both[last : last + 2] = total // 2, total - total // 2
     return both
 
 
