@@ -35,8 +35,10 @@ class Operator:
         schema = self.entry.schema
         if schema.var_positional:
             return self.call(*values[:-1], *values[-1])
-        first = len(schema.names) - len(schema.keyword_only)
-        return self.call(*values[:first], **dict(zip(schema.keyword_only, values[first:], strict=True)))
+        first = said = len(schema.names) - len(schema.keyword_only)
+        while said and values[said - 1] is None and schema.defaults.get(schema.names[said - 1], 0) is None:
+            said -= 1  # left out, as it was: some options may not be None
+        return self.call(*values[:said], **dict(zip(schema.keyword_only, values[first:], strict=True)))
 
 
 def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

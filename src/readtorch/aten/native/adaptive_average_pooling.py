@@ -87,6 +87,8 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
     """The output size that a call asks for. RuntimeError for what upstream refuses."""
     if not x.shape and dims == 2 and output_size in (1, (1, 1)) and to_string(x.dtype) != "Long":
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
+    if hasattr(output_size, "__index__") and not getattr(output_size, "ndim", 0):  # NumPy's and tensors' numbers too
+        output_size = output_size.__index__()
     size = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
     if len(size) == 1:
         size *= dims
