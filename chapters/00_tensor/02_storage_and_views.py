@@ -674,10 +674,21 @@ class VariableVersion:
                     behind[id(view)] = entry
                     view.fall_behind()
 
+    def entries(self) -> list[weakref.ref]:
+        """The references by which the views of this memory are remembered."""
+        return [*(self.views or ()), *(self.behind or {}).values()]
+
     def living_views(self) -> list[TensorImpl]:
         """All views of this memory that still exist."""
-        entries = [*(self.views or ()), *(self.behind or {}).values()]
-        return [view for entry in entries if (view := entry()) is not None]
+        return [view for entry in self.entries() if (view := entry()) is not None]
+
+    def exchange(self, a: TensorImpl, b: TensorImpl) -> None:
+        """Each of two objects is from now on the view that the other was."""
+        other = {id(a): weakref.ref(b), id(b): weakref.ref(a)}
+        self.views = None if self.views is None else [other.get(id(entry()), entry) for entry in self.views]
+        if self.behind is not None:
+            changed = [other.get(key, entry) for key, entry in self.behind.items()]
+            self.behind = {id(view): entry for entry in changed if (view := entry()) is not None}
 
 
 # %% [markdown]

@@ -833,6 +833,8 @@ class OperatorEntry:
         self.module = ""
         self.method_names: tuple[str, ...] = ()
         self.inplace = False
+        #: for an operator in place whose kernel would copy the whole to change a part: a kernel that writes to its first argument
+        self.writing: Callable[..., None] | None = None
         #: which operands of a pointwise operator may be Python numbers: "first second"
         self.numbers = ""
         self.out = False
@@ -1042,6 +1044,16 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
 def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:
     """Name the nodes of operator `name` by the options of its calls. They are renamed when somebody looks at them, not before."""
     operators[name].overload = choose
+
+
+def writes(name: str) -> Callable[[Kernel], Kernel]:
+    """Decorator: `name_` on the CPU is this function, which writes to its first argument what `name` would to a copy of it."""
+
+    def decorate(kernel: Kernel) -> Kernel:
+        operators[name].writing = kernel
+        return kernel
+
+    return decorate
 
 
 # %% [markdown]

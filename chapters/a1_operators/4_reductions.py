@@ -435,7 +435,7 @@ def diff(
     place = maybe_wrap_dim(dim, self.ndim)
     parts = [part for part in (prepend, self, append) if part is not None]
     x = at.cat(parts, place) if len(parts) > 1 else self
-    for _ in range(n):
+    for _ in range(min(n, x.shape[place])):
         size = x.shape[place]
         upper, lower = at.slice(x, place, 1, size, 1), at.slice(x, place, 0, size - 1, 1)
         x = at.logical_xor(upper, lower) if str(x.dtype).endswith("bool") else upper - lower
@@ -748,6 +748,8 @@ derivative(
 @composite("nanmean", variants="function method", out=True)
 def nanmean(at: Any, self: Array, dim: Dims | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Any:
     """The mean without NaNs."""
+    if dtype is not None:
+        _needs_floating("nanmean", self, dtype)
     return at.nansum(self, dim, keepdim, dtype=dtype) / at.sum(at.logical_not(at.isnan(self)), dim, keepdim)
 
 

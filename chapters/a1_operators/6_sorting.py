@@ -235,8 +235,8 @@ def nanmedian(at: Any, self: Array, dim: int = UNSAID, keepdim: bool = UNSAID) -
         return at.median(self) if dim is None else at.median(self, dim, bool(keepdim))
     place = 0 if dim is None else dim
     missing = at.isnan(flat)
-    # with infinity for nan the numbers come first in order, and the lower middle of n of them is at (n - 1) // 2
-    _, positions = at.sort(at.where(missing, float("inf"), flat) if flat.ndim else at.reshape(flat, (1,)), place)
+    # the numbers come first in order, and the lower middle of n of them is at (n - 1) // 2
+    _, positions = at.sort(flat if flat.ndim else at.reshape(flat, (1,)), place)
     numbers = at.sum(at.logical_not(missing), place, True)
     middle = at.clamp_min((numbers - 1) // 2, 0)
     found = at.gather(flat if flat.ndim else at.reshape(flat, (1,)), place, at.gather(positions, place, middle))
@@ -263,6 +263,8 @@ def _laid_out(at: Any, self: Any, q: Any, dim: int | None, interpolation: str) -
         raise RuntimeError("quantile() input tensor must be non-empty")
     if getattr(q, "ndim", 0) > 1:
         raise RuntimeError(f"quantile() q must be a scalar or 1D tensor, but got {q.ndim} dimensions")
+    if hasattr(q, "ndim") and q.dtype != self.dtype:
+        raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     place = 0 if dim is None else maybe_wrap_dim(dim, self.ndim)
     return (at.reshape(self, (-1,)) if dim is None or not self.ndim else self), place
 
@@ -303,6 +305,7 @@ def quantile(
     x, place = _laid_out(at, self, q, dim, interpolation)
     ordered = at.sort(x, place)[0]
     count = x.shape[place] if x.ndim else 1
+    largest = at.select(ordered, place, count - 1) if x.ndim else ordered  # NaN, if there is one
     results = []
     for share, part in _shares(at, q):
         position = share * (count - 1)
@@ -316,7 +319,7 @@ def quantile(
             "nearest": float(round(position) > low),
         }[interpolation]
         result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
-        results.append(result)
+        results.append(at.where(at.isnan(largest), largest, result))
     return _quantiles(at, self, results, q, dim, keepdim, place)
 
 

@@ -32,7 +32,7 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
 
     slots = _slots(type(t1))
     for name, tensor in (("t1", t1), ("t2", t2)):
-        if any(reference is not getattr(own_edge(tensor), "_variable", None) for reference in _weakrefs(tensor)):
+        if _is_weakly_held(tensor):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     if slots != _slots(type(t2)):
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
@@ -60,6 +60,25 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     swap_tensor_impl(t1, t2)
 
 
+def _is_weakly_held(tensor: _Any) -> bool:
+    """Has somebody outside of the library a weak reference to the tensor? Python shares plain ones, so their holders are counted."""
+    from readtorch.csrc.autograd.variable import own_edge
+
+    by_edge = getattr(own_edge(tensor), "_variable", None)
+    ours = [] if tensor._vc is None else tensor._vc.entries()
+    for reference in _weakrefs(tensor):
+        known = sum(entry is reference for entry in ours)
+        if known and _refcount(reference) > 2 * known + 2 * (reference is by_edge) + _HELD_HERE:
+            return True
+        if not known and reference is not by_edge:
+            return True
+    return False
+
+
+#: besides the memory of views and the copy of it: by the list that is looped over, by the name in the loop, by the question itself
+_HELD_HERE = 3
+
+from sys import getrefcount as _refcount
 from weakref import getweakrefs as _weakrefs
 
 _MISSING: _Any = object()

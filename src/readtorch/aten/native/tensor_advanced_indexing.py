@@ -14,6 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     derivative,
     register,
     results_lie,
+    writes,
 )
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
@@ -45,6 +46,8 @@ def _key(self: Array, indices: Sequence[Array | None]) -> tuple:
             if index.shape != self.shape[dim : dim + index.ndim]:
                 raise _wrong_mask(self, index, dim)
             dim += index.ndim - 1
+        elif dim >= self.ndim:
+            raise IndexError(f"too many indices for tensor of dimension {self.ndim}: masks stand for several")
         elif index.size:
             size = self.shape[dim]
             low, high = int(index.min()), int(index.max())
@@ -86,10 +89,12 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
         found = self[key]
         return found if key[0].__class__ is not slice else in_order(found)
     except IndexError as error:
-        shapes = ", ".join(str(list(i.shape)) for i in indices if i is not None)
-        raise IndexError(
-            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
-        ) from error
+        raise _apart(indices) from error
+
+
+def _apart(indices: Sequence[Any]) -> IndexError:
+    shapes = ", ".join(str(list(index.shape)) for index in indices if hasattr(index, "shape"))
+    return IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}")
 
 
 @register("_index_put_zeros", key="CPU CUDA", variants="", node="IndexPut")
@@ -128,12 +133,15 @@ derivative("_index_put_zeros", grad_output=lambda at, grad, indices: at.index(gr
 
 def _check_put(self: Array, key: tuple, values: Array) -> tuple[int, ...]:
     """The shape of the places to be written to. RuntimeError if the values do not go there."""
+    try:
+        target: tuple[int, ...] = self[key].shape
+    except IndexError as error:
+        raise _apart(key) from error
     if values.dtype != self.dtype:
         names = [to_string(from_numpy_dtype(x.dtype)) for x in (self, values)]
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {names[0]} for the destination and {names[1]} for the source."
         )
-    target: tuple[int, ...] = self[key].shape
     if not is_expandable_to(values.shape, target) and values.size != 1:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape {list(target)}"
@@ -144,23 +152,28 @@ def _check_put(self: Array, key: tuple, values: Array) -> tuple[int, ...]:
 @register("index_put", key="CPU CUDA", variants="function method", inplace=True)
 def index_put(self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
     """A copy with `values` written, or added, at the positions."""
+    result = self.copy(order="K")
+    _index_put_(result, indices, values, accumulate)
+    return result
+
+
+@writes("index_put")
+def _index_put_(self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool) -> None:
     if not indices:
         raise RuntimeError("index_put(): expected at least one index")
     try:
         key = _key(self, indices)
     except IndexError as error:
-        if "out of bounds" in str(error):  # found last upstream, when the elements are written
-            _check_put(self, tuple(slice(None) if x is None else x * 0 if x.size else x for x in indices), values)
+        if "out of bounds" in str(error) and self.size:  # found last upstream, when the elements are written
+            _check_put(self, tuple(slice(None) if x is None else x * 0 for x in indices), values)
         raise
     if values.size == 1 and not accumulate and any(index is not None and index.dtype == np.uint8 for index in indices):
         raise fills_by_mask_only()
     target = _check_put(self, key, values)
-    result = self.copy(order="K")
     if accumulate:
-        _add_at(result, key, np.broadcast_to(values.reshape(() if values.ndim > len(target) else values.shape), target))
+        _add_at(self, key, np.broadcast_to(values.reshape(() if values.ndim > len(target) else values.shape), target))
     else:
-        result[key] = values if values.ndim <= len(target) else values.reshape(())
-    return result
+        self[key] = values if values.ndim <= len(target) else values.reshape(())
 
 
 def _without(at: Any, grad: Any, indices: Sequence[Any], accumulate: bool) -> Any:
@@ -278,6 +291,12 @@ def _check_index_add(self: Array, place: int, index: Array, source: Array, alpha
 def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """A copy with `alpha * source` added to the slices numbered by `index`."""
     result = self.copy()
+    _index_add_(result, dim, index, source, alpha=alpha)
+    return result
+
+
+@writes("index_add")
+def _index_add_(self: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> None:
     _check_vector("index_add_", index, maybe_wrap_dim(dim, self.ndim))
     if isinstance(alpha, complex) and self.dtype.kind != "c":
         raise RuntimeError("value cannot be converted to type float without overflow")
@@ -288,14 +307,13 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: Numb
         )
     _check_index_add(self, maybe_wrap_dim(dim, self.ndim), index, source, alpha)
     if not self.size:
-        return result
+        return
     values = source if alpha == 1 else source * self.dtype.type(alpha)
     if self.ndim:
-        scatter_rows(
-            np.moveaxis(result, maybe_wrap_dim(dim, self.ndim), 0), index.reshape(-1), np.moveaxis(values, dim, 0)
-        )
-        return result
-    return result + values.sum()
+        rows = np.moveaxis(self, maybe_wrap_dim(dim, self.ndim), 0)
+        scatter_rows(rows, index.reshape(-1), np.moveaxis(values, dim, 0))
+    else:
+        self += values.sum()
 
 
 derivative(
@@ -310,12 +328,17 @@ derivative(
 @register("index_copy", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
     """A copy with the slices numbered by `index` replaced by those of `source`."""
+    result = self.copy()
+    _index_copy_(result, dim, index, source)
+    return result
+
+
+@writes("index_copy")
+def _index_copy_(self: Array, dim: int, index: Array, source: Array) -> None:
     place = maybe_wrap_dim(dim, self.ndim)
     _check_index_copy(self, place, index, source)
-    result = self.copy()
-    lines, rows = [np.moveaxis(x if x.ndim else x.reshape(1), place, 0) for x in (result, source)]
+    lines, rows = [np.moveaxis(x if x.ndim else x.reshape(1), place, 0) for x in (self, source)]
     lines[index] = rows[0] if not index.ndim else rows
-    return result
 
 
 def _check_index_copy(self: Array, place: int, index: Array, source: Array) -> None:
@@ -470,17 +493,22 @@ derivative("_scatter_add_zeros", grad_output=lambda at, grad, dim, index: at.gat
 @register("scatter_add", key="CPU CUDA", variants="function method", inplace=True, out=True)
 def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
     """A copy with `src` added at the numbers in `index` along `dim`."""
+    result = self.copy()
+    _scatter_add_(result, dim, index, src)
+    return result
+
+
+@writes("scatter_add")
+def _scatter_add_(self: Array, dim: int, index: Array, src: Array) -> None:
     place = _check_gather("scatter", self, dim, index, src)
     if self.dtype != src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    result = self.copy()
     if not index.size:
-        return result
+        return
     if not self.ndim or not index.ndim:
-        np.add.at(result.reshape(-1), index.reshape(-1), src.reshape(-1)[: index.size])
-        return result
-    np.add.at(result, _grid(index, place), src[tuple(slice(size) for size in index.shape)])
-    return result
+        np.add.at(self.reshape(1) if not self.ndim else self, index.reshape(-1), src.reshape(-1)[: index.size])
+        return
+    np.add.at(self, _grid(index, place), src[tuple(slice(size) for size in index.shape)])
 
 
 derivative("scatter_add", self=lambda at, grad: grad, src=lambda at, grad, dim, index: at.gather(grad, dim, index))
@@ -534,6 +562,7 @@ def scatter(
     src = value if src is None else src
     if src is None:
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
+    src = src.item() if isinstance(src, np.generic) else src
     is_number = not hasattr(src, "dtype")
     if reduce not in (None, "add", "multiply"):
         maybe_wrap_dim(dim, self.ndim)
@@ -563,6 +592,10 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if reduce == "mean" and self.dtype.kind == "b":
         raise not_implemented("scatter_gather_tensor_cpu_reduce_mean", self.dtype)
+    if index.size and not (self.ndim and index.ndim):  # numbers, as vectors of one
+        parts = (x.reshape(x.shape or (1,)) for x in (self, index, src))
+        line, places, values = parts
+        return scatter_reduce(line, 0, places, values, reduce, include_self=include_self).reshape(self.shape)
     result = self.copy()
     if not index.size:
         return result

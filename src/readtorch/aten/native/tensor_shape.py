@@ -953,7 +953,7 @@ def _joined_in_order(joined: Array, tensors: Sequence[Array]) -> Array:
 
 def _cat_backward(at: Any, grad: Any, shapes: list[tuple[int, ...]], dim: int) -> list[Any]:
     rank = grad.ndim
-    place = maybe_wrap_dim(dim, rank)
+    place = maybe_wrap_dim(dim, rank) if tuple(grad.shape) != (0,) else 0
     parts, start = [], 0
     for shape in shapes:
         if shape == (0,):

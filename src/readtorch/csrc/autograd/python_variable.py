@@ -404,6 +404,8 @@ def swap_tensor_impl(a: Any, b: Any) -> None:
                 setattr(tensor, slot, value)
             elif slot == "_edge":
                 tensor.forget_edge()
+    for counter in {id(x._vc): x._vc for x in (a, b) if x._vc is not None and x._view is not None}.values():
+        counter.exchange(a, b)
     for tensor in (a, b):
         if variable.own_edge(tensor).__class__ is AccumulateGrad:
             #: The node accumulates into an object, and that object holds something else now.

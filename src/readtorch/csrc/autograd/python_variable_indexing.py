@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.expand_utils import is_expandable_to
 from readtorch.aten.functorch.batched_tensor_impl import concrete_mask, is_one_of_many
 from readtorch.aten.functorch.tensor_wrapper import is_wrapped
+from readtorch.aten.tensor_iterator import fitting
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.device_guard import device_guard, on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of, meta_like
@@ -97,6 +98,13 @@ def _dimensions(item: Any) -> int:
 
 
 def _bounds(item: slice) -> tuple[int | None, int | None, int]:
+    try:
+        return _bounds_of_ints(item)
+    except AttributeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+
+
+def _bounds_of_ints(item: slice) -> tuple[int | None, int | None, int]:
     step = 1 if item.step is None else item.step.__index__()
     if step == 0:
         raise ValueError("slice step cannot be zero")
@@ -107,11 +115,22 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
     return start, stop, step
 
 
-def normalize(index: Any) -> tuple:
+def normalize(index: Any, rank: int) -> tuple:
     """The items of an index: Python ints, slices, None, Ellipsis, bools, tensors. TypeError or IndexError for the rest."""
     if index.__class__ is not tuple:
         index = tuple(index) if _stands_for_tuple(index) else (index,)
-    return tuple(_normal_item(item) for item in index)
+    try:
+        return tuple([_normal_item(item) for item in index])
+    except (TypeError, ValueError, RuntimeError):
+        if sum(_written_dimensions(item) for item in index) > rank:  # counted before anybody looks at what they are
+            raise IndexError(f"too many indices for tensor of dimension {rank}") from None
+        raise
+
+
+def _written_dimensions(item: Any) -> int:
+    if isinstance(item, TensorImpl) and item._array.dtype == np.uint8:
+        return item._array.ndim
+    return _dimensions(item)
 
 
 #: A sequence as long as this is data, whatever is in it: NumPy once had no room for more dimensions.
@@ -146,11 +165,11 @@ def _normal_item(item: Any) -> Any:
         kind = item._array.dtype.kind
         if kind in "iu" and is_one_of_many(item):
             return item  # one of many has no number
-        if item._array.ndim == 0 and kind in "iu":
+        if item._array.ndim == 0 and kind in "iu" and item._array.dtype != np.uint8:
             return int(on_host(item._array))
-        if item._array.ndim == 0 and kind == "b":
+        if item._array.ndim == 0 and kind in "bu":
             return bool(on_host(item._array))
-        if kind not in "iub":
+        if kind not in "iub" or (item._array.itemsize < 4 and kind == "i"):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if kind == "u":
             warnings.warn("indexing with dtype torch.uint8 is deprecated: a mask is of torch.bool", stacklevel=5)
@@ -159,9 +178,9 @@ def _normal_item(item: Any) -> Any:
     if isinstance(item, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(item, Sequence | np.ndarray):
-        array = np.asarray(item) if isinstance(item, np.ndarray) else array_from_data(item, None)
-        if array.dtype.kind == "f" and (not array.size or not isinstance(item, np.ndarray)):
-            array = array.astype(np.int64)  # positions in a list may be written as floats, which lose their fraction
+        array = np.asarray(item) if isinstance(item, np.ndarray) else _from_list(item)
+        if array.dtype.kind == "f":
+            array = array.astype(np.int64)  # positions may be written as floats, which lose their fraction
         if array.dtype.kind not in "iub":
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         return wrap(array) if array.ndim else int(array)
@@ -174,6 +193,15 @@ def _normal_item(item: Any) -> Any:
         ) from None
 
 
+def _from_list(data: Sequence[Any]) -> Any:
+    try:
+        return array_from_data(data, None)
+    except ValueError as error:
+        if "'str'" in str(error):
+            raise TypeError("new(): invalid data type 'str'") from None
+        raise
+
+
 def getitem(self: Any, index: Any) -> Any:
     """`self[index]`: a view where only ints, slices, None and `...` stand, else a gather."""
     if index.__class__ is int:
@@ -181,7 +209,7 @@ def getitem(self: Any, index: Any) -> Any:
     at = dispatcher.autograd
     if index.__class__ is slice:
         return at.slice(self, 0, *_bounds(index))
-    view, indices = apply_slicing(self, normalize(index))
+    view, indices = apply_slicing(self, normalize(index, self._array.ndim))
     if not indices:
         return at.alias(view) if view is self else view
     if self._array.__class__ is not np.ndarray:
@@ -201,17 +229,24 @@ def beside(tensor: Any, other: Any) -> Any:
 def setitem(self: Any, index: Any, value: Any) -> None:
     """`self[index] = value`, by a copy into a view, or a scatter."""
     at = dispatcher.autograd
-    items = normalize(index)
     is_number = not isinstance(value, TensorImpl)
+    if is_number:
+        value = wrap(_value_array(value, self))  # what is wrong with it is said before what is wrong with the index
+    if index is False:  # no place at all: upstream does not look whether the value would fit
+        return
+    if index is True:
+        index = None  # the whole, as a view
+    items = normalize(index, self._array.ndim)
     #: Values wherever the mask is true: on the meta device it is not known where, and makes no difference.
     past_masks = self._array.__class__ is MetaArray
     view, indices = apply_slicing(self, items, past_masks=past_masks)
-    if is_number:
-        value = wrap(_value_array(value, self))
     if self._array.__class__ is not np.ndarray:
         value, indices = beside(self, value), [beside(self, index) for index in indices]
     if indices:
-        by_mask = not any(isinstance(item, TensorImpl) and item._array.dtype.kind != "b" for item in items)
+        by_mask = not any(
+            item is True or item is False or (isinstance(item, TensorImpl) and item._array.dtype.kind != "b")
+            for item in items
+        )
         if is_number or (by_mask and value._array.size == 1):
             value = value.to(self.dtype)  # upstream fills by mask, which converts; dtypes have to match otherwise
             written = index if index.__class__ is tuple else (index,)
@@ -245,6 +280,15 @@ def _value_array(value: Any, target: Any) -> np.ndarray:
         kind = type(value)
         name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
         raise TypeError(f"can't assign a {name} to a {target.type()}; make a tensor of it")
-    if isinstance(value, complex) and target._array.dtype.kind != "c":
-        raise RuntimeError("value cannot be converted to a real type without overflow")
-    return np.asarray(value)
+    kind = target._array.dtype
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("Overflow when unpacking long long")
+    if value.__class__ is float and kind.kind == "f" and -_HELD_BY_HALF < value < _HELD_BY_HALF:
+        return np.asarray(value, kind)
+    if kind == np.float16 and isinstance(value, int | float):
+        return np.asarray(value, np.float64).astype(kind)  # infinite where it does not fit, without a word
+    return np.asarray(fitting(value, kind), kind)
+
+
+#: any floating dtype has numbers of this size
+_HELD_BY_HALF = 65504.0

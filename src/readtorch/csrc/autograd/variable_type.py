@@ -1303,7 +1303,7 @@ def inplace(entry: OperatorEntry) -> Call:
                 except RuntimeError:
                     complain(entry, args, kwargs)
                     raise
-                wants = record.differentiable
+                wants = record.differentiable and array.dtype.kind in "fcV"  # integers have no gradient to pass on
         try:
             if not copies or values[1] is not input:
                 check_memory(entry, array, values[1:])
@@ -1405,12 +1405,13 @@ def _write(
             if entry.name == "copy_" and not is_expandable_to(raw_values[1].shape, array.shape):
                 _call_kernel(entry, entry.kernels[DispatchKey.CPU], raw_values)  # says which shapes
             return array
+        writes = entry.writing is not None and array.__class__ is ndarray
         token = ignore_floating_errors()
         try:
-            raw = _call_kernel(entry, kernel, raw_values)
+            raw = _call_kernel(entry, entry.writing if writes else kernel, raw_values)  # type: ignore[arg-type]
         finally:
             restore_floating_errors(token)
-        if mutating:
+        if mutating or writes:
             return array
     check_cast(raw.dtype, array.dtype)
     if raw.shape != array.shape:

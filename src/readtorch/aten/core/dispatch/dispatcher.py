@@ -152,6 +152,16 @@ def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:
     operators[name].overload = choose
 
 
+def writes(name: str) -> Callable[[Kernel], Kernel]:
+    """Decorator: `name_` on the CPU is this function, which writes to its first argument what `name` would to a copy of it."""
+
+    def decorate(kernel: Kernel) -> Kernel:
+        operators[name].writing = kernel
+        return kernel
+
+    return decorate
+
+
 def composite(name: str, **description: Any) -> Callable[[Kernel], Kernel]:
     """Decorator: operator `name` is this function of `at` and the arguments, written with other operators."""
 

@@ -172,6 +172,8 @@ class OperatorEntry:
         self.module = ""
         self.method_names: tuple[str, ...] = ()
         self.inplace = False
+        #: for an operator in place whose kernel would copy the whole to change a part: a kernel that writes to its first argument
+        self.writing: Callable[..., None] | None = None
         #: which operands of a pointwise operator may be Python numbers: "first second"
         self.numbers = ""
         self.out = False
