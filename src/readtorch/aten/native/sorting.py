@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -265,16 +266,14 @@ def quantile(
     results = []
     for share, part in _shares(at, q):
         position = share * (count - 1)
-        low = int(position)
-        high = min(low + 1, count - 1)
-        weight = {
-            "linear": part * (count - 1) - low if hasattr(part, "dtype") else position - low,
-            "lower": 0.0,
-            "higher": float(position > low),
-            "midpoint": 0.5 if position > low else 0.0,
-            "nearest": float(round(position) > low),
-        }[interpolation]
-        result = at.select(ordered, place, low) * (1 - weight) + at.select(ordered, place, high) * weight
+        low, high = math.floor(position), math.ceil(position)
+        whole = {"lower": low, "higher": high, "nearest": round(position)}.get(interpolation)
+        if whole is not None:
+            result = at.select(ordered, place, whole)
+        else:
+            tensor = hasattr(part, "dtype")
+            weight = 0.5 if interpolation == "midpoint" else part * (count - 1) - low if tensor else position - low
+            result = at.lerp(at.select(ordered, place, low), at.select(ordered, place, high), weight)
         results.append(at.where(at.isnan(largest), largest, result))
     return _quantiles(at, self, results, q, dim, keepdim, place)
 
