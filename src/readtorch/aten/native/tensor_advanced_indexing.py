@@ -1,4 +1,4 @@
-# Tangled from chapters/a1_operators/3_indexing.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a1_operators/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
