@@ -514,7 +514,7 @@ for _alias, _name in (
     ("greater_equal", "ge"),
     ("not_equal", "ne"),
 ):
-    composite(_alias, variants="function method", out=True)(_second_name(_name))
+    composite(_alias, variants="function method", inplace=True, out=True)(_second_name(_name))
 for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
     binary(_name, _ufunc, "bool", numbers="")
 composite("subtract", variants="function method", inplace=True, out=True)(
@@ -1109,7 +1109,7 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", out=True)(
+composite("conj_physical", variants="function method", inplace=True, out=True)(
     lambda at, self: at._conj_physical(self) if is_complex(self) else self
 )
 composite("resolve_conj", variants="function method")(lambda at, self: self)

@@ -535,6 +535,12 @@ figure.tight_layout()
 
 # %%
 #| into: functional.py
+#| imports
+from readtorch.c10.util.exception import warn_once
+
+
+# %%
+#| into: functional.py
 #| upstream: torch/functional.py#stft
 @checked
 def stft(
@@ -546,7 +552,7 @@ def stft(
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
     if window is None:
-        warnings.warn(
+        warn_once(
             "A window was not provided. A rectangular window will be applied, whose edges leak into all frequencies.",
             stacklevel=3,
         )
@@ -970,6 +976,8 @@ erfinv = face(_at.erfinv)
 exp2 = face(_at.exp2)
 expit = face(_at.sigmoid)
 expm1 = face(_at.expm1)
+gammainc = face(_at.igamma)
+gammaincc = face(_at.igammac)
 gammaln = face(_at.lgamma)
 i0 = face(_at.i0)
 log1p = face(_at.log1p)

@@ -151,6 +151,14 @@ def set_default_tensor_type(t: _Any) -> None:
     _C._set_default_dtype(legacy_dtype(t))
 
 
+def _gone(name: str) -> _Any:
+    from readtorch import _linalg_utils
+
+    return getattr(_linalg_utils, "_symeig" if name == "symeig" else name)
+
+
+_ANSWERED.update(dict.fromkeys(("eig", "lstsq", "matrix_rank", "solve", "symeig"), _gone))
+
 _MODULES += ["fft", "special"]
 _NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))
 

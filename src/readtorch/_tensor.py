@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/01_import/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/01_import/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -242,6 +242,105 @@ class Tensor(_C.TensorBase):
         with _C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
         return result if func in _kept_as_they_are() else _convert(result, cls)
+
+    def stft(
+        self,
+        n_fft: int,
+        hop_length: int | None = None,
+        win_length: int | None = None,
+        window: Any = None,
+        center: bool = True,
+        pad_mode: str = "reflect",
+        normalized: bool = False,
+        onesided: bool | None = None,
+        return_complex: bool | None = None,
+        align_to_window: bool | None = None,
+    ) -> Any:
+        """`torch.stft` of this signal."""
+        from readtorch import functional
+
+        return functional.stft(
+            self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex,
+            align_to_window,
+        )  # fmt: skip
+
+    def istft(
+        self,
+        n_fft: int,
+        hop_length: int | None = None,
+        win_length: int | None = None,
+        window: Any = None,
+        center: bool = True,
+        normalized: bool = False,
+        onesided: bool | None = None,
+        length: int | None = None,
+        return_complex: bool = False,
+    ) -> Any:
+        """`torch.istft` of these transforms."""
+        from readtorch import functional
+
+        return functional.istft(
+            self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+        )
+
+    def resize(self, *sizes: int) -> Any:
+        """Another shape of as many elements. Deprecated: `reshape` is meant."""
+        import warnings
+
+        warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+        if not all(isinstance(size, int) for size in sizes) or int(np.prod(sizes)) != self.numel():
+            raise RuntimeError(
+                f"requested resize to {sizes}, but the given tensor has a size of {tuple(self.shape)}: autograd's resize "
+                "can only change the shape of a tensor, and keeps the number of its elements"
+            )
+        return self.contiguous().view(sizes)
+
+    def resize_as(self, tensor: Any) -> Any:
+        """The shape of another tensor of as many elements. Deprecated."""
+        import warnings
+
+        warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+        return self.contiguous().view(tensor.size())
+
+    def reinforce(self, reward: Any) -> Any:
+        """RuntimeError: it is gone."""
+        raise RuntimeError("reinforce() was removed: the loss is -torch.distributions' log_prob(action) * reward")
+
+    def solve(self, other: Any) -> Any:
+        """RuntimeError: it is gone."""
+        from readtorch import _linalg_utils
+
+        _linalg_utils.solve()
+
+    def lstsq(self, other: Any) -> Any:
+        """RuntimeError: it is gone."""
+        from readtorch import _linalg_utils
+
+        _linalg_utils.lstsq()
+
+    def eig(self, eigenvectors: bool = False) -> Any:
+        """RuntimeError: it is gone."""
+        from readtorch import _linalg_utils
+
+        _linalg_utils.eig()
+
+    def symeig(self, eigenvectors: bool = False) -> Any:
+        """RuntimeError: it is gone."""
+        from readtorch import _linalg_utils
+
+        _linalg_utils._symeig()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        if not self.is_cuda:
+            raise AttributeError(
+                f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()}. Tensor.cuda() copies it to a device."
+            )
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't get __cuda_array_interface__ on Variable that requires grad. Use var.detach() first."
+            )
+        return self._array.__cuda_array_interface__
 
     def pin_memory(self, device: Any = None) -> Any:
         """This tensor in page-locked memory. RuntimeError where there is no device that could read it."""

@@ -16,6 +16,7 @@ from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.device import current_default_device
 from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.utils.gates import PYTHON, Public, gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_sequence_of_ints
 
@@ -350,7 +351,7 @@ def stft(
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
     if window is None:
-        warnings.warn(
+        warn_once(
             "A window was not provided. A rectangular window will be applied, whose edges leak into all frequencies.",
             stacklevel=3,
         )

@@ -31,6 +31,10 @@ ONCE = (
     "The .grad attribute",
     "Using backward() with create_graph",
     "TypedStorage is deprecated",
+    "A window was not provided",
+    "at::frobenius_norm is deprecated",
+    "at::nuclear_norm is deprecated",
+    "torch.lu_solve is deprecated",
     "lr_scheduler.step()",
     "Detected call of",
 )

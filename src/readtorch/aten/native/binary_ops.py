@@ -18,6 +18,8 @@ from readtorch.aten.core.dispatch.dispatcher import (
     register,
 )
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
+from readtorch.aten.native.math import incomplete_gamma
+from readtorch.aten.native.tensor_factories import in_order_of
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.scalar_type import dtype, not_implemented
@@ -467,7 +469,7 @@ for _alias, _name in (
     ("greater_equal", "ge"),
     ("not_equal", "ne"),
 ):
-    composite(_alias, variants="function method", out=True)(_second_name(_name))
+    composite(_alias, variants="function method", inplace=True, out=True)(_second_name(_name))
 for _name, _ufunc in (("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
     binary(_name, _ufunc, "bool", numbers="")
 composite("subtract", variants="function method", inplace=True, out=True)(
@@ -534,3 +536,28 @@ def float_power(at: Any, self: Array | Number, exponent: Array | Number) -> Any:
         for v in (self, exponent)
     ]
     return at.pow(*wide)
+
+
+def _no_gamma(common: dtype) -> str | None:
+    if common.is_floating_point:
+        return None
+    return f"\"igamma_cpu\" not implemented for '{scalar_type.to_string(common)}'"
+
+
+def _register_gamma(name: str, sign: int) -> None:
+    binary(
+        name,
+        lambda a, x: in_order_of(incomplete_gamma(a, x, sign < 0), a),
+        refuse=_no_gamma,
+        first=lambda at, grad, self, other: _no_slope_by_shape(name),
+        second=lambda at, grad, self, other: grad * at.exp((self - 1) * at.log(other) - other - at.lgamma(self)) * sign,
+        numbers="",
+    )
+
+
+def _no_slope_by_shape(name: str) -> Any:
+    raise NotImplementedError(f"the derivative for '{name}: input' is not implemented.")
+
+
+_register_gamma("igamma", 1)
+_register_gamma("igammac", -1)

@@ -16,6 +16,7 @@ from readtorch.aten.tensor_iterator import check_real, in_order, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
+from readtorch.c10.util.exception import warn_once
 
 
 @register("mm", key="CPU CUDA", variants="function method", out=True, autocast="low")
@@ -725,3 +726,25 @@ derivative(
     abs=lambda at, grad, result: at.real(at.conj(grad) * at.sgn(result)),
     angle=lambda at, grad, result: at.real(at.conj(grad) * (result * 1j)),
 )
+
+
+@composite("frobenius_norm", variants="function", out=True)
+def frobenius_norm(at: Any, self: Array, dim: Any, keepdim: bool = False) -> Any:
+    """The root of the sum of squares, along one or two dimensions. Deprecated."""
+    warn_once("at::frobenius_norm is deprecated: use torch.linalg.vector_norm")
+    places = list(dim) if isinstance(dim, list | tuple) else [dim]
+    if len(places) > 2:
+        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(places)} dimensions instead.")
+    return at.linalg_vector_norm(self, 2, places, keepdim)
+
+
+@composite("nuclear_norm", variants="function", out=True)
+def nuclear_norm(at: Any, self: Array, dim: Any = None, keepdim: bool = False) -> Any:
+    """The sum of the singular values of matrices, by default of the last two dimensions. Deprecated."""
+    warn_once("at::nuclear_norm is deprecated: use torch.linalg.matrix_norm with 'nuc'")
+    if isinstance(dim, bool):
+        dim, keepdim = None, dim
+    first, second = (maybe_wrap_dim(place, self.ndim) for place in ((-2, -1) if dim is None else dim))
+    moved = at.movedim(self, (first, second), (-2, -1))
+    total = at.sum(at.linalg_svdvals(moved), -1)
+    return at.unsqueeze(at.unsqueeze(total, min(first, second)), max(first, second)) if keepdim else total

@@ -206,6 +206,59 @@ def digamma(x: Any) -> Any:
     return result.astype(x.dtype)
 
 
+def incomplete_gamma(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or 1 - P(a, x) if `upper`, of arrays of one dtype."""
+    kind = np.result_type(a, x)
+    shape, y = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
+    with np.errstate(all="ignore"):
+        kept = (shape >= 0) & (y >= 0) & ~((shape == 0) & (y == 0)) & ~(np.isinf(shape) & np.isinf(y))
+        found = np.where(kept, ((shape == 0) | np.isinf(y)) != upper, np.nan)
+        result = np.array(np.add(shape, y))  # lies in memory as the result of any pointwise operator
+        result[...] = found
+        usual = kept & (shape > 0) & (y > 0) & np.isfinite(shape) & np.isfinite(y)
+        small = usual & (y < shape + 1)
+        for where, series in ((small, True), (usual & ~small, False)):
+            if where.any():
+                part = (_gamma_series if series else _gamma_fraction)(shape[where], y[where])
+                result[where] = part if series != upper else 1 - part
+    return result.astype(kind)
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    """Xᵃ e⁻ˣ / Γ(a)."""
+    return np.exp(a * np.log(x) - x - lgamma(a))
+
+
+def _gamma_series(a: Any, x: Any) -> Any:
+    """P by Σ xᵏ / (a (a+1) … (a+k))."""
+    term, k = 1 / a, 0
+    total = term
+    while k < 20000 and (term > 1e-17 * total).any():
+        k += 1
+        term = term * (x / (a + k))
+        total = total + term
+    return total * _gamma_density(a, x)
+
+
+def _gamma_fraction(a: Any, x: Any) -> Any:
+    """1 - P by Lentz' evaluation of its continued fraction."""
+    tiny = 1e-300
+    b = x + 1 - a
+    c, d = np.full_like(x, 1 / tiny), 1 / np.where(b == 0, tiny, b)
+    total = d
+    for k in range(1, 20000):
+        b = b + 2
+        step = -k * (k - a)
+        d = step * d + b
+        c = b + step / c
+        d, c = 1 / np.where(d == 0, tiny, d), np.where(c == 0, tiny, c)
+        change = d * c
+        total = total * change
+        if (np.abs(change - 1) < 1e-16).all():
+            break
+    return total * _gamma_density(a, x)
+
+
 def _circle() -> Any:
     return np.cos(2 * np.pi * np.arange(256) / 256)
 

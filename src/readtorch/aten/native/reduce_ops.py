@@ -710,3 +710,59 @@ derivative(
         * at.conj(at.exp(self - spread(at, result, tuple(self.shape), dim, keepdim)))
     ),
 )
+
+
+@composite("gradient", variants="function")
+def gradient(at: Any, self: Array, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> Any:
+    """The slope along each dimension, as a tuple. `spacing`: one distance, one for each dimension, or coordinates for each."""
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if to_string(self.dtype) == "Byte":
+        raise RuntimeError("torch.gradient does not support uint8 input.")
+    given = range(self.ndim) if dim is None else (dim if isinstance(dim, list | tuple) else (dim,))
+    places = [maybe_wrap_dim(place, self.ndim) for place in given]
+    for place in places:
+        if places.count(place) > 1:
+            raise RuntimeError(f"dim {place} appears multiple times in the list of dims")
+        if self.shape[place] <= edge_order:
+            raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    steps = spacing if isinstance(spacing, list | tuple) else [1 if spacing is None else spacing] * len(places)
+    if len(steps) != len(places):
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+            f"'self.dim() = {self.ndim}', or to that of dim, but got a list of length {len(steps)}"
+        )
+    return tuple(_slope(at, self, place, step, edge_order) for place, step in zip(places, steps, strict=True))
+
+
+def _slope(at: Any, x: Any, place: int, step: Any, edge_order: int) -> Any:
+    size = x.shape[place]
+
+    def part(start: int, end: int) -> Any:
+        return at.slice(x, place, start, end, 1)
+
+    if not hasattr(step, "ndim") or step.ndim == 0:
+        inside = (part(2, size) - part(0, size - 2)) / (step * 2)
+        left, right = (part(1, 2) - part(0, 1)) / step, (part(size - 1, size) - part(size - 2, size - 1)) / step
+        if edge_order == 2:
+            left = (part(0, 1) * -3 + part(1, 2) * 4 - part(2, 3)) / (step * 2)
+            right = (part(size - 3, size - 2) - part(size - 2, size - 1) * 4 + part(size - 1, size) * 3) / (step * 2)
+        return at.cat([left, inside, right], place)
+    if step.ndim != 1:
+        raise RuntimeError(
+            f"torch.gradient expected each element of spacing to have one dimension, but got an element with {step.ndim} dimensions!"
+        )
+    if edge_order == 2 and to_string(x.dtype) == "Bool":
+        x = x * 1.0  # which the differences of first order refuse, as upstream
+    tail = (-1, *[1] * (x.ndim - place - 1))
+    lengths = at.reshape(at.slice(step, 0, 1, size, 1) - at.slice(step, 0, 0, size - 1, 1), tail)
+    slopes = (part(1, size) - part(0, size - 1)) / lengths
+    before, after = at.slice(lengths, 0, 0, size - 2, 1), at.slice(lengths, 0, 1, size - 1, 1)
+    first, second = at.slice(slopes, place, 0, size - 2, 1), at.slice(slopes, place, 1, size - 1, 1)
+    inside = (first * after + second * before) / (before + after)
+    left, right = at.slice(slopes, place, 0, 1, 1), at.slice(slopes, place, size - 2, size - 1, 1)
+    if edge_order == 2:
+        bend = (second - first) / (before + after)
+        left = left - at.slice(lengths, 0, 0, 1, 1) * at.slice(bend, place, 0, 1, 1)
+        right = right + at.slice(lengths, 0, size - 2, size - 1, 1) * at.slice(bend, place, size - 3, size - 2, 1)
+    return at.cat([left, inside, right], place)

@@ -23,7 +23,7 @@ from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import fitting, in_order
 from readtorch.c10.core.device_guard import number_beside
-from readtorch.c10.core.dispatch_key import device_of, without_values
+from readtorch.c10.core.dispatch_key import device_of, outline, without_values
 from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -961,3 +961,20 @@ def index_reduce(
     return at.scatter_reduce(
         self, dim, at.expand(column, tuple(source.shape)), source, reduce, include_self=include_self
     )
+
+
+@register("nonzero_static", key="CPU CUDA", variants="function method", out=True)
+def nonzero_static(self: Array, *, size: int, fill_value: int = -1) -> Array:
+    """`size` rows of `nonzero`; where there are fewer, `fill_value`."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    result = np.full((self.ndim, size), fill_value, np.int64)
+    if self.ndim:
+        found = np.stack(self.nonzero())[:, :size]
+        result[:, : found.shape[1]] = found
+    return np.ascontiguousarray(result.T)
+
+
+@register("nonzero_static", key="Meta")
+def _nonzero_static_on_meta(self: Array, *, size: int, fill_value: int = -1) -> Array:
+    return self.seen_as(outline((size, self.ndim), (1, size), 0), np.dtype(np.int64))

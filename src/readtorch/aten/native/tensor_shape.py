@@ -1304,3 +1304,50 @@ def narrow_copy(at: Any, self: Array, dim: int, start: int, length: int) -> Any:
 def diagflat(at: Any, self: Array, offset: int = 0) -> Any:
     """All elements on a diagonal of zeros."""
     return at.diag(at.reshape(self, (-1,)), offset)
+
+
+@composite("as_strided_scatter", variants="function method")
+def as_strided_scatter(
+    at: Any, self: Array, src: Array, size: Any, stride: Any, storage_offset: int | None = None
+) -> Any:
+    """A copy with `src` in the place of `as_strided(size, stride, storage_offset)`, for tensors without gaps."""
+    return at._strided_scatter(self, src, sizes((size,)), sizes((stride,)), storage_offset or 0)
+
+
+@register("_strided_scatter", key="CPU CUDA", variants="", node="AsStridedScatter")
+def _strided_scatter(self: Array, src: Array, size: Any, stride: Any, storage_offset: int) -> Array:
+    if src.shape != tuple(size):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(size)}"
+        )
+    result = self.copy(order="K")
+    as_strided(result, size, stride, storage_offset)[...] = src
+    return result
+
+
+@register("_strided_part", key="CPU CUDA", variants="")
+def _strided_part(self: Array, size: Any, stride: Any, storage_offset: int) -> Array:
+    return as_strided(self.copy(order="K"), size, stride, storage_offset).copy()
+
+
+derivative(
+    "_strided_scatter",
+    self=lambda at, grad, src_shape, size, stride, storage_offset: (
+        grad
+        - at._strided_scatter(
+            grad * 0, at._strided_part(grad, size, stride, storage_offset), size, stride, storage_offset
+        )
+    ),
+    src=lambda at, grad, size, stride, storage_offset: at._strided_part(grad, size, stride, storage_offset),
+)
+derivative(
+    "_strided_part",
+    self=lambda at, grad, self_shape, size, stride, storage_offset: at._strided_scatter(
+        at.expand(at.zeros_like(at.sum(grad)), self_shape) * 1, grad, size, stride, storage_offset
+    ),
+)
+
+
+composite("unsafe_split_with_sizes", variants="function method")(
+    lambda at, self, split_sizes, dim=0: at.split_with_sizes(self, split_sizes, dim)
+)

@@ -366,11 +366,13 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", out=True)(
+composite("conj_physical", variants="function method", inplace=True, out=True)(
     lambda at, self: at._conj_physical(self) if is_complex(self) else self
 )
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)
+
+composite("_polygamma_in_place", variants="", inplace=True)(lambda at, self, n: at.polygamma(n, self))
 
 unary("i0", special.i0, formula=lambda at, grad, self: grad * at._i1(self))
 unary("_i1", special.i1, variants="", inplace=False, node="SpecialI1", formula=lambda at, grad, self, result: grad * (at.i0(self) - at.where(self == 0, 0.5, result / at.where(self == 0, 1, self))))  # fmt: skip

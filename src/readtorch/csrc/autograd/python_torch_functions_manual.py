@@ -29,6 +29,7 @@ from readtorch.c10.core.dispatch_key import device_of, geometry, meta_array, met
 from readtorch.c10.core.layout import EMPTY_OF, LAYOUT_OF, strided
 from readtorch.c10.core.scalar_type import dtype, from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd.python_torch_functions import module
 from readtorch.csrc.utils.gates import gates
 from readtorch.csrc.utils.python_arg_parser import checked, is_float, is_number, require
@@ -888,6 +889,104 @@ def _rename_from(name: str) -> None:
 
 
 further.append(init_random)
+
+
+def _copying(name: str) -> Any:
+    def copy(input: Any, *args: Any, **named: Any) -> Any:
+        found = input if name == "alias" else getattr(input, name)(*args, **named)
+        return tuple(part.clone() for part in found) if isinstance(found, tuple) else found.clone()
+
+    copy.__doc__ = f"A copy of what `{name}` looks at."
+    return copy
+
+
+def _slice_copy(input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """A copy of a slice of one dimension."""
+    return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
+
+
+def _method(name: str) -> Any:
+    def function(input: Any, *args: Any, **named: Any) -> Any:
+        return getattr(input, name)(*args, **named)
+
+    function.__doc__ = f"`input.{name}(…)`."
+    return function
+
+
+def arctan2(input: Array, other: Array) -> Any:
+    """The angle of the point (other, input): `atan2`."""
+    return dispatcher.autograd.atan2(input, other)
+
+
+def lu_solve(b: Array, LU_data: Array, LU_pivots: Array) -> Any:
+    """X of A X = b, where `torch.linalg.lu_factor` has factored A. Deprecated, for its order of arguments."""
+    warn_once("torch.lu_solve is deprecated in favor of torch.linalg.lu_solve(LU, pivots, B)")
+    return dispatcher.autograd.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Any:  # fmt: skip
+    """Uninitialised, without gaps, its dimensions from the outermost in memory to the innermost as `physical_layout` has them."""
+    shape, order = together(size), together(physical_layout, "physical_layout")
+    if len(order) != len(shape):
+        raise RuntimeError(
+            f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(shape)} "
+            f"is not equal to len(physical_layout) = {len(order)}"
+        )
+    if any(not 0 <= place < len(shape) for place in order):
+        raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {order})")
+    if len(set(order)) < len(order):
+        raise RuntimeError("Duplicate dim not allowed")
+    steps, step = [0] * len(shape), 1
+    for place in reversed(order):
+        steps[place], step = step, step * shape[place]
+    return empty_strided(shape, tuple(steps), dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def _new_empty_strided(
+    self: Any, size: Any, stride: Any, dtype: dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    kind = from_numpy_dtype(self._array.dtype) if dtype is None else dtype
+    where = device_of(self._array) if device is None else device
+    return empty_strided(size, stride, dtype=kind, device=where, requires_grad=requires_grad)
+
+
+def init_seldom() -> None:
+    """Offer the functions of the part on names that are seldom called."""
+    namespace = module("")
+    for function in (arctan2, lu_solve, empty_permuted):
+        gates.attach(namespace, function.__name__, checked(function))
+    for name in (
+        *("alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "split", "split_with_sizes"),
+        *("squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view"),
+    ):
+        gates.attach(namespace, f"{name}_copy", _copying(name))
+    gates.attach(namespace, "slice_copy", _slice_copy)
+    for name in ("view_as_complex", "view_as_real"):
+        gates.attach(
+            namespace, f"{name}_copy", lambda input, name=name: getattr(dispatcher.autograd, name)(input).clone()
+        )
+    for name in (
+        *(
+            "get_device",
+            "is_conj",
+            "is_distributed",
+            "is_inference",
+            "is_neg",
+            "is_same_size",
+            "is_signed",
+            "dequantize",
+        ),
+        *("as_strided_", "conj_physical_", "detach_", "fill_", "i0_", "resize_as_"),
+    ):
+        gates.attach(namespace, name, _method(name))
+    gates.attach(TensorImpl, "new_empty_strided", _new_empty_strided)
+
+
+further.append(init_seldom)
 
 
 def _filled(

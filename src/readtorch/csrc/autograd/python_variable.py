@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/a1_operators/, chapters/02_module/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -393,6 +393,21 @@ def number_of(self: Any, kind: type) -> Any:
 
 
 EMPTY = object()
+
+
+def _volatile(self: Any) -> bool:
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
+bind("is_ipu", lambda self: False)
+bind("is_maia", lambda self: False)
+bind("is_mtia", lambda self: False)
+bind("is_vulkan", lambda self: False)
+bind("is_xla", lambda self: False)
+bind("name", lambda self: None)
+bind("volatile", _volatile)
+bind("_grad_fn", variable.grad_fn)
 
 
 def swap_tensor_impl(a: Any, b: Any) -> None:

@@ -21,6 +21,7 @@ from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.memory_format import memory_format
 from readtorch.c10.core.scalar_type import dtype
 from readtorch.c10.core.tensor_impl import INFERENCE, TensorImpl, init, is_inference, new, version_counter, wrap
+from readtorch.c10.util.exception import warn_once
 from readtorch.csrc.autograd import python_variable as properties
 from readtorch.csrc.autograd import variable
 from readtorch.csrc.autograd.functions.basic_ops import NotImplementedNode
@@ -541,6 +542,67 @@ METHODS.update(
             ),
             device_of(self._array),
         ),
+    }
+)
+
+
+def _without(name: str, error: type[Exception], why: str) -> Any:
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        raise error(why)
+
+    method.__doc__ = f"{error.__name__}: there is no such tensor here."
+    return method
+
+
+for _name in (
+    *("q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme"),
+    *("int_repr", "to_padded_tensor"),
+):
+    METHODS[_name] = _without(
+        _name, NotImplementedError, f"Could not run 'aten::{_name}' with arguments from the 'CPU' backend."
+    )
+for _name, _kind in (("crow", "row"), ("col", "row"), ("ccol", "column"), ("row", "column")):
+    METHODS[f"{_name}_indices"] = _without(
+        f"{_name}_indices",
+        RuntimeError,
+        f"{_name}_indices expected sparse {_kind} compressed tensor layout but got another",
+    )
+for _name in ("to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc", "to_mkldnn"):
+    METHODS[_name] = _without(
+        _name, NotImplementedError, f"{_name}(): of the layouts there are torch.strided and torch.sparse_coo"
+    )
+for _name in ("mtia", "xpu"):
+    METHODS[_name] = _without(_name, AssertionError, f"Torch not compiled with {_name.upper()} enabled")
+METHODS["ipu"] = _without("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
+
+
+def _lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """`torch.lu_solve`."""
+    warn_once("torch.lu_solve is deprecated in favor of torch.linalg.lu_solve(LU, pivots, B)")
+    return dispatcher.autograd.linalg_lu_solve(LU_data, LU_pivots, self)
+
+
+def positive(self: Any) -> Any:
+    """`+x`: the tensor itself. RuntimeError for truth values."""
+    if self._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
+METHODS.update(
+    {
+        "__pos__": positive,
+        "__nonzero__": METHODS["__bool__"],
+        "__long__": METHODS["__int__"],
+        "__div__": lambda self, other: dispatcher.autograd.div(self, other),
+        "__idiv__": lambda self, other: dispatcher.autograd.div_(self, other),
+        "__ilshift__": lambda self, other: dispatcher.autograd.bitwise_left_shift_(self, other),
+        "__irshift__": lambda self, other: dispatcher.autograd.bitwise_right_shift_(self, other),
+        "const_data_ptr": properties.data_ptr,
+        "dequantize": lambda self: to(self, scalar_type.float32),
+        "lu_solve": _lu_solve,
+        "polygamma": lambda self, n: dispatcher.autograd.polygamma(n, self),
+        "polygamma_": lambda self, n: dispatcher.autograd._polygamma_in_place_(self, n),
     }
 )
 
