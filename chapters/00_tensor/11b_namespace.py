@@ -653,6 +653,8 @@ _OWN = "`torch.autograd.Function` for an operator of one's own; the built-in one
 _COO = "`torch.sparse_coo_tensor`: a coalesced COO tensor holds the same entries in the same order"
 _ROUND = "`torch.round` and `torch.clamp` by hand; there are no quantized dtypes"
 _EAGER = "the code as it is: `torch.compile` and `torch.jit.script` are there and give back what they are given"
+_BY_HAND = "a loop over the sizes that matter, with `torch.utils.benchmark.Timer` in it"
+_TIMES = "`Timer.blocked_autorange`: there are no instructions of compiled code to count"
 _HOOKS = "`__torch_function__` and `torch.overrides.TorchFunctionMode`, which see calls where Python makes them"
 _DEVICES = 'the devices "cpu", "cuda" and "meta"'
 
@@ -685,7 +687,13 @@ NOT_HERE = {
     "mtia": _DEVICES,
     "complex32": "`torch.complex64`: NumPy has no complex numbers of two float16",
     "chalf": "`torch.complex64`: NumPy has no complex numbers of two float16",
-    "utils.benchmark": "`timeit`",
+    "utils.benchmark.Fuzzer": _BY_HAND,
+    "utils.benchmark.FuzzedParameter": _BY_HAND,
+    "utils.benchmark.FuzzedTensor": _BY_HAND,
+    "utils.benchmark.FuzzedSparseTensor": _BY_HAND,
+    "utils.benchmark.ParameterAlias": _BY_HAND,
+    "utils.benchmark.CallgrindStats": _TIMES,
+    "utils.benchmark.FunctionCounts": _TIMES,
     "utils.cpp_extension": "`torch.autograd.Function` around NumPy or a CuPy kernel",
     "utils.flop_counter": _TRACED,
 }

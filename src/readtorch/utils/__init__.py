@@ -18,6 +18,8 @@ _MODULES.append("checkpoint")
 
 _MODULES += ["dlpack", "model_zoo"]
 
+_MODULES.append("benchmark")
+
 
 def swap_tensors(t1: _Any, t2: _Any) -> None:
     """Exchange two tensors: each object keeps its identity and gets the other's class, content, gradient and attributes.
