@@ -100,6 +100,8 @@ class AutogradState(threading.local):
     grad_mode = True
     inference_mode = False
     multithreading = True
+    #: does a gradient get the leaf's order in memory?
+    grad_layout = True
     anomaly = False
     check_nan = True
     graph_task: Any = None
@@ -622,6 +624,7 @@ import numpy as np
 
 from readtorch.aten.expand_utils import infer_size
 from readtorch.c10.core import tensor_impl
+from readtorch.c10.core.autograd_state import state
 from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.contiguity import is_non_overlapping_and_dense
 from readtorch.c10.core.dispatch_key import MetaArray, geometry, meta_array
@@ -697,7 +700,9 @@ class AccumulateGrad(Node):
                 self.owned
                 and not self.reshaped
                 and (
-                    grad.flags.c_contiguous or (grad.strides == leaf._array.strides and grad.__class__ not in LAYOUT_OF)
+                    grad.flags.c_contiguous
+                    or (grad.strides == leaf._array.strides and grad.__class__ not in LAYOUT_OF)
+                    or (not state.grad_layout and grad.__class__ not in LAYOUT_OF and grad.shape == leaf._array.shape)
                 )
             )
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))

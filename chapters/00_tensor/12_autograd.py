@@ -337,7 +337,9 @@ from readtorch._tensor import Tensor
 # %%
 #| into: autograd/variable.py
 #| upstream: torch/autograd/variable.py#Variable
-class _VariableMeta(type):
+class VariableMeta(type):
+    """Every tensor is an instance of `Variable`."""
+
     def __instancecheck__(cls, other: Any) -> bool:
         return isinstance(other, Tensor)
 
@@ -348,7 +350,7 @@ class _Engine:
     queue_callback = staticmethod(_C._queue_callback)
 
 
-class Variable(metaclass=_VariableMeta):
+class Variable(metaclass=VariableMeta):
     """The wrapper of the early days. `Variable(x, requires_grad=True)` gives a tensor that shares the data of `x`."""
 
     _execution_engine = _Engine()

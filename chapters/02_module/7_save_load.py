@@ -723,10 +723,9 @@ class Unpickler:
         self.memo: dict[int, Any] = {}
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
-        self.persistent_load: Callable[[Any], Any] = self._no_persistent_load
 
-    @staticmethod
-    def _no_persistent_load(reference: Any) -> Any:
+    def persistent_load(self, pid: Any) -> Any:
+        """What a storage's reference stands for: the reader's business, who puts a function in the place of this one."""
         raise UnpicklingError("unsupported persistent id encountered")
 
     def load(self) -> Any:
@@ -775,7 +774,7 @@ class Unpickler:
         except UnicodeDecodeError as error:
             raise UnpicklingError(f"text in the pickle is not {encoding}: {error.reason}") from None
 
-    def _items(self) -> list[Any]:
+    def pop_mark(self) -> list[Any]:
         """What was pushed since the last mark; the stack below it comes back."""
         items = self.stack
         self.stack = self.marks.pop()
@@ -898,7 +897,7 @@ class Unpickler(Unpickler):
 
     @_opcode(b"t")
     def _tuple(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         self.stack.append(tuple(items))
 
     @_opcode(b"\x85")
@@ -922,7 +921,7 @@ class Unpickler(Unpickler):
 
     @_opcode(b"e")
     def _appends(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         self._target(list).extend(items)
 
     @_opcode(b"s")
@@ -933,7 +932,7 @@ class Unpickler(Unpickler):
 
     @_opcode(b"u")
     def _setitems(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         if len(items) % 2:
             raise UnpicklingError("odd number of items for SETITEMS")
         target = self._target(dict, OrderedDict, Counter)

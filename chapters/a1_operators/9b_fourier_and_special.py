@@ -1066,6 +1066,12 @@ gates.offer(globals(), "torch.linalg", COMPILED, Public(globals()))
 gates.offer(globals(), "torch.functional", PYTHON, Public(globals(), but=("broadcast_shapes",)))
 
 # %%
+#| into: functional.py
+#| upstream: torch/functional.py#norm
+norm, tensordot = _at.norm, _at.tensordot
+unique, unique_consecutive = _at.unique, _at.unique_consecutive
+
+# %%
 #| into: __init__.py
 _MODULES += ["fft", "special"]
 _NAMES.update(dict.fromkeys(("istft", "lu", "stft"), "functional"))

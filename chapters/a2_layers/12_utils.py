@@ -410,6 +410,8 @@ class SpectralNorm:
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(normed)
+        module._register_state_dict_hook(SpectralNormStateDictHook(normed))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(normed))
         return normed
 
 
@@ -434,7 +436,16 @@ def spectral_norm(
 
 def remove_spectral_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `spectral_norm`. Raises ValueError if it was never applied."""
-    return _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")
+    _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for number, hook in list(hooks.items()):
+            found = getattr(hook, "hook", hook)
+            if (
+                isinstance(found, SpectralNormStateDictHook | SpectralNormLoadStateDictPreHook)
+                and found.fn.name == name
+            ):
+                del hooks[number]
+    return module
 
 
 # %% [markdown]

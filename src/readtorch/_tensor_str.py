@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/14_printing.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 """The text of a tensor."""
 
 from __future__ import annotations
@@ -252,3 +252,22 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
         array = self.detach().cpu()._array if on_host else None
         tensor_contents = "..." if array is None else _contents(array, len(prefix))
     return _add_facts(prefix + tensor_contents, _facts(self), len(prefix))
+
+
+def tensor_totype(t: Any) -> Any:
+    """In the type in which numbers are compared for printing: float64."""
+    return t.double()
+
+
+def get_summarized_data(self: Any) -> Any:
+    """The elements at the ends of each dimension, where there are more than twice `edgeitems`."""
+    from readtorch import cat
+
+    edge, result = PRINT_OPTS.edgeitems, self
+    if self.dim() > 1 and not edge:
+        return self.new_empty([0] * self.dim())
+    for dim, size in enumerate(self.shape):
+        if size > 2 * edge:
+            start = size - edge if edge else 0
+            result = cat((result.narrow(dim, 0, edge), result.narrow(dim, start, size - start)), dim)
+    return result

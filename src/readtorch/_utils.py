@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import logging
+import os
 import sys
 import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec
 
 import numpy as np
 
@@ -186,6 +190,105 @@ def _rebuild_parameter_with_state(
     for name, value in state.items():
         setattr(parameter, name, value)
     return parameter
+
+
+_P = ParamSpec("_P")
+
+
+class _ClassProperty:
+    """What `classproperty` makes."""
+
+    def __init__(self, function: classmethod | staticmethod) -> None:
+        self.fget = function
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.fget.__get__(instance, type(instance) if owner is None else owner)()
+
+
+def classproperty(func: Any) -> Any:
+    """Decorator: a property that is read from the class."""
+    return _ClassProperty(func if isinstance(func, classmethod | staticmethod) else classmethod(func))
+
+
+class CallbackRegistry(Generic[_P]):
+    """Functions to be called when something of that name happens. An error in one is logged, and the others are called."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.callback_list: list[Callable[_P, None]] = []
+
+    def add_callback(self, cb: Callable[_P, None]) -> None:
+        """Call this one, too, from now on."""
+        self.callback_list.append(cb)
+
+    def fire_callbacks(self, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Call them all."""
+        for callback in self.callback_list:
+            try:
+                callback(*args, **kwargs)
+            except Exception:
+                logging.getLogger(__name__).exception(
+                    "Exception in callback for %s registered with gpu trace", self.name
+                )
+
+
+def try_import(module_name: str) -> ModuleType | None:
+    """The module, or None if there is none of that name."""
+    if module_name not in sys.modules and importlib.util.find_spec(module_name) is None:
+        return None
+    return importlib.import_module(module_name)
+
+
+def cpu_count() -> int | None:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def get_current_device_index() -> int:
+    """The number of the current CUDA device, -1 if there is none."""
+    from readtorch import cuda
+
+    return cuda.current_device() if cuda.device_count() else -1
+
+
+def is_compiling() -> bool:
+    """Is the program being compiled? Deprecated: `torch.compiler.is_compiling` is asked."""
+    from readtorch import compiler
+
+    warnings.warn("`torch._utils.is_compiling` is deprecated. Use `torch.compiler.is_compiling` instead.", stacklevel=2)
+    return compiler.is_compiling()
+
+
+def render_call(fn: Any, args: Any, kwargs: dict[str, Any]) -> str:
+    """A call as one line, tensors by their shapes."""
+    from readtorch import _tensor_str, overrides
+
+    with _tensor_str.printoptions(threshold=0, edgeitems=0):
+        shown = [*(repr(arg) for arg in args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+    return f"{overrides.resolve_name(fn) or fn}({', '.join(shown)})"
+
+
+def get_tensor_metadata(tensor: Any) -> dict[str, bool]:
+    """What a file would have to say of a tensor besides its elements: nothing here, where a conjugate is computed at once."""
+    from readtorch import Tensor
+
+    if not isinstance(tensor, Tensor):
+        raise AssertionError(f"expected torch.Tensor, got {type(tensor).__name__}")
+    return {name: True for name, noted in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if noted}
+
+
+def set_tensor_metadata(tensor: Any, metadata: dict[str, bool]) -> None:
+    """Do to the elements what a file says of them besides."""
+    from readtorch import Tensor
+
+    if not isinstance(metadata, dict):
+        raise AssertionError(f"expected dict, got {type(metadata).__name__}")
+    if not isinstance(tensor, Tensor):
+        raise AssertionError(f"expected torch.Tensor, got {type(tensor).__name__}")
+    if metadata.get("conj"):
+        tensor.conj_physical_()
+    if metadata.get("neg"):
+        tensor.neg_()
 
 
 class KeyErrorMessage(str):

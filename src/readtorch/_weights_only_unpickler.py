@@ -1,10 +1,11 @@
-# Tangled from chapters/02_module/7_save_load.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/02_module/ — edit there, or here and run `readtorch sync`.
 """A pickle machine that builds tensors and plain containers, and refuses everything else."""
 
 from __future__ import annotations
 
 import codecs
 import functools
+import pickletools
 import struct
 import warnings
 from collections import Counter, OrderedDict
@@ -142,10 +143,9 @@ class Unpickler:
         self.memo: dict[int, Any] = {}
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
-        self.persistent_load: Callable[[Any], Any] = self._no_persistent_load
 
-    @staticmethod
-    def _no_persistent_load(reference: Any) -> Any:
+    def persistent_load(self, pid: Any) -> Any:
+        """What a storage's reference stands for: the reader's business, who puts a function in the place of this one."""
         raise UnpicklingError("unsupported persistent id encountered")
 
     def load(self) -> Any:
@@ -194,7 +194,7 @@ class Unpickler:
         except UnicodeDecodeError as error:
             raise UnpicklingError(f"text in the pickle is not {encoding}: {error.reason}") from None
 
-    def _items(self) -> list[Any]:
+    def pop_mark(self) -> list[Any]:
         """What was pushed since the last mark; the stack below it comes back."""
         items = self.stack
         self.stack = self.marks.pop()
@@ -303,7 +303,7 @@ class Unpickler:
 
     @_opcode(b"t")
     def _tuple(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         self.stack.append(tuple(items))
 
     @_opcode(b"\x85")
@@ -327,7 +327,7 @@ class Unpickler:
 
     @_opcode(b"e")
     def _appends(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         self._target(list).extend(items)
 
     @_opcode(b"s")
@@ -338,7 +338,7 @@ class Unpickler:
 
     @_opcode(b"u")
     def _setitems(self) -> None:
-        items = self._items()
+        items = self.pop_mark()
         if len(items) % 2:
             raise UnpicklingError("odd number of items for SETITEMS")
         target = self._target(dict, OrderedDict, Counter)
@@ -413,3 +413,25 @@ _value(b"U", lambda machine: _old_text(machine._bytes(machine._bytes(1)[0]), mac
 def _old_text(data: bytes, encoding: str) -> Any:
     """A Python 2 string: bytes, or text in the encoding that the caller named."""
     return data if encoding == "bytes" else Unpickler._text(data, encoding)
+
+
+def get_globals_in_pkl(file: BinaryIO) -> set[str]:
+    """The names that a pickle would import. Nothing is imported or run; UnpicklingError for instructions that `load` would not take."""
+    found = set()
+    allowed = {chr(code) for code in _OPCODES} | {"."}
+    try:
+        for operation, argument, _ in pickletools.genops(file):
+            if operation.code not in allowed:
+                raise UnpicklingError(f"Unsupported operand {ord(operation.code)}")
+            if operation.name == "GLOBAL":
+                found.add(str(argument).replace(" ", "."))
+    except ValueError as error:
+        if "exhausted" in str(error):
+            raise EOFError(str(error)) from None
+        raise UnpicklingError(f"Unsupported operand: {error}") from None
+    return found
+
+
+def load(file: BinaryIO, *, encoding: str = "ASCII") -> Any:
+    """The object in a pickle that names allowed things only, and no storages."""
+    return Unpickler(file, encoding=encoding).load()

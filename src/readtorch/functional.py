@@ -461,3 +461,6 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
 
 
 gates.offer(globals(), "torch.functional", PYTHON, Public(globals(), but=("broadcast_shapes",)))
+
+norm, tensordot = _at.norm, _at.tensordot
+unique, unique_consecutive = _at.unique, _at.unique_consecutive

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import functools
 import io
@@ -12,8 +13,10 @@ import os
 import pickle
 import pickletools
 import re
+import shutil
 import struct
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ import numpy as np
 
 import readtorch as torch
 from readtorch import _weights_only_unpickler
+from readtorch._utils import _import_dotted_name
 from readtorch.aten.map_allocator import map_file
 from readtorch.csrc.serialize.inline_container import PyTorchStreamReader, PyTorchStreamWriter
 from readtorch.storage import TypedStorage, UntypedStorage, _dtype_to_storage_type, _storage_type_to_dtype
@@ -546,7 +550,7 @@ def _unpickler(stream: Any, weights_only: bool, persistent_load: Callable[[Any],
     arguments = {"encoding": "utf-8", **arguments}
     kind = _weights_only_unpickler.Unpickler if weights_only else _TrustingUnpickler
     machine = kind(stream, **arguments)
-    machine.persistent_load = persistent_load
+    machine.persistent_load = persistent_load  # type: ignore[method-assign]
     return machine
 
 
@@ -843,3 +847,73 @@ class skip_data:
 
     def __exit__(self, *exc: object) -> None:
         _serialization_tls.skip_data, _serialization_tls.materialize_fake_tensors = self._before
+
+
+class SourceChangeWarning(Warning):
+    """The source of a saved module's class is another one than when it was saved; files do not hold it any more."""
+
+
+@contextlib.contextmanager
+def mkdtemp() -> Iterator[str]:
+    """A folder for the time of a block."""
+    path = tempfile.mkdtemp()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def check_module_version_greater_or_equal(
+    module: Any, req_version_tuple: tuple[Any, ...], error_if_malformed: bool = True
+) -> bool:
+    """Is a module of this version or a later one? RuntimeError, or a warning, where its version cannot be compared."""
+    try:
+        parts = module.__version__.split(".")
+        found = tuple(type(wanted)(parts[place]) for place, wanted in enumerate(req_version_tuple))
+        return found >= req_version_tuple
+    except Exception as error:
+        message = f"'{module.__name__}' module version string is malformed '{module.__version__}' and cannot be compared with tuple {req_version_tuple}"
+        if error_if_malformed:
+            raise RuntimeError(message) from error
+        warnings.warn(f"{message}, but continuing assuming that requirement is met", stacklevel=2)
+        return True
+
+
+def _validate_device(location: Any, kind: str) -> torch.device:
+    """The device, with a number. ValueError for one of another kind, RuntimeError for one that is not there."""
+    where = torch.device(str(location))
+    if where.type != kind:
+        raise ValueError(f"Expected a {kind} device, but got: {where.type}")
+    if kind != "cuda" or not torch.cuda.is_available():
+        name = kind.upper()
+        raise RuntimeError(
+            f"Attempting to deserialize object on a {name} device but torch.{kind}.is_available() is False: "
+            "torch.load(..., map_location=torch.device('cpu')) brings its storages to the CPU"
+        )
+    number = torch.cuda.current_device() if where.index is None else where.index
+    if number >= torch.cuda.device_count():
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {number} but torch.cuda.device_count() is {torch.cuda.device_count()}"
+        )
+    return torch.device(kind, number)
+
+
+def validate_cuda_device(location: Any) -> int:
+    """The number of the device that a file names. RuntimeError if there is none such."""
+    return int(_validate_device(location, "cuda").index or 0)
+
+
+def validate_hpu_device(location: Any) -> int:
+    """RuntimeError: there is no such device here."""
+    return int(_validate_device(location, "hpu").index or 0)
+
+
+def normalize_storage_type(storage_type: type) -> Any:
+    """The old class of this name in `torch`."""
+    return getattr(torch, storage_type.__name__)
+
+
+def storage_to_tensor_type(storage: Any) -> Any:
+    """The tensor type beside a storage's class."""
+    kind = type(storage)
+    return getattr(_import_dotted_name(kind.__module__), kind.__name__.replace("Storage", "Tensor"))

@@ -138,6 +138,15 @@ def _home(owner: nn.Module, name: str) -> Any:
     return owner if hasattr(getattr(type(owner), name, None), "__set__") else vars(owner)
 
 
+def construct_stacked_leaf(tensors: Sequence[Tensor], name: str) -> Tensor:
+    """One leaf of the same parameter of many models. RuntimeError if only some of them are trained."""
+    trained = {tensor.requires_grad for tensor in tensors}
+    if len(trained) > 1:
+        raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
+    joined = stack(tuple(tensors))
+    return joined.detach().requires_grad_() if True in trained else joined
+
+
 def stack_module_state(models: Sequence[nn.Module]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters and buffers of models of one kind, stacked by name: what an ensemble is vectorized over."""
     if len(models) == 0:

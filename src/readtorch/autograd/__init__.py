@@ -197,3 +197,6 @@ gradgradcheck = _gradcheck.gradgradcheck
 _gates.gates.offer(globals(), "torch.autograd", _gates.PYTHON, ("backward", "grad"))
 
 from readtorch.autograd import functional as functional
+
+from readtorch.autograd.function import NestedIOFunction as NestedIOFunction
+from readtorch.autograd.grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/13_functions_and_graph.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ class BackwardCFunction(FunctionNode):
 
     def name(self) -> str:
         return type(self).__name__
+
+    def apply_boxed(self, *args: Any) -> Any:
+        """The backward that its function defines, with the gradients as they are given."""
+        return self._forward_cls.backward(self, *args)
+
+    def apply_jvp(self, *args: Any) -> Any:
+        """The forward-mode derivative that its function defines."""
+        return self._forward_cls.jvp(self, *args)
 
 
 class FunctionMeta(type):
@@ -98,6 +106,13 @@ class Function(metaclass=FunctionMeta):
             return custom_function_call(cls, args)
         return python_function.apply(cls, cls._backward_cls(), args, two_step)
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Compute the outputs' tangents from the inputs', where a function defines it. Nothing here asks for it."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
 
 if "vjp" not in vars(Function):
     Function.vjp = Function.backward  # type: ignore[attr-defined]  # the older name
@@ -135,3 +150,66 @@ class _DelayedError(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+class InplaceFunction(Function):
+    """A function that may write into its input. Kept for old code: `ctx.mark_dirty` says it today."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+def _tensors_in(value: Any) -> list[Any]:
+    """The tensors in nested lists, tuples and dicts, one after the other; TypeError for anything else."""
+    if value is None:
+        return []
+    if isinstance(value, _C.TensorBase):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"expected tensors in lists, tuples and dicts, but got {type(value).__name__}")
+    return [tensor for part in value for tensor in _tensors_in(part)]
+
+
+class NestedIOFunction(Function):
+    """A function whose arguments and results are nested. Kept for old code, which defines the `_extended` methods.
+
+    It cannot be called: what it calls was removed with the non-static functions.
+    """
+
+    def forward(self, *args: Any) -> Any:  # type: ignore[override]
+        """The tensors of what `forward_extended` returns, one after the other."""
+        self._nested_output = self.forward_extended(*args)
+        return tuple(_tensors_in(self._nested_output))
+
+    def backward(self, *gradients: Any) -> Any:  # type: ignore[override]
+        """The tensors of what `backward_extended` returns."""
+        return tuple(_tensors_in(self.backward_extended(*gradients)))
+
+    def save_for_backward(self, *args: Any) -> None:
+        """Keep the tensors in nested arguments."""
+        self.to_save = tuple(_tensors_in(args))
+        self._to_save_nested = args
+
+    @property
+    def saved_tensors(self) -> Any:
+        """What `save_for_backward` was given."""
+        return self._to_save_nested
+
+    def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
+        """Note the tensors that were written to."""
+        self.dirty_tensors = tuple(_tensors_in((args, kwargs)))
+
+    def mark_non_differentiable(self, *args: Any, **kwargs: Any) -> None:
+        """Note the tensors that have no gradient."""
+        self.non_differentiable = tuple(_tensors_in((args, kwargs)))
+
+    def forward_extended(self, *input: Any) -> Any:
+        """For the function to define."""
+        raise NotImplementedError
+
+    def backward_extended(self, *grad_output: Any) -> Any:
+        """For the function to define."""
+        raise NotImplementedError

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/12_autograd.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -112,3 +112,28 @@ class inference_mode(_DecoratorContextManager):
 def is_inference_mode_enabled() -> bool:
     """Is this thread inside of `inference_mode`?"""
     return autograd_state.state.inference_mode
+
+
+class enforce_grad_layout_policy(_DecoratorContextManager):
+    """Copy gradients into the leaf's order of memory, or keep them as they come; a context manager or decorator of this thread."""
+
+    def __init__(self, enable: bool = True) -> None:
+        if not isinstance(enable, bool):
+            raise TypeError(f"enforce_grad_layout_policy(): argument must be bool, not {type(enable).__name__}")
+        self.prev = autograd_state.state.grad_layout
+        self.mode = enable
+        autograd_state.state.grad_layout = enable
+
+    def __call__(self, function: Any) -> Any:
+        autograd_state.state.grad_layout = self.prev
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        autograd_state.state.grad_layout = self.prev
+
+    def clone(self) -> enforce_grad_layout_policy:
+        """Another one of this mode."""
+        return self.__class__(self.mode)

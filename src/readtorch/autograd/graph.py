@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/13_functions_and_graph.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -153,3 +153,38 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
                 handle.remove()
 
     return _MultiHandle(OrderedDict())
+
+
+def region_activation_memory_budget(budget: float) -> Any:
+    """How much of a compiled region's activations are kept. RuntimeError: nothing is compiled here, as in eager mode upstream."""
+    where = "torch.autograd.graph.region_activation_memory_budget"
+    if isinstance(budget, bool) or not isinstance(budget, int | float):
+        raise TypeError(f"{where}: expects a float, got {type(budget).__name__}")
+    if not 0 <= budget <= 1:
+        raise ValueError(f"{where}: must be in [0, 1], got {budget}")
+    raise RuntimeError(
+        f"{where} can only be used inside a torch.compile region; torch.utils.checkpoint works without one"
+    )
+
+
+class _Switches:
+    """Two settings of upstream's engine for streams. They are remembered; the engine here waits for streams in one way only."""
+
+    warn_on_stream_mismatch = True
+    override_stale_capture_stream = False
+
+
+def _switch(name: str, enabled: bool) -> None:
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"enabled must be a bool, but got {type(enabled).__name__}")
+    setattr(_Switches, name, enabled)
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Whether upstream warns when a gradient was made on another stream than its leaf's. Here nothing warns of it."""
+    _switch("warn_on_stream_mismatch", enabled)
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Whether upstream, while it captures a graph, replaces streams that do not belong to it. Here none is replaced."""
+    _switch("override_stale_capture_stream", enabled)

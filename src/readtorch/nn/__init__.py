@@ -8,6 +8,27 @@ from readtorch.nn.parameter import Parameter as Parameter
 from readtorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
 from readtorch.nn.parameter import UninitializedParameter as UninitializedParameter
 
+from typing import Any as _Any
+
+
+def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:
+    """The `device`, `dtype` and `memory_format` in a layer's keyword arguments, or in their `factory_kwargs`.
+
+    TypeError for any others, and for one that is given in both places.
+    """
+    if kwargs is None:
+        return {}
+    simple = {"device", "dtype", "memory_format"}
+    if strange := kwargs.keys() - simple - {"factory_kwargs"}:
+        raise TypeError(f"unexpected kwargs {strange}")
+    found = dict(kwargs.get("factory_kwargs", {}))
+    for name in simple & kwargs.keys():
+        if name in found:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        found[name] = kwargs[name]
+    return found
+
+
 from readtorch.nn import functional as functional
 from readtorch.nn import init as init
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -1768,6 +1770,120 @@ def _attend(
     if dropout_p > 0.0:
         weights = dropout(weights, p=dropout_p)
     return torch.bmm(weights, v), weights
+
+
+def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
+    """AssertionError with `message`, into which the name is put, unless `arg` is a number or has two elements."""
+    if not (isinstance(arg, int) or len(arg) == 2):
+        raise AssertionError(message.format(arg_name))
+
+
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Products of pairs of matrices: (G, M, K) · (G, K, N); or (M, K) · (G, K, N), (G, M, K) · (K, N) and (M, K) · (K, N), where
+    `offs`, int32, says at which row of M, column of N, or place of K each of the G groups ends.
+
+    Rows and columns after the last group are zero. RuntimeError for other dtypes than float32, bfloat16 and float16, for
+    matrices whose rows (or columns) do not begin at multiples of 16 bytes, and where sizes do not fit.
+    """
+    for name, matrix in (("mat_a", mat_a), ("mat_b", mat_b)):
+        if str(matrix.dtype).removeprefix("torch.") not in ("float32", "bfloat16", "float16"):
+            raise RuntimeError(f"Expected {name} to be Float32, BFloat16 or Float16 matrix, got {matrix.dtype}")
+        if matrix.dim() not in (2, 3):
+            raise RuntimeError(f"{name} has to be 2 or 3d")
+    flat = mat_a.dim() == 2, mat_b.dim() == 2
+    if not all(flat) and mat_a.size(-1) != mat_b.size(-2):
+        raise RuntimeError("contraction dimension of mat_a and mat_b must match")
+    for matrix in (mat_a, mat_b):
+        first, second = (step * matrix.element_size() for step in matrix.stride()[-2:])
+        inner, outer = sorted((first, second))
+        if inner != matrix.element_size() or outer % 16:
+            raise RuntimeError("strides should be multiple of 16 bytes")
+    if (offs is None) == any(flat):
+        raise RuntimeError("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d")
+    if bias is not None:
+        raise RuntimeError("Bias not supported yet")
+    if out_dtype is not None and out_dtype != mat_a.dtype:
+        raise RuntimeError("Grouped gemm output dtype must match `mat_a` dtype")
+    if offs is None:
+        if mat_a.size(0) != mat_b.size(0):
+            raise RuntimeError("batched dimension has to match")
+        return torch.bmm(mat_a, mat_b)
+    if offs.dim() != 1:
+        raise RuntimeError("offs has to be 1D")
+    if offs.dtype != torch.int32:
+        raise RuntimeError("Offsets have to be int32")
+    if any(not is_flat and matrix.size(0) != len(offs) for is_flat, matrix in zip(flat, (mat_a, mat_b), strict=True)):
+        raise RuntimeError("matrix batch sizes have to match")
+    return _grouped(mat_a, mat_b, [0, *offs.tolist()], *flat)
+
+
+def _grouped(mat_a: Tensor, mat_b: Tensor, ends: list[int], a_is_flat: bool, b_is_flat: bool) -> Tensor:
+    spans = [slice(start, max(start, end)) for start, end in itertools.pairwise(ends)]
+    if a_is_flat and b_is_flat:
+        return torch.stack([mat_a[:, span] @ mat_b[span] for span in spans])
+    if a_is_flat:
+        parts = [mat_a[span] @ mat_b[number] for number, span in enumerate(spans)]
+        parts.append(mat_a.new_zeros(max(mat_a.size(0) - ends[-1], 0), mat_b.size(-1)))
+        return torch.cat(parts)
+    parts = [mat_a[number] @ mat_b[:, span] for number, span in enumerate(spans)]
+    parts.append(mat_a.new_zeros(mat_a.size(1), max(mat_b.size(-1) - ends[-1], 0)))
+    return torch.cat(parts, 1)
+
+
+class ScalingType(enum.Enum):
+    """What one scale of `scaled_mm` belongs to."""
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x16 = 2
+    BlockWise1x32 = 3
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+class SwizzleType(enum.Enum):
+    """In which order the scales of `scaled_mm` lie."""
+
+    NO_SWIZZLE = 0
+    SWIZZLE_32_4_4 = 1
+
+
+def scaled_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Tensor:
+    """ValueError: it multiplies numbers of eight bits, and there are no dtypes of them here."""
+    for recipe in (scale_recipe_a, scale_recipe_b):
+        for kind in recipe if isinstance(recipe, list) else [recipe]:
+            kind.value  # noqa: B018 - an AttributeError for what is no ScalingType
+    raise ValueError(
+        f"Invalid scaling configuration: a and b should be float8 or float4, and are {mat_a.dtype} and {mat_b.dtype}"
+    )
+
+
+def scaled_grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Tensor:
+    """NotImplementedError: there is a kernel for GPUs only, and there are no dtypes of eight bits here."""
+    for recipe in (scale_recipe_a, scale_recipe_b):
+        for kind in recipe if isinstance(recipe, list) else [recipe]:
+            kind.value  # noqa: B018 - an AttributeError for what is no ScalingType
+    raise NotImplementedError("Could not run 'aten::_scaled_grouped_mm_v2' with arguments from the 'CPU' backend.")
 
 
 _gates.gates.offer(

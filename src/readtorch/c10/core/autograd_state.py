@@ -12,6 +12,8 @@ class AutogradState(threading.local):
     grad_mode = True
     inference_mode = False
     multithreading = True
+    #: does a gradient get the leaf's order in memory?
+    grad_layout = True
     anomaly = False
     check_nan = True
     graph_task: Any = None

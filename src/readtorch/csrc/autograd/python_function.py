@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/13_functions_and_graph.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -138,6 +138,9 @@ class FunctionNode(Node):
             return None
         shape, dtype = self._all_outputs[number]
         return None if dtype is None else tensor_impl.wrap(np.zeros(shape, dtype))
+
+    def mark_shared_storage(self, *pairs: tuple[Any, Any]) -> None:
+        """Nothing: which outputs share memory with inputs is known without being told, since PyTorch 0.4."""
 
 
 def apply(cls: Any, node: FunctionNode, args: tuple, two_step: bool, forward: Any = None) -> Any:

@@ -1,4 +1,7 @@
-# Tangled from chapters/a2_layers/20_namespace.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
+
+from readtorch.nn.utils.memory_format import convert_conv2d_weight_memory_format as convert_conv2d_weight_memory_format
+from readtorch.nn.utils.memory_format import convert_conv3d_weight_memory_format as convert_conv3d_weight_memory_format
 
 from readtorch.nn.utils import parametrizations as parametrizations
 from readtorch.nn.utils import parametrize as parametrize

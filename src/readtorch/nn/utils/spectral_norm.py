@@ -1,4 +1,4 @@
-# Tangled from chapters/a2_layers/12_utils.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/a2_layers/ — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
@@ -86,6 +86,8 @@ class SpectralNorm:
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(normed)
+        module._register_state_dict_hook(SpectralNormStateDictHook(normed))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(normed))
         return normed
 
 
@@ -106,4 +108,60 @@ def spectral_norm(
 
 def remove_spectral_norm(module: ModuleT, name: str = "weight") -> ModuleT:
     """Undo `spectral_norm`. Raises ValueError if it was never applied."""
-    return _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")
+    _without_hook(module, SpectralNorm, name, f"spectral_norm of '{name}' not found in {module}")
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for number, hook in list(hooks.items()):
+            found = getattr(hook, "hook", hook)
+            if (
+                isinstance(found, SpectralNormStateDictHook | SpectralNormLoadStateDictPreHook)
+                and found.fn.name == name
+            ):
+                del hooks[number]
+    return module
+
+
+class SpectralNormStateDictHook:
+    """Notes the version of the hook's form in a `state_dict`'s metadata."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+        noted, key = local_metadata.setdefault("spectral_norm", {}), f"{self.fn.name}.version"
+        if key in noted:
+            raise RuntimeError(f"Unexpected key in metadata['spectral_norm']: {key}")
+        noted[key] = self.fn._version
+
+
+class SpectralNormLoadStateDictPreHook:
+    """Gives a checkpoint of the first form, with the weight and without `v`, its `v`."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
+        if version is not None and version >= 1:
+            return
+        key = prefix + self.fn.name
+        whole = all(key + suffix in state_dict for suffix in ("_orig", "_u", "_v"))
+        if version is None and whole and key not in state_dict:
+            return  # of today's form, by somebody who did not write the metadata
+        absent = [key + suffix for suffix in ("_orig", "", "_u") if key + suffix not in state_dict]
+        if absent:
+            missing_keys.extend(absent if strict else [])
+            return
+        with no_grad():
+            weight, original = state_dict.pop(key), state_dict[key + "_orig"]
+            matrix, u = self.fn.reshape_weight_to_matrix(original), state_dict[key + "_u"]
+            v = torch.linalg.pinv(matrix.t() @ matrix) @ (matrix.t() @ u)
+            state_dict[key + "_v"] = v * ((original / weight).mean() / torch.dot(u, matrix @ v))
