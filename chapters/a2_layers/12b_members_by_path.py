@@ -276,7 +276,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch import nn
+from readtorch.nn.modules.conv import Conv2d
+from readtorch.nn.modules.conv import Conv3d
+from readtorch.nn.modules.conv import ConvTranspose2d
+from readtorch.nn.modules.conv import ConvTranspose3d
 
 
 # %%
@@ -294,12 +297,12 @@ def _convert(module: Any, kinds: Any, memory_format: Any) -> Any:
 
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     """Give the weights of all `Conv2d` and `ConvTranspose2d` in `module` this order in memory; returns `module`."""
-    return _convert(module, (nn.Conv2d, nn.ConvTranspose2d), memory_format)
+    return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     """Give the weights of all `Conv3d` and `ConvTranspose3d` in `module` this order in memory; returns `module`."""
-    return _convert(module, (nn.Conv3d, nn.ConvTranspose3d), memory_format)
+    return _convert(module, (Conv3d, ConvTranspose3d), memory_format)
 
 
 # %%

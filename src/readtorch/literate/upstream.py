@@ -56,6 +56,7 @@ PYTHON = (
     "special/*.py",
     "testing/*.py",
     "utils/*.py",
+    "utils/benchmark/*.py",
     "utils/benchmark/utils/*.py",
     "utils/data/**/*.py",
     "utils/serialization/*.py",
