@@ -1252,6 +1252,56 @@ def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any
             _check_operands(check, array, operand)
 
 
+def _plain_write(entry: OperatorEntry) -> Callable[[Any, Any], bool] | None:
+    """`write(input, other)`: do it where neither graph nor modes nor memory can object, or say False and do nothing."""
+    pointwise = entry.pointwise
+    if pointwise is None or pointwise.boolean or not isinstance(pointwise.ufunc, np.ufunc) or pointwise.ufunc.nin != 2:
+        return None
+    ufunc, numbers = pointwise.ufunc, "second" in entry.numbers
+
+    def write(input: Any, other: Any) -> bool:
+        if counts.special or record_function.observer is not None:
+            return False
+        recording = not counts.grad_off or state.grad_mode
+        try:
+            array = input._array
+            if other.__class__ is float or other.__class__ is int:
+                if not numbers or (recording and input._edge is not None):
+                    return False
+                operand = other
+            else:
+                operand = other._array
+                if (
+                    operand.__class__ is not ndarray
+                    or operand.dtype is not array.dtype
+                    or operand.shape != array.shape
+                    or (array if array.base is None else array.base)
+                    is (operand if operand.base is None else operand.base)
+                    or (recording and (input._edge is not None or other._edge is not None))
+                ):
+                    return False
+        except AttributeError:
+            return False
+        if (
+            array.__class__ is not ndarray
+            or array.dtype.kind != "f"
+            or not array.flags.carray
+            or input._meta is not None
+        ):
+            return False
+        token = ignore_floating_errors()
+        try:
+            ufunc(array, operand, out=array)
+        except (OverflowError, TypeError):
+            return False
+        finally:
+            restore_floating_errors(token)
+        version_counter(input).bump()
+        return True
+
+    return write
+
+
 def inplace(entry: OperatorEntry) -> Call:
     """`NAME_`: the operator with its result written to the first argument."""
     schema = entry.schema
@@ -1264,8 +1314,11 @@ def inplace(entry: OperatorEntry) -> Call:
     check, first_option = option_check(entry, 1)
     copies = entry.name == "copy_"
     recorded = not entry.name.startswith("logical_")  # nobody asks what a leaf was before
+    plain_write = _plain_write(entry)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if plain_write is not None and len(args) == 2 and not kwargs and plain_write(*args):
+            return args[0]
         observer = record_function.observer
         begin = now() if observer is not None else 0
         plain_class = tensor_impl.Tensor
