@@ -652,7 +652,13 @@ def _sigmoid(x: Any) -> Any:
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
     half = x.dtype.type(0.5)
-    return half + half * np.tanh(half * x)
+    y = half * x
+    if not y.ndim:
+        return half + half * np.tanh(y)
+    np.tanh(y, out=y)  # each new array of many megabytes would cost more than the tanh
+    y *= half
+    y += half
+    return y
 
 
 unary("sigmoid", _sigmoid, formula=lambda at, grad, result: grad * at.conj((1 - result) * result))
