@@ -1317,13 +1317,13 @@ def inplace(entry: OperatorEntry) -> Call:
     plain_write = _plain_write(entry)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if plain_write is not None and len(args) == 2 and not kwargs and plain_write(*args):
-            return args[0]
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        plain_class = tensor_impl.Tensor
         if entry.pointwise is not None and kwargs:
             kwargs, args = _scale_second(entry, kwargs, args)
+        if plain_write is not None and len(args) == 2 and not kwargs and plain_write(*args):
+            return args[0]
+        plain_class = tensor_impl.Tensor
         if check is not None and (kwargs or len(args) > first_option + 1):
             rest, kwargs = check(args[1:], kwargs)
             args = (*args[:1], *rest)
