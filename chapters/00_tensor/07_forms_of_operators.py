@@ -286,9 +286,9 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: d
     if kwargs:
         raise TypeError(f"{entry.name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
     first, second = operands
-    if isinstance(alpha, TensorImpl):
+    if alpha.__class__ not in NUMBERS:
         require(entry.name, "Number", alpha=alpha)
-        alpha = alpha.item()
+        alpha = alpha.item() if isinstance(alpha, TensorImpl) else alpha
     if alpha.__class__ is float and not _is_floating(first) and not _is_floating(second):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if alpha.__class__ is complex and not any(_is_complex(value) for value in operands):

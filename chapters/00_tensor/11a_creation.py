@@ -343,7 +343,7 @@ def arange(
     start, end, step = (value.item() if isinstance(value, TensorImpl) else value for value in (start, end, step))
     for value in (start, end, step):
         check_real(value, _WIDEST)
-    whole = all(number_type(value) is scalar_type.int64 or value.__class__ is bool for value in (start, end, step))
+    whole = all(isinstance(value, int) or hasattr(value, "__index__") for value in (start, end, step))
     kind = np.dtype(np.int64) if dtype is None and whole else _kind(dtype)
     if kind.kind in "bc":
         raise not_implemented("arange_cpu", kind)
@@ -367,7 +367,7 @@ def arange(
 
 def _in_steps_of(kind: np.dtype, value: Any) -> Any:
     """A bound as the kernels for `kind` compute with it. RuntimeError where it does not fit."""
-    if kind.kind not in "iu":
+    if kind.kind not in "iu" or (value.__class__ is int and -(1 << 63) <= value < 1 << 63):
         return value
     return int(fitting(value, _INDEX))
 
