@@ -436,11 +436,11 @@ def context_decorator(make: Callable[[], Any], function: Any) -> Any:
         return _wrap_generator(make, function)
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def decorate_context(*args: Any, **kwargs: Any) -> Any:
         with make():
             return function(*args, **kwargs)
 
-    return wrapped
+    return decorate_context
 
 
 def _wrap_generator(make: Callable[[], Any], function: Any) -> Any:

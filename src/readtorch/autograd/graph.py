@@ -148,6 +148,8 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., Any], *, mode: str 
     class _MultiHandle(RemovableHandle):
         """Takes back all of them."""
 
+        __qualname__ = "_MultiHandle"
+
         def remove(self) -> None:
             for handle in handles:
                 handle.remove()
