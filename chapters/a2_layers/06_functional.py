@@ -803,6 +803,17 @@ def _(torch):
 
 
 # %%
+#| claim: a gradient that is infinite or NaN ends at a closed ReLU, and at the places that a pool did not choose
+#| differs: here both are products with a mask, and 0 times infinity is NaN
+def _(torch):
+    x = torch.tensor([[[-1.0, 1.0]]], requires_grad=True)
+    for function in (torch.relu, lambda x: torch.nn.functional.max_pool1d(x, 2)):
+        y = function(x)
+        (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, float("inf")))
+        assert gradient.flatten().tolist() == [0.0, float("inf")]
+
+
+# %%
 x = torch.linspace(-4, 4, 161)
 names = ("leaky_relu", "elu", "silu", "mish", "hardswish", "softsign", "tanhshrink", "relu6")
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
