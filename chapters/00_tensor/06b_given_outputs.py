@@ -102,7 +102,7 @@ UNIMPLEMENTED = {
     **dict.fromkeys(("cumprod", "cumsum", "linspace", "logspace"), "b"),
     **dict.fromkeys(("nanmean", "nansum"), "biuc"),
     **dict.fromkeys(("normal", "rand", "randn"), "biu"),
-    **dict.fromkeys(("bernoulli", "fft_fftfreq", "fft_rfftfreq", "std", "var"), "c"),
+    **dict.fromkeys(("bernoulli", "fft_fftfreq", "fft_rfftfreq"), "c"),
 }
 
 #: the same, and they fill what they are given, of whatever shape it was, without a word
@@ -110,24 +110,41 @@ FILLING = _names(
     "arange empty eye full linspace logspace ones rand randint randn randperm range zeros fft_fftfreq fft_rfftfreq"
 )
 
-#: resize without a warning
-SILENT = FILLING | _names("addbmm bernoulli linalg_lu lu_unpack multinomial narrow_copy normal")
+#: of these, what has as many elements keeps its shape
+RANGES = _names("arange linspace logspace range")
 
-#: reductions accept memory in which several elements share a place
-SHARED_PLACES = _names(
-    """all amax amin any argmax argmin linalg_vector_norm mean nanmean nansum norm prod std sum threshold var"""
+#: when `out` is resized, these lay matrices column after column, as LAPACK wants them
+IN_COLUMNS = _names(
+    """inverse linalg_cholesky linalg_cholesky_ex linalg_eigh linalg_inv linalg_inv_ex linalg_lu_factor linalg_lu_solve linalg_qr linalg_solve
+    linalg_solve_ex linalg_solve_triangular linalg_svd nonzero qr svd triangular_solve"""
+)
+#: and these if it was empty
+IN_COLUMNS_IF_EMPTY = _names("cholesky_inverse geqrf linalg_eig linalg_householder_product orgqr ormqr")
+
+#: the first operand may be `out`, and no other
+SOURCES_APART = _names("index_add index_copy index_reduce scatter scatter_add scatter_reduce")
+
+#: look at the first operand alone
+FIRST_ALONE = _names("addmm addmv baddbmm linalg_solve_triangular")
+
+#: resize without a warning
+SILENT = FILLING | _names("addbmm bernoulli log_sigmoid multinomial narrow_copy")
+
+#: these accept memory in which several elements share a place
+SHARED_PLACES = FILLING & _names("empty eye full ones randperm zeros") | _names(
+    "all amax amin any argmax argmin bmm cummax cummin histc linalg_vector_norm nansum norm prod std sum threshold tril triu var"
 )
 
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 #: one loop reads and writes: before they resize `out`, they look for several elements of it in one place, and for operands that are part of it
 LOOPS = _names(
-    """absolute acos acosh addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+    """abs absolute acos acosh addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
     bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip complex conj_physical copysign cos
     cosh deg2rad digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac frexp gcd ge gelu
     ger greater greater_equal gt hardshrink heaviside hypot i0 index_select isneginf isposinf lcm ldexp le lerp less less_equal lgamma log log10 log1p
     log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt masked_select maximum minimum multiply nan_to_num ne neg negative nextafter
-    nonzero normalize not_equal outer polar polygamma rad2deg reciprocal remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign signbit
+    nonzero normalize not_equal outer polar polygamma rad2deg reciprocal remainder round rsqrt sgn sigmoid sign signbit
     sin sinc sinh softplus softshrink special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
     special_expm1 special_gammaln special_i0 special_i1 special_log1p special_logit special_ndtri special_polygamma special_psi special_round special_sinc
     special_xlog1py special_xlogy sqrt square subtract take tan tanh true_divide trunc where xlogy"""
@@ -136,7 +153,7 @@ LOOPS = _names(
 #: these look for operands that are part of `out` when it has its shape
 LATER = _names(
     """addmm addmv aminmax baddbmm bernoulli cumprod cumsum index_add index_copy index_reduce linalg_solve_triangular logcumsumexp max median
-    min mode msort nanmedian normal renorm sort topk"""
+    min mode msort nanmedian normal renorm scatter scatter_add scatter_reduce sort topk"""
 )
 
 #: these lay tensors beside each other
@@ -189,12 +206,20 @@ def with_out(entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs
         raise TypeError(f"{name}(): expected tuple of {len(results)} elements as out= but got {len(outs)}")
     if state.grad_mode and not recorded and any(requires_grad(one) for one in results):
         raise no_derivative(name)
-    loops = not several and (entry.pointwise is not None or name in LOOPS)
+    loops = entry.pointwise is not None or name in LOOPS or (name in ("max", "min") and len(operands) == 2)
     for given, one in zip(outs, results, strict=True):
+        _check_device(name, given, one)
         _check_dtype(name, given, one, operands, several)
+    if loops:
+        for given, one in zip(outs, results, strict=True):
+            _check_memory(name, given, one, operands, loops)
     for given, one in zip(outs, results, strict=True):
-        _check_memory(name, given, one, operands, loops, several)
+        _resize_output(name, given, one)
+    if not loops:
+        for given, one in zip(outs, results, strict=True):
+            _check_memory(name, given, one, operands, loops)
     for given, one in zip(outs, results, strict=True):
+        _resize_output(name, given, one)  # again: one tensor may have been given for two results
         _write(name, given, one, recorded)
     if not several:
         return out
@@ -305,10 +330,10 @@ def _check_dtype(name: str, out: Any, result: Any, operands: list[Any], several:
     if target.kind in UNIMPLEMENTED.get(name, ""):
         kind = to_string(scalar_type.FROM_NUMPY[target])
         raise NotImplementedError(f"\"{name}\" not implemented for '{kind}', which is the dtype of out=")
-    if source == target or name in TRUTHS or (name in ("all", "any") and target == np.uint8):
+    if source == target or name in TRUTHS or (name in ("all", "any") and target in (np.uint8, np.bool_)):
         return
     a, b = scalar_type.FROM_NUMPY[source], scalar_type.FROM_NUMPY[target]
-    if not _converts(name, operands, several):
+    if not _converts(name, operands, several, target):
         raise RuntimeError(
             f"{name}(): Expected out tensor to have dtype {to_string(a)}, but got {to_string(b)} instead"
         )
@@ -317,7 +342,7 @@ def _check_dtype(name: str, out: Any, result: Any, operands: list[Any], several:
         raise error(f"{name}(): result type {to_string(a)} can't be cast to the desired output type {to_string(b)}")
 
 
-def _converts(name: str, operands: list[Any], several: bool) -> bool:
+def _converts(name: str, operands: list[Any], several: bool, target: np.dtype) -> bool:
     """Is this a kernel that converts? Of some names there are two."""
     if name in ("clamp", "clamp_max", "clamp_min", "clip"):
         return len(operands) > 1  # bounds that are tensors: `maximum` and `minimum`
@@ -325,65 +350,80 @@ def _converts(name: str, operands: list[Any], several: bool) -> bool:
         return len(operands) == 2
     if name in ("abs", "absolute"):
         return operands[0]._array.dtype.kind == "c"
+    if name in _TO_REALS:
+        return target.kind != "c"
     return name in CONVERTING and not (several and name in ("max", "min"))
+
+
+_TO_REALS = _names("fft_hfft fft_irfft fft_irfft2 fft_irfftn")
 
 
 # %%
 #| into: csrc/autograd/variable_type_utils.py
-def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: bool, several: bool) -> None:
+def _check_device(name: str, out: Any, result: Any) -> None:
+    have, wanted = device_of(out._array), device_of(result._array)
+    if have != wanted:
+        raise RuntimeError(
+            f"{name}(): Expected all tensors to be on the same device: out= is on {have}, and the result on {wanted}"
+        )
+
+
+def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: bool) -> None:
     """RuntimeError if writing would change what is still to be read, or write one place twice."""
     array, shape = out._array, result._array.shape
-    if device_of(array) != device_of(result._array):
-        raise RuntimeError(
-            f"{name}(): Expected all tensors to be on the same device: out= is on {device_of(array)}, and the result on {device_of(result._array)}"
-        )
     if array.__class__ is MetaArray or array.__class__ in LAYOUT_OF:
         return
-    if (loops or array.shape == shape) and name not in SHARED_PLACES and name not in FILLING:
+    if name not in SHARED_PLACES:
         assert_no_internal_overlap(array)
-    check = assert_no_overlap if name in APART else assert_no_partial_overlap if loops or name in LATER else None
-    if check is None or (name in LATER and not loops and array.shape != shape):
+    if not loops and name not in APART and name not in LATER:
         return
-    for operand in operands:
-        if operand is out and check is assert_no_partial_overlap:
+    for number, operand in enumerate(operands[:1] if name in FIRST_ALONE else operands):
+        apart = name in APART or (number and name in SOURCES_APART)
+        if operand is out and not apart:
             if array.shape != shape:
                 raise RuntimeError(
                     f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(shape)}"
                 )
         elif have_one_owner(array, operand._array):
+            check = assert_no_overlap if apart or array.shape != shape else assert_no_partial_overlap
             check(array, operand._array)
 
 
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 #| upstream: aten/src/ATen/native/Resize.cpp#at::native::resize_output
+def _resize_output(name: str, out: Any, result: Any) -> None:
+    """Give `out` the shape of the result, in its own memory where that is large enough. A warning unless it was empty."""
+    have, array = out._array, result._array
+    sparse = array.__class__ in LAYOUT_OF or have.__class__ in LAYOUT_OF
+    if sparse or have.shape == array.shape or (name in RANGES and have.size == array.size):
+        return
+    if have.size and name not in SILENT:
+        warnings.warn(
+            f"An output with one or more elements was resized: out= has shape {list(have.shape)}, and the result "
+            f"is {list(array.shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
+            stacklevel=4,
+        )
+    if array.ndim > 1 and (name in IN_COLUMNS or (name in IN_COLUMNS_IF_EMPTY and not have.size)):
+        out.resize_((*array.shape[:-2], *array.shape[:-3:-1]))
+        out._array = out._array.swapaxes(-1, -2)
+    else:
+        out.resize_(array.shape)
+    tell_leaf(out)
+
+
 def _write(name: str, out: Any, result: Any, recorded: bool) -> None:
     array = result._array
     if array.__class__ in LAYOUT_OF or out._array.__class__ in LAYOUT_OF:
         out._array = array.astype(out._array.dtype)
+    elif name == "empty":
+        return
+    elif recorded and (requires_grad(result) or requires_grad(out)):
+        tensor_impl.Tensor.copy_(out, result)
+        return
     else:
-        if out._array.shape != array.shape:
-            resize_output(name, out, array.shape)
-        if recorded and (requires_grad(result) or requires_grad(out)):
-            tensor_impl.Tensor.copy_(out, result)
-            return
-        if name == "empty":
-            return
-        assign(out._array, array)
+        assign(out._array, array.reshape(out._array.shape))
     version_counter(out).bump()
-
-
-def resize_output(name: str, out: Any, shape: tuple[int, ...]) -> None:
-    """Give `out` the shape of the result, in its own memory where that is large enough. A warning unless it was empty."""
-    target = out._array
-    if target.size and name not in SILENT:
-        warnings.warn(
-            f"An output with one or more elements was resized: out= has shape {list(target.shape)}, and the result "
-            f"is {list(shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
-            stacklevel=5,
-        )
-    out.resize_(shape)
-    tell_leaf(out)
 
 
 def assign(target: Any, raw: Any) -> None:
@@ -403,12 +443,8 @@ def assign(target: Any, raw: Any) -> None:
 # %%
 #| needs: a1_operators
 a = torch.arange(6.0).reshape(2, 3)
-turned, wide, empty, small = (
-    torch.zeros(3, 2).t(),
-    torch.zeros(2, 3, dtype=torch.float64),
-    torch.empty(0),
-    torch.zeros(2),
-)
+turned, wide = torch.zeros(3, 2).t(), torch.zeros(2, 3, dtype=torch.float64)
+empty, small = torch.empty(0), torch.zeros(2)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for out in (turned, wide, empty, small):
