@@ -37,6 +37,7 @@ live()
 #| imports
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,6 +59,7 @@ from readtorch.c10.core.layout import LAYOUT_OF
 from readtorch.c10.core.scalar_type import can_cast, to_string
 from readtorch.c10.core.tensor_impl import TensorImpl, is_inference, version_counter
 from readtorch.csrc.autograd.variable import check_inplace, requires_grad, tell_leaf
+from readtorch.csrc.utils.python_arg_parser import complain
 from readtorch.csrc.utils.structseq import StructSequence, structseq
 
 
@@ -181,21 +183,31 @@ def with_out(entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs
     TypeError for what is no tensor, or not as many as there are results; RuntimeError if a result cannot be written: because of its dtype or device,
     because the memory is also an operand's, or because a gradient is wanted.
     """
-    name, out = entry.name, kwargs.pop("out")
+    out = kwargs.pop("out")
     if out is None:
         return call(*args, **kwargs)
-    outs = _outs(name, out)
+    try:
+        return _write_results(entry, call, args, kwargs, out, _outs(entry, out))
+    except RuntimeError:
+        complain(entry, args, kwargs)  # of two faults, the one that a parser finds
+        raise
+
+
+def _write_results(
+    entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], out: Any, outs: list[Any]
+) -> Any:
+    name = entry.name
     _refuse_overload(name, args, kwargs)
     operands = list(tensors_among((*args, *kwargs.values())))
     _refuse_transforms(name, (*outs, *operands))
     recorded = state.grad_mode and name in RECORDED
     for given in outs:
         _refuse_output(name, given, recorded)
-    if name in FILLING or name in IN_DTYPE_OF_OUT or (name == "normal" and (len(args) > 2 or "size" in kwargs)):
-        _ask_for(name, outs[0], kwargs)
+    by_size = name == "normal" and (len(args) > 2 or "size" in kwargs)
+    asked = _asking_for(name, outs[0], kwargs) if by_size or name in FILLING or name in IN_DTYPE_OF_OUT else kwargs
     autocast = set_special("autocast", None)
     try:
-        result = call(*args, **kwargs)
+        result = call(*args, **asked)
     finally:
         set_special("autocast", autocast)
     several = isinstance(result, tuple | list)
@@ -207,43 +219,44 @@ def with_out(entry: OperatorEntry, call: Callable[..., Any], args: tuple, kwargs
     if state.grad_mode and not recorded and any(requires_grad(one) for one in results):
         raise no_derivative(name)
     loops = entry.pointwise is not None or name in LOOPS or (name in ("max", "min") and len(operands) == 2)
-    for given, one in zip(outs, results, strict=True):
+    pairs = list(zip(outs, results, strict=True))
+    for given, one in pairs:
         _check_device(name, given, one)
         _check_dtype(name, given, one, operands, several)
     if loops:
-        for given, one in zip(outs, results, strict=True):
+        for given, one in pairs:
             _check_memory(name, given, one, operands, loops)
-    for given, one in zip(outs, results, strict=True):
+    for given, one in pairs:
         _resize_output(name, given, one)
     if not loops:
-        for given, one in zip(outs, results, strict=True):
+        for given, one in pairs:
             _check_memory(name, given, one, operands, loops)
-    for given, one in zip(outs, results, strict=True):
+    for given, one in pairs:
         _resize_output(name, given, one)  # again: one tensor may have been given for two results
         _write(name, given, one, recorded)
     if not several:
         return out
     kind = type(result)
-    return (
-        structseq(f"{kind.__name__}_out", kind.__match_args__)(outs)
-        if issubclass(kind, StructSequence)
-        else tuple(outs)
-    )
+    if not issubclass(kind, StructSequence):
+        return tuple(outs)
+    return structseq(f"{kind.__name__}_out", kind.__match_args__)(outs)
 
 
-#: these have an `out=` only with so many arguments
-_NEED_MORE = {"median": 2, "nanmedian": 2, "prod": 2, "sum": 2, "where": 3}
+#: these have an `out=` only with a dimension
+_NEED_DIM = _names("median nanmedian prod sum")
 #: of two operands, the first may be a number here
-_NUMBER_FIRST = _names(
-    """add div divide float_power floor_divide linspace logspace mul multiply normal polygamma pow special_polygamma special_xlog1py
+_NUMBER_FIRST = FILLING | _names(
+    """add div divide float_power floor_divide mul multiply normal polygamma pow special_polygamma special_xlog1py
     sub subtract true_divide where xlogy"""
 )
 
 
 def _refuse_overload(name: str, args: tuple, kwargs: dict[str, Any]) -> None:
     """TypeError for the overloads that have no `out=`."""
-    if len(args) + len(kwargs) < _NEED_MORE.get(name, 0) or (name == "bernoulli" and len(args) > 1):
-        raise TypeError(f"{name}() received an invalid combination of arguments: no overload of so few takes out=")
+    if name in _NEED_DIM and len(args) < 2 and "dim" not in kwargs and "axis" not in kwargs:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
+    if (name == "where" and len(args) + len(kwargs) < 3) or (name == "bernoulli" and len(args) > 1):
+        raise TypeError(f"{name}() received an invalid combination of arguments: this overload takes no out=")
     second = args[1] if len(args) > 1 else None
     if (
         isinstance(second, TensorImpl)
@@ -255,12 +268,23 @@ def _refuse_overload(name: str, args: tuple, kwargs: dict[str, Any]) -> None:
 
 # %%
 #| into: csrc/autograd/variable_type_utils.py
-def _outs(name: str, out: Any) -> list[Any]:
+def _outs(entry: OperatorEntry, out: Any) -> list[Any]:
+    several = bool(entry.named) or len(entry.outputs) > 1
     if isinstance(out, TensorImpl):
+        if several and entry.name not in _EITHER:
+            raise _wrong_kind(entry.name, "tuple of Tensors", out)
         return [out]
     if not isinstance(out, tuple | list) or not out or not all(isinstance(one, TensorImpl) for one in out):
-        raise _wrong_kind(name, "Tensor", out)
+        raise _wrong_kind(entry.name, "tuple of Tensors" if several else "Tensor", out)
+    if not several and entry.name not in _EITHER and entry.composite is None:
+        raise _wrong_kind(entry.name, "Tensor", out)
+    if several and entry.name not in _EITHER and len(out) != len(entry.outputs):
+        raise TypeError(f"{entry.name}(): expected tuple of {len(entry.outputs)} elements as out= but got {len(out)}")
     return list(out)
+
+
+#: several results or one, by their arguments
+_EITHER = _names("max median min nanmedian")
 
 
 def _wrong_kind(name: str, wanted: str, out: Any) -> TypeError:
@@ -311,18 +335,16 @@ def _refuse_output(name: str, out: Any, recorded: bool) -> None:
 
 # %%
 #| into: csrc/autograd/variable_type_utils.py
-def _ask_for(name: str, out: Any, kwargs: dict[str, Any]) -> None:
-    """Let the call compute what `out` holds. RuntimeError if it asks for something else."""
+def _asking_for(name: str, out: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords with which the call computes what `out` holds. RuntimeError if it asks for something else."""
     kind = scalar_type.FROM_NUMPY[out._array.dtype]
-    wanted = kwargs.setdefault("dtype", kind)
-    if wanted is None:
-        kwargs["dtype"] = kind
-    elif wanted is not kind and scalar_type.as_dtype(wanted, name, "dtype", 1) is not kind:
+    wanted = kwargs.get("dtype")
+    if wanted is not None and (wanted := scalar_type.as_dtype(wanted, name, "dtype", 1)) is not kind:
         raise RuntimeError(
             f"{name}(): dtype {to_string(wanted)} does not match dtype of out parameter ({to_string(kind)})"
         )
-    if name in FILLING:
-        kwargs["device"] = device_of(out._array)
+    where = {} if name in IN_DTYPE_OF_OUT else {"device": device_of(out._array)}
+    return {**kwargs, "dtype": kind, **where}
 
 
 def _check_dtype(name: str, out: Any, result: Any, operands: list[Any], several: bool) -> None:
@@ -402,7 +424,7 @@ def _resize_output(name: str, out: Any, result: Any) -> None:
         warnings.warn(
             f"An output with one or more elements was resized: out= has shape {list(have.shape)}, and the result "
             f"is {list(array.shape)}. To reuse a tensor as out=, call resize_(0) on it first.",
-            stacklevel=4,
+            stacklevel=_level_of_caller(),
         )
     if array.ndim > 1 and (name in IN_COLUMNS or (name in IN_COLUMNS_IF_EMPTY and not have.size)):
         out.resize_((*array.shape[:-2], *array.shape[:-3:-1]))
@@ -410,6 +432,14 @@ def _resize_output(name: str, out: Any, result: Any) -> None:
     else:
         out.resize_(array.shape)
     tell_leaf(out)
+
+
+def _level_of_caller() -> int:
+    """How many calls up the one was made that this library did not make itself: fewer for some forms of operators than for others."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("readtorch."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _write(name: str, out: Any, result: Any, recorded: bool) -> None:

@@ -912,7 +912,7 @@ def matrix_dims(name: str, dim: Any, rank: int) -> tuple[int, int]:
     return rows, columns
 
 
-@composite("linalg_matrix_norm", module="linalg", variants="function")
+@composite("linalg_matrix_norm", module="linalg", variants="function", out=True)
 def linalg_matrix_norm(
     at: Any, self: Array, ord: Any = "fro", dim: Dims = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
