@@ -258,7 +258,7 @@ def no_derivative(name: str) -> RuntimeError:
 
 def _refuse_output(name: str, out: Any, recorded: bool) -> None:
     """RuntimeError for a tensor that nothing can be written to."""
-    if state.grad_mode and requires_grad(out):
+    if state.grad_mode and requires_grad(out) and (name not in TRUTHS or name == "bernoulli"):
         if recorded:
             check_inplace(out)
         else:
@@ -277,6 +277,8 @@ def _asking_for(name: str, out: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError(
             f"{name}(): dtype {to_string(wanted)} does not match dtype of out parameter ({to_string(kind)})"
         )
+    if wanted is None and name in ("mean", "nanmean"):
+        return kwargs  # an average is converted afterwards
     where = {} if name in IN_DTYPE_OF_OUT else {"device": device_of(out._array)}
     return {**kwargs, "dtype": kind, **where}
 
