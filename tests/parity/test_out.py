@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="compares with the real PyTorch (ext
 pytestmark = pytest.mark.torch
 
 HERE = Path(__file__).parent
-SPARSE = {"t.hspmm", "t.sspaddmm"}  # of sparse matrices: test_sparse.py
+WITHOUT = {"t.arctan2", "t.hspmm", "t.lu_solve", "t.sspaddmm"}  # these take no out= here, nor do views as copies
 SHARE = 16  # the quick test takes one variant in so many, of each call others
 
 
@@ -99,4 +99,4 @@ def test_every_function_that_takes_out_upstream_stands_in_the_table() -> None:
         takes = any(argument.is_out for argument in schema.arguments)
         if takes and family in ("linalg", "special", "fft") and hasattr(getattr(readtorch, family), name):
             there.add(f"t.{family}.{name}")
-    assert there - named - SPARSE == set()
+    assert {name for name in there - named - WITHOUT if not name.endswith("_copy")} == set()
