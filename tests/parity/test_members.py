@@ -49,9 +49,9 @@ def pairs() -> Iterator[tuple[str, Any, Any]]:
     for module in MODULES:
         ours, theirs = follow("readtorch", module), follow("torch", module)
         for name, found in vars(theirs).items():
-            if inspect.isclass(found) and not name.startswith("_") and found.__module__.startswith(theirs.__name__):
-                if hasattr(ours, name):
-                    yield f"{module}.{name}", getattr(ours, name), found
+            own = inspect.isclass(found) and found.__module__.startswith(theirs.__name__) and not name.startswith("_")
+            if own and hasattr(ours, name):
+                yield f"{module}.{name}", getattr(ours, name), found
 
 
 def listed() -> dict[str, str]:
