@@ -209,8 +209,8 @@ def _axes(input: Tensor, s: Any, dim: Any) -> tuple[list[int | None], list[int]]
             raise RuntimeError(f"Got shape with {len(dims)} values but input tensor only has {input.ndim} dimensions.")
     else:
         dims = [
-            maybe_wrap_dim(int(axis), input.ndim, wrap_scalar=False)
-            for axis in ([dim] if isinstance(dim, int) else dim)
+            maybe_wrap_dim(int(axis) if place and axis.__class__ is bool else axis, input.ndim, wrap_scalar=False)
+            for place, axis in enumerate([dim] if isinstance(dim, int) else dim)
         ]
     if len(set(dims)) != len(dims):
         raise RuntimeError("FFT dims must be unique")
