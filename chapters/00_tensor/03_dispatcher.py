@@ -744,7 +744,7 @@ class Derivative:
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
-    __slots__ = ("formulas", "metas", "needs", "options", "outputs", "saved", "wanted_by")
+    __slots__ = ("formulas", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
 
     def __init__(
         self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
@@ -767,6 +767,8 @@ class Derivative:
                     f"a parameter named {reserved!r} cannot be told from the incoming gradient: call it grad_output"
                 )
         known = {*self.saved, *(f"{t}_{what}" for t, what in self.metas), *outputs, "grad", "grads", "mask"}
+        #: see `opaque` of the dispatcher; None: the formulas lead where they lead
+        self.opaque: bool | None = None
         #: does a formula use an option of the call?
         self.options = bool(named - known)
         #: for each kept tensor: the parameters whose gradient wants it
@@ -1039,6 +1041,27 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     }
     entry.derivative = Derivative(entry.schema, table, entry.outputs)
     _changed(entry)
+
+
+def unknown(message: str, kind: type[Exception] = NotImplementedError) -> Callable[..., Any]:
+    """The formula of a derivative that nobody has written: it raises when the backward pass arrives."""
+
+    def formula(at: Any, grad: Any) -> Any:
+        raise kind(message)
+
+    return formula
+
+
+def opaque(*names: str, zero: bool = True) -> None:
+    """Upstream, the backward pass of these operators is one operator, and it takes what the forward pass kept.
+
+    So a gradient made with `create_graph=True` leads to the kept tensors even where it does not change with them. Their derivative
+    is then zero, or nothing at all (`zero=False`), and to ask for it is no error.
+    """
+    for name in names:
+        rule = operators[name].derivative
+        assert rule is not None
+        rule.opaque = zero
 
 
 def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:

@@ -45,7 +45,7 @@ import math
 
 from readtorch.c10.core import scalar_type
 
-from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, overloads
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, overloads, unknown
 
 
 # %%
@@ -121,14 +121,8 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
     )
 
 
-def _no_derivative(name: str) -> Any:
-    def refuse(at: Any, grad: Any) -> Any:
-        raise RuntimeError(f"derivative for aten::{name} is not implemented")
-
-    return refuse
-
-
-derivative("floor_divide", self=_no_derivative("floor_divide"), other=_no_derivative("floor_divide"))
+_UNKNOWN = unknown("derivative for aten::floor_divide is not implemented", RuntimeError)
+derivative("floor_divide", self=_UNKNOWN, other=_UNKNOWN)
 binary(
     "remainder",
     _remainder,
@@ -398,7 +392,11 @@ def heaviside(self: Array, values: Array) -> Array:
 
 
 broadcasts_on_meta("heaviside")
-derivative("heaviside", self=_no_derivative("heaviside"), values=_no_derivative("heaviside"))
+derivative(
+    "heaviside",
+    self=unknown("derivative for aten::heaviside is not implemented", RuntimeError),
+    values=unknown("derivative for aten::heaviside is not implemented", RuntimeError),
+)
 
 
 binary("gcd", np.gcd, numbers="")

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -283,6 +283,7 @@ derivative(
         grad, x, result, kernel_size, stride, padding, dilation, ceil_mode
     ),
 )
+opaque("_max_pool")
 overloads("_max_pool", lambda given: f"MaxPool{max(len(given['kernel_size']), 2)}DWithIndicesBackward0")
 derivative(
     "_max_pool_backward",
@@ -557,7 +558,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
@@ -675,6 +676,7 @@ def _mean_again(
 
 results_lie(in_suggested_format, "_avg_pool")
 derivative("_avg_pool", self=_mean_gradient)
+opaque("_avg_pool")
 overloads("_avg_pool", lambda given: f"AvgPool{max(len(given['kernel_size']), 2)}DBackward0")
 derivative("_avg_pool_backward", dy=_mean_again)
 
@@ -757,7 +759,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -829,6 +831,7 @@ derivative(
         grad, tuple(self.shape[-len(output_size) :])
     ),
 )
+opaque("_adaptive_avg_pool")
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
 derivative(
     "_adaptive_avg_pool_backward",
@@ -900,7 +903,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
@@ -935,6 +938,7 @@ derivative(
     "_windowed_max",
     self=lambda at, grads, indices, self, bounds: at._pool_scatter(grads[0], indices, self.shape, len(bounds)),
 )
+opaque("_windowed_max")
 overloads("_windowed_max", lambda given: f"AdaptiveMaxPool{max(len(given['bounds']), 2)}DBackward0")
 
 

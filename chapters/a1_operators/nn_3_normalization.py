@@ -47,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer, is_channels_last
 from readtorch.aten.parallel import parallel_for
@@ -402,6 +402,7 @@ def _batch_norm_gradients(
 
 
 derivative("native_batch_norm", {"input, weight, bias": _batch_norm_gradients})
+opaque("native_batch_norm", zero=False)
 
 # %% [markdown]
 # ### What users call
@@ -525,7 +526,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer
 from readtorch.aten.native.normalization import (
@@ -755,6 +756,7 @@ def _layer_norm_gradients(
 
 
 derivative("native_layer_norm", {"input, weight, bias": _layer_norm_gradients})
+opaque("native_layer_norm", zero=False)
 
 
 # %%

@@ -46,6 +46,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     derivative,
     broadcasts_on_meta,
     keeps_shape_on_meta,
+    opaque,
     register,
 )
 from readtorch.aten.core.dispatch.operator_entry import Array, Real
@@ -265,6 +266,27 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
             f"Mismatch of parameter numbers and input channel size: {count} slopes for {channels} channels."
         )
     return at._prelu_kernel(self, at.reshape(weight, (1, -1, *(1,) * (len(self.shape) - 2))))
+
+
+opaque("relu", "threshold", "leaky_relu", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel")
+
+# %% [markdown]
+# None of these bends, so the second derivative is zero, and whoever asks for it gets zeros: upstream's backward pass of each is an operator
+# that takes the input, too. With a product by hand, `x * 2`, the gradient does not know of `x` any more, and the same question is an error.
+
+
+# %%
+#| claim: the second derivative of a network of ReLUs is zero, and no error
+#| upstream: tools/autograd/derivatives.yaml#threshold_backward
+#| needs: a2_layers
+def _(torch):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    x = torch.ones(3, 2, requires_grad=True)
+    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), x)
+    assert not curvature.any()
+    (slope,) = torch.autograd.grad((x * 2).sum(), x, create_graph=True)
+    assert not slope.requires_grad
 
 
 # %% [markdown]

@@ -260,7 +260,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, unknown
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.c10.core.dispatch_key import without_values
@@ -313,6 +313,7 @@ def _segment_max_backward(dy: Array, winners: Array, bag: Array) -> Array:
     return out
 
 
+derivative("_segment_max_backward", dy=unknown("the derivative for '_embedding_bag_backward' is not implemented."))
 derivative("_segment_max", rows=lambda at, grads, winners, bag: at._segment_max_backward(grads[0], winners, bag))
 
 

@@ -244,7 +244,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, opaque, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented
 
@@ -326,6 +326,7 @@ derivative(
         grads[0], indices, self.shape, len(kernel_size)
     ),
 )
+opaque("_fractional_max_pool")
 overloads("_fractional_max_pool", lambda given: f"FractionalMaxPool{len(given['kernel_size'])}DBackward0")
 
 # %% [markdown]
@@ -349,7 +350,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, unknown
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss_nll import MEAN, SUM
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -438,7 +439,7 @@ def _ctc_loss(
 #| upstream: aten/src/ATen/native/LossCTC.cpp#at::native::ctc_loss_backward_cpu
 @register("_ctc_loss_backward", variants="", node="CtcLossBackward")
 def _ctc_loss_backward(
-    grad: Array,
+    grad_output: Array,
     log_probs: Array,
     targets: Array,
     input_lengths: Sequence[int],
@@ -472,7 +473,7 @@ def _ctc_loss_backward(
             share = np.exp(paths + neg_log_likelihood[:, None] - p[t])
         np.add.at(mass, (rows[:, None], z), np.nan_to_num(share, nan=0.0))
         dx[t] = np.where((t <= starts)[:, None], np.exp(log_probs[t]) - mass, 0)
-    dx *= grad[:, None].astype(np.float64)
+    dx *= grad_output[:, None].astype(np.float64)
     infinite = np.isposinf(neg_log_likelihood)
     dx[:, infinite] = 0 if zero_infinity else np.nan
     return dx.astype(log_probs.dtype)
@@ -497,6 +498,8 @@ def _ctc_gradient(
 
 
 derivative("_ctc_loss", log_probs=_ctc_gradient)
+_UNKNOWN = unknown("derivative for aten::_ctc_loss_backward is not implemented", RuntimeError)
+derivative("_ctc_loss_backward", grad_output=_UNKNOWN, log_probs=_UNKNOWN)
 
 
 @composite("ctc_loss")

@@ -409,12 +409,6 @@ def trailing(layer: VmapLayer, op: Operator, value: Any, *options: Any) -> Any:
     return op(layer.physical(value), *options)
 
 
-@rule("_matrix_exp_backward")
-def trailing_pair(layer: VmapLayer, op: Operator, first: Any, second: Any) -> Any:
-    """The same of two tensors."""
-    return op(layer.full(first), layer.full(second))
-
-
 @rule("_linalg_solve")
 def solve(layer: VmapLayer, op: Operator, matrix: Any, right: Any) -> Any:
     """Systems of equations; the right side may be a vector, which many of are no longer told from a matrix."""

@@ -84,7 +84,7 @@ def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:
             elif theirs is not None:
                 assert ours is not None
                 for mine, yours in zip(ours, theirs, strict=True):
-                    if not _same(mine, yours):
+                    if not same(mine, yours):
                         yield label, "gradients differ"
                         break
 
@@ -93,7 +93,7 @@ def _said(error: BaseException | None) -> str:
     return "works" if error is None else f"{type(error).__name__}: {str(error)[:60]!r}"
 
 
-def _same(mine: Any, yours: Any) -> bool:
+def same(mine: Any, yours: Any) -> bool:
     if mine is None or yours is None:
         other = mine if yours is None else yours
         return other is None or not plain(other).any()

@@ -15,6 +15,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     cpu,
     derivative,
     keeps_shape_on_meta,
+    opaque,
     register,
     results_lie,
 )
@@ -247,6 +248,9 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
             f"Mismatch of parameter numbers and input channel size: {count} slopes for {channels} channels."
         )
     return at._prelu_kernel(self, at.reshape(weight, (1, -1, *(1,) * (len(self.shape) - 2))))
+
+
+opaque("relu", "threshold", "leaky_relu", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel")
 
 
 @register("_rrelu_slopes", variants="")

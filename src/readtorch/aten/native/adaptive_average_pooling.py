@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -76,6 +76,7 @@ derivative(
         grad, tuple(self.shape[-len(output_size) :])
     ),
 )
+opaque("_adaptive_avg_pool")
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
 derivative(
     "_adaptive_avg_pool_backward",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.adaptive_average_pooling import adaptive_bounds, adaptive_output
 from readtorch.aten.native.tensor_factories import in_suggested_format
@@ -41,6 +41,7 @@ derivative(
     "_windowed_max",
     self=lambda at, grads, indices, self, bounds: at._pool_scatter(grads[0], indices, self.shape, len(bounds)),
 )
+opaque("_windowed_max")
 overloads("_windowed_max", lambda given: f"AdaptiveMaxPool{max(len(given['bounds']), 2)}DBackward0")
 
 

@@ -554,17 +554,14 @@ def _block_exponential(A: Array) -> Array:
     return result
 
 
-@register("_matrix_exp_backward", key="CPU CUDA", variants="")
-def _matrix_exp_backward(grad_output: Array, A: Array) -> Array:
+def _matrix_exp_backward(at: Any, grad: Any, A: Any) -> Any:
     """The derivative of eᴬ in direction G, read from e of the block matrix [[Aᴴ, G], [0, Aᴴ]]."""
-    n = A.shape[-1]
-    H = np.conj(np.swapaxes(A, -1, -2))
-    block = np.zeros((*A.shape[:-2], 2 * n, 2 * n), A.dtype)
-    block[..., :n, :n], block[..., n:, n:], block[..., :n, n:] = H, H, grad_output
-    return _block_exponential(block)[..., :n, n:]
+    n, H = A.shape[-1], _adjoint(at, A)
+    block = at.cat([at.cat([H, grad], -1), at.cat([at.zeros_like(H), H], -1)], -2)
+    return at.slice(at.slice(at._block_exponential(block), -2, 0, n, 1), -1, n, 2 * n, 1)
 
 
-derivative("_block_exponential", A=lambda at, grad, A: at._matrix_exp_backward(grad, A))
+derivative("_block_exponential", A=_matrix_exp_backward)
 composite("matrix_exp", variants="function method")(lambda at, self: at._block_exponential(self))
 composite("linalg_matrix_exp", module="linalg", variants="function")(lambda at, A: at._block_exponential(A))
 

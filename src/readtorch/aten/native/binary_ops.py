@@ -16,6 +16,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     overloads,
     pointwise,
     register,
+    unknown,
 )
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.math import incomplete_gamma
@@ -184,14 +185,8 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
     )
 
 
-def _no_derivative(name: str) -> Any:
-    def refuse(at: Any, grad: Any) -> Any:
-        raise RuntimeError(f"derivative for aten::{name} is not implemented")
-
-    return refuse
-
-
-derivative("floor_divide", self=_no_derivative("floor_divide"), other=_no_derivative("floor_divide"))
+_UNKNOWN = unknown("derivative for aten::floor_divide is not implemented", RuntimeError)
+derivative("floor_divide", self=_UNKNOWN, other=_UNKNOWN)
 binary(
     "remainder",
     _remainder,
@@ -406,7 +401,11 @@ def heaviside(self: Array, values: Array) -> Array:
 
 
 broadcasts_on_meta("heaviside")
-derivative("heaviside", self=_no_derivative("heaviside"), values=_no_derivative("heaviside"))
+derivative(
+    "heaviside",
+    self=unknown("derivative for aten::heaviside is not implemented", RuntimeError),
+    values=unknown("derivative for aten::heaviside is not implemented", RuntimeError),
+)
 
 
 binary("gcd", np.gcd, numbers="")

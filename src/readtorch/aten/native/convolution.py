@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.unary_ops import is_complex
 from readtorch.aten.parallel import get_num_threads, parallel_for
@@ -518,6 +518,7 @@ def _convolution_on_meta(
 register("_conv_input", key="Meta")(lambda dy, weight, input_shape, *slide: meta_like(dy, tuple(input_shape)))
 register("_conv_weight", key="Meta")(lambda dy, x, weight_shape, *slide: meta_like(dy, tuple(weight_shape)))
 derivative("convolution", {"input, weight, bias": _convolution_gradients})
+opaque("convolution", zero=False)
 derivative(
     "_conv_input",
     dy=lambda at, grad, weight, stride, padding, dilation, groups: at.convolution(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, register, unknown
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array
 from readtorch.aten.cpu_generator_impl import CPUGeneratorImpl, engine
 from readtorch.aten.expand_utils import is_expandable_to
@@ -502,6 +502,8 @@ def _standard_gamma_grad(self: Array, output: Array) -> Array:
     return _gamma_slope(x, alpha).reshape(output.shape).astype(output.dtype)
 
 
+_UNKNOWN = unknown("the derivative for '_standard_gamma_grad' is not implemented.")
+derivative("_standard_gamma_grad", self=_UNKNOWN, output=_UNKNOWN)
 derivative("_standard_gamma", self=lambda at, grad, self, result: grad * at._standard_gamma_grad(self, result))
 
 
@@ -621,8 +623,5 @@ def binomial(count: Array, prob: Array, generator: Any = None) -> Array:
     return np.array(drawn, np.float64).astype(count.dtype).reshape(counts.shape)
 
 
-def _no_derivative(at: Any, grad: Any) -> Any:
-    raise RuntimeError("derivative for aten::binomial is not implemented")
-
-
-derivative("binomial", count=_no_derivative, prob=_no_derivative)
+_UNKNOWN_BINOMIAL = unknown("derivative for aten::binomial is not implemented", RuntimeError)
+derivative("binomial", count=_UNKNOWN_BINOMIAL, prob=_UNKNOWN_BINOMIAL)

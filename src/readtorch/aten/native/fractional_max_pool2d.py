@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, opaque, overloads, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.scalar_type import not_implemented
 
@@ -87,4 +87,5 @@ derivative(
         grads[0], indices, self.shape, len(kernel_size)
     ),
 )
+opaque("_fractional_max_pool")
 overloads("_fractional_max_pool", lambda given: f"FractionalMaxPool{len(given['kernel_size'])}DBackward0")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer
 from readtorch.aten.native.normalization import (
@@ -231,6 +231,7 @@ def _layer_norm_gradients(
 
 
 derivative("native_layer_norm", {"input, weight, bias": _layer_norm_gradients})
+opaque("native_layer_norm", zero=False)
 
 
 def _check_normalized_shape(input: Any, normalized_shape: Sequence[int], **parameters: Any) -> None:

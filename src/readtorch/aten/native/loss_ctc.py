@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register, unknown
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss_nll import MEAN, SUM
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -88,7 +88,7 @@ def _ctc_loss(
 
 @register("_ctc_loss_backward", variants="", node="CtcLossBackward")
 def _ctc_loss_backward(
-    grad: Array,
+    grad_output: Array,
     log_probs: Array,
     targets: Array,
     input_lengths: Sequence[int],
@@ -122,7 +122,7 @@ def _ctc_loss_backward(
             share = np.exp(paths + neg_log_likelihood[:, None] - p[t])
         np.add.at(mass, (rows[:, None], z), np.nan_to_num(share, nan=0.0))
         dx[t] = np.where((t <= starts)[:, None], np.exp(log_probs[t]) - mass, 0)
-    dx *= grad[:, None].astype(np.float64)
+    dx *= grad_output[:, None].astype(np.float64)
     infinite = np.isposinf(neg_log_likelihood)
     dx[:, infinite] = 0 if zero_infinity else np.nan
     return dx.astype(log_probs.dtype)
@@ -147,6 +147,8 @@ def _ctc_gradient(
 
 
 derivative("_ctc_loss", log_probs=_ctc_gradient)
+_UNKNOWN = unknown("derivative for aten::_ctc_loss_backward is not implemented", RuntimeError)
+derivative("_ctc_loss_backward", grad_output=_UNKNOWN, log_probs=_UNKNOWN)
 
 
 @composite("ctc_loss")

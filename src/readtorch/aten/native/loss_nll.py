@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.normalization import in_working_precision
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
@@ -79,6 +79,7 @@ derivative(
         grads[0], self, target, weight, reduction, ignore_index
     ),
 )
+opaque("nll_loss_forward")
 derivative(
     "nll_loss_backward",
     grad_output=lambda at, grad, target, weight, reduction, ignore_index: at.nll_loss_forward(

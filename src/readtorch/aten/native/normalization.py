@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer, is_channels_last
 from readtorch.aten.parallel import parallel_for
@@ -315,6 +315,7 @@ def _batch_norm_gradients(
 
 
 derivative("native_batch_norm", {"input, weight, bias": _batch_norm_gradients})
+opaque("native_batch_norm", zero=False)
 
 
 def _check_features(name: str, wanted: int, value: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.c10.core.scalar_type import not_implemented, to_string
@@ -222,6 +222,7 @@ derivative(
         grad, x, result, kernel_size, stride, padding, dilation, ceil_mode
     ),
 )
+opaque("_max_pool")
 overloads("_max_pool", lambda given: f"MaxPool{max(len(given['kernel_size']), 2)}DWithIndicesBackward0")
 derivative(
     "_max_pool_backward",

@@ -9,8 +9,10 @@ from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
 from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
-from readtorch.csrc.autograd.node import Node
+from readtorch.c10.core.tensor_impl import TensorImpl
+from readtorch.csrc.autograd.node import Node, next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, SavedTensor, check_version, modified, released
+from readtorch.csrc.autograd.variable import gradient_edge, requires_grad
 from readtorch.csrc.utils.disable_torch_function import DisableTorchFunction, state
 from readtorch.csrc.utils.gates import gates
 
@@ -38,7 +40,8 @@ class GeneratedNode(Node):
     def release_variables(self) -> None:
         rule = self.entry.derivative
         assert rule is not None
-        if rule.saved or rule.outputs:
+        kept = self._result is not None or any(value is not None for value in self._saved[: len(rule.saved)])
+        if kept:  # what is not needed by the gradients that were asked for was not kept: such a node can run again
             self._saved = self._result = None
             self._released = True
 
@@ -74,6 +77,10 @@ class GeneratedNode(Node):
                     values["mask"] = tuple(edges[i] is not None for i in positions)
                 for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
                     results[i] = grad if edges[i] is not None else None
+        rule = self.entry.derivative
+        if graph and rule is not None and rule.opaque is not None:
+            kept = [*rule.saved, *[self.entry.outputs[i] for i in rule.outputs]]
+            return leading_to(self, results, [values[name] for name in kept], rule.opaque)
         return results
 
     def _on_tensors(self, grads: list[Any]) -> list[Any]:
@@ -238,3 +245,43 @@ def _overload_class(cls: type[GeneratedNode], name: str, **members: Any) -> type
 def node_class(entry: OperatorEntry) -> type[GeneratedNode]:
     """The class of the operator's nodes."""
     return type(entry.node_name, (GeneratedNode,), {"__slots__": (), "entry": entry, "__module__": "torch.autograd"})
+
+
+class OpaqueNode(Node):
+    """Leads from a gradient to tensors that it does not change with, where upstream's does; see the dispatcher's `opaque`."""
+
+    __slots__ = ("forward", "kept", "zero")
+
+    def __init__(self, forward: str, gradient: Any, kept: list[Any], zero: bool) -> None:
+        self.forward, self.kept, self.zero = forward, kept, zero
+        self._edges = tuple(gradient_edge(tensor) for tensor in (gradient, *kept))
+        self._sequence = next_sequence_nr()
+        self._shape, self._dtype = gradient._array.shape, gradient._array.dtype
+
+    def name(self) -> str:
+        return self.forward.replace("Backward", "BackwardBackward")
+
+    def apply(self, grads: list[Any], graph: bool) -> list[Any]:
+        if self._released:
+            raise released(self.name())
+        grad = grads[0]
+        if grad is None or not self.zero:
+            return [grad, *[None] * len(self.kept)]
+        if graph:
+            return [grad, *[dispatcher.autograd.zeros_like(tensor) for tensor in self.kept]]
+        at = dispatcher.columns(BACKENDS[grad.__class__])
+        return [grad, *[at.zeros_like(tensor._array) for tensor in self.kept]]
+
+    def release_variables(self) -> None:
+        self.kept, self._released = [], True
+
+
+def leading_to(node: Node, gradients: list[Any], kept: list[Any], zero: bool) -> list[Any]:
+    """The gradients that `node` computed, each with a path to those of the kept tensors that require a gradient."""
+    kept = [value for value in kept if isinstance(value, TensorImpl) and requires_grad(value)]
+    if not kept:
+        return gradients
+    return [
+        None if one is None else tensor_impl.wrap(one._array, OpaqueNode(node.name(), one, kept, zero))
+        for one in gradients
+    ]

@@ -147,6 +147,27 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     _changed(entry)
 
 
+def unknown(message: str, kind: type[Exception] = NotImplementedError) -> Callable[..., Any]:
+    """The formula of a derivative that nobody has written: it raises when the backward pass arrives."""
+
+    def formula(at: Any, grad: Any) -> Any:
+        raise kind(message)
+
+    return formula
+
+
+def opaque(*names: str, zero: bool = True) -> None:
+    """Upstream, the backward pass of these operators is one operator, and it takes what the forward pass kept.
+
+    So a gradient made with `create_graph=True` leads to the kept tensors even where it does not change with them. Their derivative
+    is then zero, or nothing at all (`zero=False`), and to ask for it is no error.
+    """
+    for name in names:
+        rule = operators[name].derivative
+        assert rule is not None
+        rule.opaque = zero
+
+
 def overloads(name: str, choose: Callable[[dict[str, Any]], str]) -> None:
     """Name the nodes of operator `name` by the options of its calls. They are renamed when somebody looks at them, not before."""
     operators[name].overload = choose

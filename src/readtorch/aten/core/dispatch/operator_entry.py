@@ -118,7 +118,7 @@ class Derivative:
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
-    __slots__ = ("formulas", "metas", "needs", "options", "outputs", "saved", "wanted_by")
+    __slots__ = ("formulas", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
 
     def __init__(
         self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
@@ -141,6 +141,8 @@ class Derivative:
                     f"a parameter named {reserved!r} cannot be told from the incoming gradient: call it grad_output"
                 )
         known = {*self.saved, *(f"{t}_{what}" for t, what in self.metas), *outputs, "grad", "grads", "mask"}
+        #: see `opaque` of the dispatcher; None: the formulas lead where they lead
+        self.opaque: bool | None = None
         #: does a formula use an option of the call?
         self.options = bool(named - known)
         #: for each kept tensor: the parameters whose gradient wants it

@@ -34,6 +34,10 @@ class CopySlices(Node):
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any]:
         grad = grads[0]
+        if self._released:
+            from readtorch.csrc.autograd.saved_variable import released  # which needs this module
+
+            raise released(self.name())
         if grad is None:
             return [None] * len(self._edges)
         if not graph and grad.__class__ is np.ndarray and self.layout is None and self.path.is_geometry:
@@ -77,6 +81,7 @@ class CopySlices(Node):
 
     def release_variables(self) -> None:
         self.function.release_variables()
+        self._released = True
 
 
 class Path(NamedTuple):

@@ -1,0 +1,103 @@
+"""Each line of the parity tables with a gradient asked of one input alone, beside PyTorch 2.13.0.
+
+An operator keeps less where less is asked of it, so each choice of inputs is a path of its own. Compared: which results require a
+gradient; the gradient, twice through a graph that was retained; whether a third time is refused; and the second derivative, or
+that there is none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from beside import Case as Line
+from parity_table import Case
+from test_operators import attempt, evaluate, flat, tensors
+from test_written_between import LINES, arrays, same
+
+import readtorch
+
+upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
+pytestmark = pytest.mark.torch
+
+LEFT = dict(
+    row.split("\t")
+    for row in (Path(__file__).parent / "each_input_alone.txt").read_text(encoding="utf-8").splitlines()
+    if row and not row.startswith("#")
+)
+"""Lines in which the libraries are known to differ, and how."""
+
+
+def leaves_and_roots(torch: Any, case: Case | Line, alone: int) -> tuple[Any, list[Any], list[Any]]:
+    """The one leaf (None: this input can have no gradient), the results that require a gradient, and seeds for them."""
+    torch.manual_seed(0)
+    drawn = [(array, floating and number == alone) for number, (array, floating) in enumerate(arrays(case))]
+    inputs = tensors(torch, drawn, "float64", True)
+    if alone >= len(inputs) or not inputs[alone].requires_grad:
+        return None, [], []
+    results = flat(evaluate(torch, case, inputs) if isinstance(case, Case) else case.call(torch, *inputs))
+    roots = [one for one in results if getattr(one, "requires_grad", False)]
+    return inputs[alone], results, [cosines(torch, one) for one in roots]
+
+
+def cosines(torch: Any, one: Any) -> Any:
+    return torch.from_numpy(np.cos(np.arange(one.numel())).reshape(tuple(one.shape)).copy()).to(one.dtype)
+
+
+def thrice(torch: Any, case: Case | Line, alone: int) -> Any:
+    leaf, results, seeds = leaves_and_roots(torch, case, alone)
+    marks = [getattr(one, "requires_grad", None) for one in results]
+    if not seeds:
+        return marks
+    roots = [one for one in results if getattr(one, "requires_grad", False)]
+    first = torch.autograd.grad(roots, [leaf], seeds, allow_unused=True, retain_graph=True)
+    second = torch.autograd.grad(roots, [leaf], seeds, allow_unused=True)
+    _, refused = attempt(lambda: torch.autograd.grad(roots, [leaf], seeds, allow_unused=True))
+    return [*marks, *first, *second, type(refused).__name__]
+
+
+def twice_differentiated(torch: Any, case: Case | Line, alone: int) -> Any:
+    leaf, results, seeds = leaves_and_roots(torch, case, alone)
+    roots = [one for one in results if getattr(one, "requires_grad", False)]
+    if not seeds:
+        return []
+    (gradient,) = torch.autograd.grad(roots, [leaf], seeds, allow_unused=True, create_graph=True)
+    if gradient is None or not gradient.requires_grad:
+        return [gradient]
+    seed = cosines(torch, gradient)
+    return [gradient, *torch.autograd.grad([gradient], [leaf], [seed], allow_unused=True)]
+
+
+def differences(case: Case | Line) -> list[str]:
+    found = []
+    for alone in range(4):
+        for question in (thrice, twice_differentiated):
+            theirs, their_error = attempt(lambda: question(upstream, case, alone))  # noqa: B023  # called at once
+            ours, our_error = attempt(lambda: question(readtorch, case, alone))  # noqa: B023
+            label = f"input {alone} alone, {question.__name__}"
+            if type(our_error) is not type(their_error):
+                found.append(f"{label}: {our_error!r}, upstream {their_error!r}")
+            elif their_error is None:
+                assert ours is not None
+                assert theirs is not None
+                alike = len(ours) == len(theirs) and all(
+                    mine == yours if isinstance(yours, bool | str) else same(mine, yours)
+                    for mine, yours in zip(ours, theirs, strict=True)
+                )
+                if not alike:
+                    found.append(f"{label}: {ours}, upstream {theirs}")
+    return found
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_one_input_alone(name: str) -> None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = [line for case in LINES[name] if case.grad for line in differences(case)]
+    if name in LEFT:
+        assert found, f"agrees now: take it off ({LEFT[name]})"
+    else:
+        assert not found, "\n".join(found)
