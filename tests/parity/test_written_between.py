@@ -77,7 +77,7 @@ def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:
             label = f"{name} {place[0]} {place[1]}{' no_grad' if quietly else ''}"
             if our_error is None and their_error is not None and (quietly or place[0] == "input"):
                 unwritten = run(readtorch, case, ("nowhere", 0), quietly)
-                right = ours is not None and unwritten is not None and all(map(_same, ours, unwritten))
+                right = ours is not None and unwritten is not None and all(map(same, ours, unwritten))
                 yield label, "right all the same" if right else "WRONG and not noticed"
             elif type(ours) is not type(theirs) or type(our_error) is not type(their_error):
                 yield label, f"{_said(our_error)}, upstream {_said(their_error)}"

@@ -270,6 +270,7 @@ class OpaqueNode(Node):
         if graph:
             return [grad, *[dispatcher.autograd.zeros_like(tensor) for tensor in self.kept]]
         at = dispatcher.columns(BACKENDS[grad.__class__])
+        assert at is not None
         return [grad, *[at.zeros_like(tensor._array) for tensor in self.kept]]
 
     def release_variables(self) -> None:
