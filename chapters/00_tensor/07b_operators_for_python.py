@@ -37,20 +37,8 @@ live()
 # %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
-#: of the operators marked "float32", which are CUDA's, those that the CPU's list names too
-_FLOAT32_ON_CPU = {
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy_loss",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "nll_loss_nd",
-    "prod",
-    "smooth_l1_loss",
-}
+#: of the operators marked "low", those that the CPU's list does not have
+_LOW_ON_CUDA = frozenset(["addmv", "addr", "mv"])
 
 
 def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
@@ -62,10 +50,13 @@ def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple
     low = modes.get(device_of(found[0]._array).type)
     if low is None:
         return args, kwargs
+    on_cpu = found[0]._array.__class__ is np.ndarray
     if entry.autocast == "low":
+        if on_cpu and entry.name in _LOW_ON_CUDA:
+            return args, kwargs
         wanted = low
-    elif entry.autocast == "float32":
-        if found[0]._array.__class__ is np.ndarray and entry.name not in _FLOAT32_ON_CPU:
+    elif entry.autocast is not None and entry.autocast.startswith("float32"):
+        if entry.name not in FLOAT32_ON_CPU if on_cpu else entry.autocast != "float32":
             return args, kwargs
         wanted = scalar_type.float32
         if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):

@@ -246,7 +246,7 @@ derivative(
 )
 
 
-@composite("prelu", variants="function method")
+@composite("prelu", variants="function method", autocast="low")
 def prelu(at: Any, self: Array, weight: Array) -> Any:
     """`x` where `x > 0`, else `weight · x`; one slope, or one per channel (dimension 1)."""
     if self.dtype != weight.dtype:

@@ -328,7 +328,7 @@ def outer(at: Any, self: Array, vec2: Array) -> Any:
 composite("ger", variants="function method", out=True)(lambda at, self, vec2: at.outer(self, vec2))
 
 
-@composite("matmul", variants="function method", out=True)
+@composite("matmul", variants="function method", out=True, autocast="low")
 def matmul(at: Any, self: Array, other: Array) -> Any:
     """The product by NumPy's rules: vectors, matrices, stacks of matrices."""
     a, b = self.ndim, other.ndim
@@ -464,7 +464,7 @@ def _promoted(*values: Any) -> scalar_type.dtype:
     return reduce(scalar_type.promote_types, kinds)
 
 
-@composite("baddbmm", variants="function method", inplace=True, out=True)
+@composite("baddbmm", variants="function method", inplace=True, out=True, autocast="low")
 def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · batch1 batch2, per batch."""
     _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
@@ -475,7 +475,7 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number 
     return result if beta == 0 else (self if beta == 1 else self * beta) + result
 
 
-@composite("addbmm", variants="function method", inplace=True, out=True)
+@composite("addbmm", variants="function method", inplace=True, out=True, autocast="low")
 def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · Σ batch1 batch2."""
     _expandable(self, (_length(batch1, 1), _length(batch2, 2)))
@@ -485,7 +485,7 @@ def addbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number =
     return self * beta + result * alpha
 
 
-@composite("addmv", variants="function method", inplace=True, out=True)
+@composite("addmv", variants="function method", inplace=True, out=True, autocast="low")
 def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · mat vec."""
     if mat.ndim != 2 or vec.ndim != 1 or self.ndim > 1:
@@ -500,7 +500,7 @@ def addmv(at: Any, self: Array, mat: Array, vec: Array, *, beta: Number = 1, alp
     return self * beta + result * alpha
 
 
-@composite("addr", variants="function method", inplace=True, out=True)
+@composite("addr", variants="function method", inplace=True, out=True, autocast="low")
 def addr(at: Any, self: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """β · self + α · vec1 vec2ᵀ, in the dtype that all three promote to. Of truth values: `self` or both, where β or α is true."""
     if vec1.ndim != 1 or vec2.ndim != 1:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import add_sparse_listener, autograd, lookup, operators
+from readtorch.aten.core.dispatch.dispatcher import FLOAT32_ON_CPU, add_sparse_listener, autograd, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.dynamic_layer import GO_ON, dispatch
@@ -1549,8 +1549,14 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
-        if counts.special and state.autocast is not None and entry.autocast:
-            args, kwargs = autocast(entry, args, kwargs)
+        if counts.special and state.autocast is not None and entry.autocast and out is None:
+            cast, options = autocast(entry, args, kwargs)
+            if cast is not args:  # on the device's list: what it is made of is cast no more
+                saved = autograd_state.set_special("autocast", None)
+                try:
+                    return call(*cast, **options)
+                finally:
+                    autograd_state.set_special("autocast", saved)
         try:
             result = function(at, *args, **kwargs)
         except Exception:
@@ -1631,20 +1637,8 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     return call
 
 
-#: of the operators marked "float32", which are CUDA's, those that the CPU's list names too
-_FLOAT32_ON_CPU = {
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy_loss",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "nll_loss_nd",
-    "prod",
-    "smooth_l1_loss",
-}
+#: of the operators marked "low", those that the CPU's list does not have
+_LOW_ON_CUDA = frozenset(["addmv", "addr", "mv"])
 
 
 def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
@@ -1656,10 +1650,13 @@ def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple
     low = modes.get(device_of(found[0]._array).type)
     if low is None:
         return args, kwargs
+    on_cpu = found[0]._array.__class__ is np.ndarray
     if entry.autocast == "low":
+        if on_cpu and entry.name in _LOW_ON_CUDA:
+            return args, kwargs
         wanted = low
-    elif entry.autocast == "float32":
-        if found[0]._array.__class__ is np.ndarray and entry.name not in _FLOAT32_ON_CPU:
+    elif entry.autocast is not None and entry.autocast.startswith("float32"):
+        if entry.name not in FLOAT32_ON_CPU if on_cpu else entry.autocast != "float32":
             return args, kwargs
         wanted = scalar_type.float32
         if all(scalar_type.FROM_NUMPY[t._array.dtype] is scalar_type.float64 for t in found):
