@@ -434,7 +434,7 @@ def composite(entry: OperatorEntry, at: Any) -> Call:
             kwargs["self"] = kwargs.pop("input")
         if check is not None and (kwargs or len(args) > first_option):
             args, kwargs = check(args, kwargs)
-        if counts.special and state.autocast is not None and entry.autocast and out is None:
+        if counts.special and state.autocast is not None and entry.autocast:
             cast, options = autocast(entry, args, kwargs)
             if cast is not args:  # on the device's list: what it is made of is cast no more
                 saved = autograd_state.set_special("autocast", None)
