@@ -899,6 +899,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from readtorch.aten.autocast_mode import FLOAT32_ON_CPU
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
 from readtorch.c10.core.contiguity import strides_of_result
 from readtorch.c10.core.dispatch_key import DispatchKey, geometry, identity, meta_array, on_meta, specimen
@@ -953,18 +954,6 @@ def _changed(entry: OperatorEntry) -> None:
     cuda.forget(entry.name)
     for listener in _listeners:
         listener(entry)
-
-
-#: what autocast widens on a CPU: losses, and what had no kernel in bfloat16 when upstream's list was made. CUDA's list is `autocast="float32"`
-_FLOAT32_ON_CPU = """
-    binary_cross_entropy_with_logits cross_entropy_loss huber_loss kl_div l1_loss mse_loss nll_loss nll_loss_nd prod smooth_l1_loss
-    trace linalg_inv inverse linalg_solve linalg_cholesky cholesky linalg_qr qr linalg_svd svd linalg_svdvals linalg_eigh
-    linalg_matrix_rank linalg_lu_solve linalg_cholesky_ex linalg_inv_ex cholesky_solve cholesky_inverse triangular_solve linalg_eig
-    linalg_eigvals geqrf linalg_householder_product orgqr ormqr linalg_lstsq pinverse polar view_as_complex quantile nanquantile
-    max_pool3d max_pool3d_with_indices max_unpool2d max_unpool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d
-    _fractional_max_pool grid_sampler binary_cross_entropy poisson_nll_loss soft_margin_loss margin_ranking_loss
-    hinge_embedding_loss cosine_embedding_loss triplet_margin_loss multi_margin_loss multilabel_margin_loss ctc_loss"""
-FLOAT32_ON_CPU = frozenset(_FLOAT32_ON_CPU.split())
 
 
 def describe(

@@ -60,7 +60,8 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import FLOAT32_ON_CPU, autograd, lookup, operators
+from readtorch.aten.autocast_mode import FLOAT32_ON_CPU, LOW_ON_CUDA
+from readtorch.aten.core.dispatch.dispatcher import autograd, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.dynamic_layer import GO_ON

@@ -418,6 +418,8 @@ def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: 
 #| upstream: aten/src/ATen/native/Resize.cpp#at::native::resize_output
 def _resize_output(name: str, out: Any, result: Any) -> None:
     """Give `out` the shape of the result, in its own memory where that is large enough. A warning unless it was empty."""
+    from readtorch.csrc.autograd.python_variable_methods import set_sizes  # which needs the operators
+
     have, array = out._array, result._array
     sparse = array.__class__ in LAYOUT_OF or have.__class__ in LAYOUT_OF
     if sparse or have.shape == array.shape or (name in RANGES and have.size == array.size):
@@ -429,10 +431,10 @@ def _resize_output(name: str, out: Any, result: Any) -> None:
             stacklevel=_level_of_caller(),
         )
     if array.ndim > 1 and (name in IN_COLUMNS or (name in IN_COLUMNS_IF_EMPTY and not have.size)):
-        out.resize_((*array.shape[:-2], *array.shape[:-3:-1]))
+        set_sizes(out, (*array.shape[:-2], *array.shape[:-3:-1]))
         out._array = out._array.swapaxes(-1, -2)
     else:
-        out.resize_(array.shape)
+        set_sizes(out, array.shape)
     tell_leaf(out)
 
 

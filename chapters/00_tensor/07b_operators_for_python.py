@@ -35,12 +35,32 @@ live()
 
 
 # %%
+#| into: aten/autocast_mode.py
+#| imports
+"""Autocast's lists for a CPU (twin of `aten/src/ATen/autocast_mode.h`); CUDA's are what the operators are registered with."""
+
+from __future__ import annotations
+
+
+# %%
+#| into: aten/autocast_mode.py
+#: losses, and what had no kernel in bfloat16 when upstream's list was made
+_FLOAT32_ON_CPU = """
+    binary_cross_entropy_with_logits cross_entropy_loss huber_loss kl_div l1_loss mse_loss nll_loss nll_loss_nd prod smooth_l1_loss
+    trace linalg_inv inverse linalg_solve linalg_cholesky cholesky linalg_qr qr linalg_svd svd linalg_svdvals linalg_eigh
+    linalg_matrix_rank linalg_lu_solve linalg_cholesky_ex linalg_inv_ex cholesky_solve cholesky_inverse triangular_solve linalg_eig
+    linalg_eigvals geqrf linalg_householder_product orgqr ormqr linalg_lstsq pinverse polar view_as_complex quantile nanquantile
+    max_pool3d max_pool3d_with_indices max_unpool2d max_unpool3d avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d
+    _fractional_max_pool grid_sampler binary_cross_entropy poisson_nll_loss soft_margin_loss margin_ranking_loss
+    hinge_embedding_loss cosine_embedding_loss triplet_margin_loss multi_margin_loss multilabel_margin_loss ctc_loss"""
+FLOAT32_ON_CPU = frozenset(_FLOAT32_ON_CPU.split())
+#: of the operators registered with "low", those that are not on the CPU's list
+LOW_ON_CUDA = frozenset(["addmv", "addr", "mv"])
+
+
+# %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: aten/src/ATen/autocast_mode.h#at::autocast::cached_cast
-#: of the operators marked "low", those that the CPU's list does not have
-_LOW_ON_CUDA = frozenset(["addmv", "addr", "mv"])
-
-
 def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """The arguments with floating tensors cast as the operator's list asks."""
     modes = state.autocast
@@ -52,7 +72,7 @@ def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple
         return args, kwargs
     on_cpu = found[0]._array.__class__ is np.ndarray
     if entry.autocast == "low":
-        if on_cpu and entry.name in _LOW_ON_CUDA:
+        if on_cpu and entry.name in LOW_ON_CUDA:
             return args, kwargs
         wanted = low
     elif entry.autocast is not None and entry.autocast.startswith("float32"):

@@ -294,6 +294,14 @@ def _has_memory(self: Any, name: str) -> None:
         raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend.")
 
 
+def set_sizes(tensor: Any, shape: tuple[int, ...]) -> None:
+    """Another shape, in its own memory where that is large enough, and no questions."""
+    if shape != tensor._array.shape:
+        offset = properties.storage_offset(tensor)
+        storage = properties.untyped_storage(tensor)
+        tensor._array = _grown_to_hold(storage, tensor, tensor._array.dtype, offset, shape, None)
+
+
 def resize_(self: Any, *size: Any, **named: Any) -> Any:
     """Another shape, in place. New elements are uninitialised; memory is kept if it is large enough."""
     from readtorch.aten.wrap_dim_utils import sizes
@@ -304,9 +312,7 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
     shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
-    if shape != self._array.shape:
-        offset = properties.storage_offset(self)
-        self._array = _grown_to_hold(properties.untyped_storage(self), self, self._array.dtype, offset, shape, None)
+    set_sizes(self, shape)
     if is_inference(self):
         if not state.inference_mode:
             raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten import record_function
-from readtorch.aten.core.dispatch.dispatcher import FLOAT32_ON_CPU, add_sparse_listener, autograd, lookup, operators
+from readtorch.aten.autocast_mode import FLOAT32_ON_CPU, LOW_ON_CUDA
+from readtorch.aten.core.dispatch.dispatcher import add_sparse_listener, autograd, lookup, operators
 from readtorch.aten.core.dispatch.operator_entry import OPTION, TENSOR, TENSOR_LIST, OperatorEntry, Schema
 from readtorch.aten.expand_utils import infer_size, is_expandable_to
 from readtorch.aten.functorch.dynamic_layer import GO_ON, dispatch
@@ -1637,10 +1638,6 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     return call
 
 
-#: of the operators marked "low", those that the CPU's list does not have
-_LOW_ON_CUDA = frozenset(["addmv", "addr", "mv"])
-
-
 def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """The arguments with floating tensors cast as the operator's list asks."""
     modes = state.autocast
@@ -1652,7 +1649,7 @@ def autocast(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> tuple
         return args, kwargs
     on_cpu = found[0]._array.__class__ is np.ndarray
     if entry.autocast == "low":
-        if on_cpu and entry.name in _LOW_ON_CUDA:
+        if on_cpu and entry.name in LOW_ON_CUDA:
             return args, kwargs
         wanted = low
     elif entry.autocast is not None and entry.autocast.startswith("float32"):
