@@ -40,7 +40,8 @@ class GeneratedNode(Node):
     def release_variables(self) -> None:
         rule = self.entry.derivative
         assert rule is not None
-        kept = self._result is not None or any(value is not None for value in self._saved[: len(rule.saved)])
+        kept = any(value is not None for value in self._saved[: len(rule.saved)])
+        kept = kept or (bool(rule.outputs) and self._result is not None)
         if kept:  # what is not needed by the gradients that were asked for was not kept: such a node can run again
             self._saved = self._result = None
             self._released = True
