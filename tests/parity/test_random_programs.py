@@ -17,8 +17,8 @@ SEEDS = 600
 LEFT = {
     **dict.fromkeys((13, 293, 550), "upstream counts writes to what is made of inference tensors from 1 or 2 on"),
     **dict.fromkeys((267, 279, 481, 584), "set_ of a tensor that has a history: the nodes of both keep other edges"),
+    270: "index_fill_ of an inference tensor: upstream writes, and refuses then",
     311: "sub_ with alpha: the scaled operand is a new tensor, which overlaps with nothing",
-    563: "out= that is a view and is resized: upstream's storage is reused, ours is new",
 }
 """Programs that differ, and why."""
 

@@ -1364,7 +1364,9 @@ def inplace(entry: OperatorEntry) -> Call:
         except RuntimeError:
             complain(entry, args, kwargs)
             if not mutating:
-                _wrong_arguments_first(lambda: _write(entry, method, copy_of(array), values, positions, False))
+                place = tensor_impl.wrap(copy_of(array))
+                trial = [place, *values[1:]]
+                _wrong_arguments_first(lambda: _write(entry, method, place._array, trial, positions, False))
             raise
         if wants and keeps_self and not mutating:
             original = tensor_impl.wrap(copy_of(array), gradient_edge(input))
