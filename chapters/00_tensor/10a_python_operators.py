@@ -110,7 +110,7 @@ def divided(entry: Any) -> Any:
     call, operators = binary(entry, decline), dispatcher.operators
 
     def reflect(self: Any, other: Any) -> Any:
-        if other.__class__ not in (int, float, bool, complex) or gates.up:
+        if other.__class__ not in (int, float, bool, complex):
             return call(other, self)
         return operators["mul"].call(operators["reciprocal"].call(self), other)
 
