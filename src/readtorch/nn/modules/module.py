@@ -1290,7 +1290,7 @@ def _load_member(module: Module, name: str, tensor: Tensor, key: str, given: Any
             f"not a {type(given)}"
         )
     lazy = is_lazy(tensor)
-    if not (lazy or (ours and given._array.shape == tensor._array.shape)):
+    if not (lazy or (ours and not is_lazy(given) and given._array.shape == tensor._array.shape)):
         shape, given_shape = tensor.shape, given.shape
         if given_shape != shape:
             if shape or tuple(given_shape) != (1,):
