@@ -402,7 +402,7 @@ def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> 
         _refuse_phases(at, "linalg_eig_backward", part)
         part = (part - _adjoint(at, part)) / 2  # eigenvectors stay orthonormal: they can turn, and nothing else
         middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
-    return at.matmul(V, at.matmul(middle, _adjoint(at, V)))
+    return at.matmul(V, at.matmul(at._to_copy_like(middle, V), _adjoint(at, V)))
 
 
 derivative(
