@@ -83,7 +83,7 @@ CONVERTING = _names(
     bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve column_stack concat concatenate copysign cos cosh deg2rad
     diff digamma div divide dstack erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod gcd geqrf ger hstack hypot i0 igamma igammac kron lcm lgamma
     linalg_cond linalg_householder_product linalg_lstsq linalg_matrix_rank linalg_pinv linalg_tensorinv linalg_tensorsolve log log10 log1p log2
-    logaddexp logaddexp2 logit logsumexp max maximum mean min minimum mul multiply mvlgamma nextafter normal orgqr outer polygamma pow rad2deg reciprocal
+    logaddexp logaddexp2 logit logsumexp max maximum mean min minimum mul multiply mvlgamma nanmean nextafter normal orgqr outer polygamma pow rad2deg reciprocal
     remainder row_stack rsqrt sigmoid sin sinc sinh special_digamma special_entr special_erf special_erfc special_erfinv special_exp2 special_expit
     special_expm1 special_gammainc special_gammaincc special_gammaln special_i0 special_i1 special_log1p special_logit special_logsumexp special_multigammaln special_ndtr special_ndtri
     special_polygamma special_psi special_sinc special_xlog1py special_xlogy sqrt square stack std sub subtract tan tanh threshold true_divide var
