@@ -508,8 +508,12 @@ def scaled_mm(
     scale_recipe_a: Any,
     scale_b: Any,
     scale_recipe_b: Any,
-    *args: Any,
-    **kwargs: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Tensor | None = None,
+    output_dtype: Any = torch.bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
 ) -> Tensor:
     """ValueError: it multiplies numbers of eight bits, and there are no dtypes of them here."""
     for recipe in (scale_recipe_a, scale_recipe_b):
@@ -527,8 +531,13 @@ def scaled_grouped_mm(
     scale_recipe_a: Any,
     scale_b: Any,
     scale_recipe_b: Any,
-    *args: Any,
-    **kwargs: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Tensor | None = None,
+    offs: Tensor | None = None,
+    output_dtype: Any = torch.bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
 ) -> Tensor:
     """NotImplementedError: there is a kernel for GPUs only, and there are no dtypes of eight bits here."""
     for recipe in (scale_recipe_a, scale_recipe_b):

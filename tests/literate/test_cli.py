@@ -74,8 +74,8 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 def test_the_command_line_imports_only_what_a_command_needs() -> None:
     code = (
         "import sys; sys.argv = ['readtorch', 'tangle', '--check']; import readtorch_cli, os; "
-        "os._exit = lambda status: print(status, sorted(m for m in sys.modules if m.split('.')[0] in "
-        "('numpy', 'jupytext', 'IPython', 'matplotlib', 'typing', 'subprocess')), "
+        "os._exit = lambda status: print(status, sorted({m.split('.')[0] for m in sys.modules} & "
+        "{'numpy', 'jupytext', 'IPython', 'matplotlib', 'typing', 'subprocess'}), "
         "[m for m in sys.modules if m.startswith('readtorch.') and not m.startswith('readtorch.literate')]); "
         "readtorch_cli.main()"
     )

@@ -84,6 +84,9 @@ APART = {
         "gradcheck": "forward-mode checks are not here; their switches are taken and unused",
         "gradgradcheck": "the same",
     },
+    "functional": dict.fromkeys(
+        ("norm", "tensordot"), "the operators themselves, which spell their arguments when called"
+    ),
     "nn.utils": {"clip_grad_norm": "passes on whatever it gets, with a warning"},
 }
 

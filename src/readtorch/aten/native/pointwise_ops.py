@@ -80,8 +80,8 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     fitted = fitting(weight, self.dtype)
     if self.dtype.itemsize == 2:  # in single precision, and rounded once
         return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
-    weight = fitted
-    return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
+    near = abs(weight) < 0.5  # asked of Python's number: one on a device would have to be waited for
+    return self + fitted * (end - self) if near else end - (end - self) * (1 - fitted)
 
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
