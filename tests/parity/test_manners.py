@@ -58,6 +58,7 @@ def shown(value: Any, torch: Any) -> Any:
 
 def outcome(library: str, piece: str) -> dict[str, Any]:
     torch = importlib.import_module(library)
+    importlib.import_module(f"{library}.nn.utils.prune")  # which PyTorch does not import by itself
     importlib.import_module(f"{library}.optim.swa_utils")
     names = {
         "torch": torch,
