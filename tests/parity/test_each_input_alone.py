@@ -8,6 +8,7 @@ that there is none.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def differences(case: Case | Line) -> list[str]:
     found = []
     for alone in range(4):
         for question in (thrice, twice_differentiated):
-            theirs, their_error = attempt(lambda: question(upstream, case, alone))  # noqa: B023  # called at once
-            ours, our_error = attempt(lambda: question(readtorch, case, alone))  # noqa: B023
+            theirs, their_error = attempt(partial(question, upstream, case, alone))
+            ours, our_error = attempt(partial(question, readtorch, case, alone))
             label = f"input {alone} alone, {question.__name__}"
             if type(our_error) is not type(their_error):
                 found.append(f"{label}: {our_error!r}, upstream {their_error!r}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:
     """Place and what differs there."""
     for place in [(where, number) for where in ("input", "result") for number in range(4)]:
         for quietly in (False, True):
-            theirs, their_error = attempt(lambda: run(upstream, case, place, quietly))  # noqa: B023  # called at once
-            ours, our_error = attempt(lambda: run(readtorch, case, place, quietly))  # noqa: B023
+            theirs, their_error = attempt(partial(run, upstream, case, place, quietly))
+            ours, our_error = attempt(partial(run, readtorch, case, place, quietly))
             label = f"{name} {place[0]} {place[1]}{' no_grad' if quietly else ''}"
             if our_error is None and their_error is not None and (quietly or place[0] == "input"):
                 unwritten = run(readtorch, case, ("nowhere", 0), quietly)
