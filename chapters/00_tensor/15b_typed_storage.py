@@ -640,10 +640,11 @@ for _name, _kind in {
 }.items():
     for _class in (UntypedStorage, TypedStorage):
         setattr(_class, _name, _conversion(_name, _kind))
-UntypedStorage._to = TypedStorage._to = _to  # type: ignore[attr-defined]
+UntypedStorage._to = TypedStorage._to = _to  # type: ignore[attr-defined]  # added after the class
 
 
 # %%
+#| needs: a1_operators
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     halves = torch.TypedStorage([1.5, 2.5], dtype=torch.float16)

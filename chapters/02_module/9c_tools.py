@@ -147,6 +147,7 @@ def set_tensor_metadata(tensor: Any, metadata: dict[str, bool]) -> None:
 
 
 # %%
+#| needs: a2_layers
 torch._utils.render_call(torch.add, (torch.ones(3),), {"other": 2})
 
 # %% [markdown]

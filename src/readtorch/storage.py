@@ -895,7 +895,7 @@ for _name, _kind in {
 }.items():
     for _class in (UntypedStorage, TypedStorage):
         setattr(_class, _name, _conversion(_name, _kind))
-UntypedStorage._to = TypedStorage._to = _to  # type: ignore[attr-defined]
+UntypedStorage._to = TypedStorage._to = _to  # type: ignore[attr-defined]  # added after the class
 
 
 class _LegacyStorageMeta(type):
