@@ -547,8 +547,9 @@ def initialise() -> None:
 
 
 def _number_beside(value: Any, dtype: np.dtype, like: Any) -> Any:
+    number = value.item() if isinstance(value, np.ndarray) else value  # an array of the host does not get in
     with guard_of(like):
-        return dispatcher.cuda.maker.numpy.full((), value, dtype)
+        return dispatcher.cuda.maker.numpy.full((), number, dtype)
 
 
 def _forked() -> None:
