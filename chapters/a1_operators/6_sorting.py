@@ -453,7 +453,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, unknown
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.native.tensor_advanced_indexing import refuse_on_meta
 from readtorch.aten.tensor_iterator import common_dtype
@@ -473,11 +473,11 @@ def _unique(self: Array, dim: int | None) -> Any:
     return [values, inverse.reshape(self.shape if dim is None else -1).astype(np.int64), counts.astype(np.int64)]
 
 
-def _no_derivative(name: str) -> Any:
-    raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
-
-
-derivative("_unique", self=lambda at, grad, dim: _no_derivative("_unique2" if dim is None else "unique_dim"))
+_UNKNOWN = {
+    name: unknown(f"the derivative for '{name}' is not implemented.")
+    for name in ("_unique2", "unique_dim", "unique_consecutive")
+}
+derivative("_unique", self=lambda at, grad, dim: _UNKNOWN["_unique2" if dim is None else "unique_dim"](at, grad))
 overloads("_unique", lambda given: f"Unique{'2' if given['dim'] is None else 'Dim'}Backward0")
 refuse_on_meta("_unique")
 
@@ -519,7 +519,7 @@ def _unique_consecutive(self: Array, dim: int | None) -> Any:
     return [np.moveaxis(slices[starts], 0, dim), inverse, counts]
 
 
-derivative("_unique_consecutive", self=lambda at, grad: _no_derivative("unique_consecutive"))
+derivative("_unique_consecutive", self=_UNKNOWN["unique_consecutive"])
 refuse_on_meta("_unique_consecutive")
 
 
@@ -571,11 +571,8 @@ def _histogram(self: Array, edges: Array, weight: Array | None, density: bool) -
     return [counts, edges]
 
 
-def _no_gradient(at: Any, grads: Any) -> Any:
-    raise RuntimeError("derivative for aten::histogram is not implemented")
-
-
-derivative("_histogram", self=_no_gradient, weight=_no_gradient)
+_UNKNOWN_HISTOGRAM = unknown("derivative for aten::histogram is not implemented", RuntimeError)
+derivative("_histogram", self=_UNKNOWN_HISTOGRAM, weight=_UNKNOWN_HISTOGRAM)
 
 
 def _check_histogram(self: Any, bins: Any, range: Any, weight: Any) -> None:

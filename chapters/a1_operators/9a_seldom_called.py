@@ -176,14 +176,10 @@ def _register_gamma(name: str, sign: int) -> None:
         name,
         lambda a, x: in_order_of(incomplete_gamma(a, x, sign < 0), a),
         refuse=_no_gamma,
-        first=lambda at, grad, self, other: _no_slope_by_shape(name),
+        first=unknown(f"the derivative for '{name}: input' is not implemented."),
         second=lambda at, grad, self, other: grad * at.exp((self - 1) * at.log(other) - other - at.lgamma(self)) * sign,
         numbers="",
     )
-
-
-def _no_slope_by_shape(name: str) -> Any:
-    raise NotImplementedError(f"the derivative for '{name}: input' is not implemented.")
 
 
 _register_gamma("igamma", 1)

@@ -17,7 +17,7 @@ import pytest
 from beside import Case as Line
 from parity_table import Case
 from test_operators import attempt, evaluate, flat, tensors
-from test_written_between import LINES, arrays, same
+from test_written_between import LINES, arrays, cosines, same
 
 import readtorch
 
@@ -42,10 +42,6 @@ def leaves_and_roots(torch: Any, case: Case | Line, alone: int) -> tuple[Any, li
     results = flat(evaluate(torch, case, inputs) if isinstance(case, Case) else case.call(torch, *inputs))
     roots = [one for one in results if getattr(one, "requires_grad", False)]
     return inputs[alone], results, [cosines(torch, one) for one in roots]
-
-
-def cosines(torch: Any, one: Any) -> Any:
-    return torch.from_numpy(np.cos(np.arange(one.numel())).reshape(tuple(one.shape)).copy()).to(one.dtype)
 
 
 def thrice(torch: Any, case: Case | Line, alone: int) -> Any:

@@ -63,10 +63,13 @@ def run(torch: Any, case: Case | Line, place: tuple[str, int], quietly: bool) ->
     roots = [one for one in results if getattr(one, "requires_grad", False)]
     if not roots:
         return None
-    seeds = [
-        torch.from_numpy(np.cos(np.arange(one.numel())).reshape(tuple(one.shape)).copy()).to(one.dtype) for one in roots
-    ]
+    seeds = [cosines(torch, one) for one in roots]
     return torch.autograd.grad(roots, [leaf for leaf in leaves if leaf.requires_grad], seeds, allow_unused=True)
+
+
+def cosines(torch: Any, one: Any) -> Any:
+    """A gradient for this result: no two of its numbers are alike."""
+    return torch.from_numpy(np.cos(np.arange(one.numel())).reshape(tuple(one.shape)).copy()).to(one.dtype)
 
 
 def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:

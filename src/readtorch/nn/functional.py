@@ -1850,6 +1850,14 @@ class SwizzleType(enum.Enum):
     SWIZZLE_32_4_4 = 1
 
 
+def _are_recipes(*recipes: Any) -> None:
+    """AttributeError, as upstream's, for what is no `ScalingType` and no list of them."""
+    for recipe in recipes:
+        for kind in recipe if isinstance(recipe, list) else [recipe]:
+            if not hasattr(kind, "value"):
+                raise AttributeError(f"'{type(kind).__name__}' object has no attribute 'value'")
+
+
 def scaled_mm(
     mat_a: Tensor,
     mat_b: Tensor,
@@ -1865,9 +1873,7 @@ def scaled_mm(
     use_fast_accum: bool = False,
 ) -> Tensor:
     """ValueError: it multiplies numbers of eight bits, and there are no dtypes of them here."""
-    for recipe in (scale_recipe_a, scale_recipe_b):
-        for kind in recipe if isinstance(recipe, list) else [recipe]:
-            kind.value  # noqa: B018 - an AttributeError for what is no ScalingType
+    _are_recipes(scale_recipe_a, scale_recipe_b)
     raise ValueError(
         f"Invalid scaling configuration: a and b should be float8 or float4, and are {mat_a.dtype} and {mat_b.dtype}"
     )
@@ -1889,9 +1895,7 @@ def scaled_grouped_mm(
     use_fast_accum: bool = False,
 ) -> Tensor:
     """NotImplementedError: there is a kernel for GPUs only, and there are no dtypes of eight bits here."""
-    for recipe in (scale_recipe_a, scale_recipe_b):
-        for kind in recipe if isinstance(recipe, list) else [recipe]:
-            kind.value  # noqa: B018 - an AttributeError for what is no ScalingType
+    _are_recipes(scale_recipe_a, scale_recipe_b)
     raise NotImplementedError("Could not run 'aten::_scaled_grouped_mm_v2' with arguments from the 'CPU' backend.")
 
 
