@@ -800,33 +800,37 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = tensors[0]
-    for number, array in enumerate(tensors):
-        if array.shape != first.shape:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size: entry 0 is {list(first.shape)}, entry {number} is {list(array.shape)}"
-            )
+    shape, dtype = first.shape, first.dtype
+    if [array.shape for array in tensors].count(shape) < len(tensors):
+        number = next(number for number, array in enumerate(tensors) if array.shape != shape)
+        raise RuntimeError(
+            f"stack expects each tensor to be equal size: entry 0 is {list(shape)}, entry {number} is {list(tensors[number].shape)}"
+        )
     place = maybe_wrap_dim(dim, first.ndim + 1)
-    dtype = (
-        first.dtype
-        if all(array.dtype == first.dtype for array in tensors)
-        else to_numpy_dtype(result_type(list(tensors)))
-    )
-    arrays = [array.astype(dtype, copy=False) for array in tensors]
-    return _stack_in_front(arrays) if place == 0 and first.ndim else in_order(np.stack(arrays, place))
+    if [array.dtype for array in tensors].count(dtype) < len(tensors):
+        dtype = to_numpy_dtype(result_type(list(tensors)))
+        tensors = [array.astype(dtype, copy=False) for array in tensors]
+    return _stack_in_front(tensors) if place == 0 and shape else in_order(np.stack(tensors, place))
+
+
+_SHARED_COPY = 1 << 22
+"""Bytes. What is less is copied, by one thread, before a second one is awake."""
 
 
 def _stack_in_front(arrays: Sequence[Array]) -> Array:
-    """What makes a batch of samples: the arrays behind each other, several by one call, in shared pieces of a megabyte."""
-    first = arrays[0]
+    """What makes a batch of samples: the arrays behind each other, by one call, or in shared pieces of four megabytes."""
+    first, count = arrays[0], len(arrays)
     high, *rest = first.shape
-    out = np.empty((len(arrays), high, *rest), first.dtype)
-    rows = out.reshape(len(arrays) * high, *rest)
+    rows = np.empty((count * high, *rest), first.dtype)
+    if rows.nbytes <= _SHARED_COPY:
+        np.concatenate(arrays, out=rows)
+        return rows.reshape(count, *first.shape)
 
     def copy(start: int, stop: int) -> None:
         np.concatenate(arrays[start:stop], out=rows[start * high : stop * high])
 
-    parallel_for(0, len(arrays), max(1, (1 << 20) // max(first.nbytes, 1)), copy)
-    return out
+    parallel_for(0, count, max(1, _SHARED_COPY // first.nbytes), copy)
+    return rows.reshape(count, *first.shape)
 
 
 derivative(

@@ -46,7 +46,10 @@ _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 def address(array: np.ndarray) -> int:
     """Where the array's memory begins."""
-    return ctypes.addressof(_view(array)) if array.flags.carray and array.size else array.ctypes.data
+    try:
+        return ctypes.addressof(_view(array))
+    except (TypeError, ValueError):  # read-only, in several pieces, or without elements
+        return array.ctypes.data
 
 
 def axpby(alpha: float, x: np.ndarray, beta: float, y: np.ndarray, scratch: np.ndarray) -> None:
