@@ -154,7 +154,7 @@ def run_backward(
         )
     if not graph:
         grads = [grad if grad is None else grad._array for grad in grads]
-    targets = [_target(number, tensor, accumulate_grad) for number, tensor in enumerate(inputs)]
+    targets = [_target(tensor, accumulate_grad) for tensor in inputs]
     captured = engine.execute(tuple(edges), grads, keep_graph, graph, targets or None, accumulate_grad)
     if accumulate_grad or not targets:
         return ()
@@ -178,7 +178,7 @@ def _detached(grad: Any, given: list[Any]) -> Any:
         return grad.copy(order="C" if 0 in grad.strides else "K")
 
 
-def _target(number: int, tensor: Any, accumulate: bool) -> tuple[Node, int]:
+def _target(tensor: Any, accumulate: bool) -> tuple[Node, int]:
     if not isinstance(tensor, TensorImpl):
         return split_edge(gradient_edge(tensor))
     if not variable.requires_grad(tensor):

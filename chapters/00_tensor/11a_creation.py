@@ -478,7 +478,7 @@ def scalar_tensor(
 ) -> Any:
     """A 0-d tensor of the default dtype."""
     require("scalar_tensor", "Number", s=s)
-    _refuse_imaginary(s, _kind(dtype))
+    check_real(s, _kind(dtype))
     return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 

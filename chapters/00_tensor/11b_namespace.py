@@ -589,11 +589,6 @@ def _kind(dtype: Any) -> np.dtype:
     return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
 
 
-def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
-    if isinstance(value, complex) and value.imag and kind.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
-
-
 def _is_meta(device: Any) -> bool:
     if device is None:
         return current_default_device().type == "meta"

@@ -499,7 +499,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     """`(output, J v)`, or `(output, J v, aux)`: what `func` gives, and how it moves when the arguments move along `tangents`."""
     name = f"jvp(f, primals, tangents{', strict=True' if strict else ''})"
     vectors, _ = _check_tangents(primals, tangents, name)
-    output, push, aux = _forward(func, primals, has_aux, name)
+    output, push, aux = _forward(func, primals, has_aux)
     moved, depends = push(vectors)
     if strict and not all(depends):
         raise RuntimeError(
@@ -508,7 +508,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     return (output, moved, aux) if has_aux else (output, moved)
 
 
-def _forward(func: Callable[..., Any], primals: tuple, has_aux: bool, name: str, argnums: Any = None) -> Any:
+def _forward(func: Callable[..., Any], primals: tuple, has_aux: bool, argnums: Any = None) -> Any:
     """`(output, push, aux)`: `push(vectors)` gives J v, and which outputs depend on the inputs at all.
 
     u ↦ uᵀJ is linear, so that its own product with v, at any u, is J v.
@@ -618,7 +618,7 @@ def jacfwd(
     @functools.wraps(func)
     def jacobian(*args: Any) -> Any:
         chosen = _chosen(args, argnums)
-        output, push, aux = _forward(func, args, has_aux, "jacfwd", argnums)
+        output, push, aux = _forward(func, args, has_aux, argnums)
         ends, shape = _check_matrix(output, "jacfwd(f, *args)")
         points, form = tree_flatten(chosen)
         columns, counts = _unit_vectors(points)
@@ -650,7 +650,7 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """`(output, jvp_fn)`: `jvp_fn(*tangents)` gives J v at these arguments, without calling `func` again."""
     name = "linearize(f, *primals)"
-    output, push, _ = _forward(func, primals, False, name)
+    output, push, _ = _forward(func, primals, False)
 
     def along(*tangents: Any) -> Any:
         vectors, _ = _check_tangents(primals, tangents, name)

@@ -73,7 +73,7 @@ def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
     return values if max is None else np.minimum(values, fitting(max, wanted))
 
 
-def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
+def _inside(self: Any, min: Any, max: Any) -> Any:
     inside = self >= min if min is not None else None
     if max is not None:
         inside = self <= max if inside is None else inside & (self <= max)
@@ -81,7 +81,7 @@ def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
 
 
 broadcasts_on_meta("_clamp_scalar")
-derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
+derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(self, min, max), grad, 0))
 
 
 @register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
@@ -98,7 +98,7 @@ def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
     return values if max is None else np.minimum(values, bounds.pop())
 
 
-def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
+def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any) -> Any:
     """To the input inside, to the lower bound below it (unless the upper is lower still), to the upper one above."""
     below = self < min if min is not None else None
     above = self > max if max is not None else None
@@ -108,14 +108,11 @@ def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[
         to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
     if max is not None:
         to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
-    return at.where(_inside(at, self, min, max), grad, zero), to_min, to_max
+    return at.where(_inside(self, min, max), grad, zero), to_min, to_max
 
 
 broadcasts_on_meta("_clamp_tensor")
-derivative(
-    "_clamp_tensor",
-    {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
-)
+derivative("_clamp_tensor", {"self, min, max": _clamp_bound})
 
 
 @composite("clamp", variants="function method", inplace=True, out=True)
@@ -283,7 +280,8 @@ from readtorch.c10.core.scalar_type import not_implemented
 # %%
 #| into: aten/native/pointwise_ops.py
 #| upstream: aten/src/ATen/native/native_functions.yaml#addcmul
-def _check(name: str, self: Array, *others: Array) -> None:
+def _check_sizes(self: Array, *others: Array) -> None:
+    """RuntimeError unless the shapes broadcast together."""
     from readtorch.aten.expand_utils import infer_size
 
     shape = self.shape
@@ -301,7 +299,7 @@ def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
 @register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
 def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 · tensor2."""
-    _check("addcmul", self, tensor1, tensor2)
+    _check_sizes(self, tensor1, tensor2)
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     if self.dtype.kind == "b":
         raise not_implemented("addcmul_cpu_out", self.dtype)
@@ -320,7 +318,7 @@ derivative(
 @register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
 def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 / tensor2."""
-    _check("addcdiv", self, tensor1, tensor2)
+    _check_sizes(self, tensor1, tensor2)
     if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported: make tensor1 and tensor2 floating-point for a true division, or divide by torch.div(..., rounding_mode=...) first."
@@ -351,7 +349,7 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
-    _check("lerp", self, end)
+    _check_sizes(self, end)
     fitted = fitting(weight, self.dtype)
     if self.dtype.itemsize == 2:  # in single precision, and rounded once
         return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
@@ -361,7 +359,7 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
-    _check("lerp", self, end, weight)
+    _check_sizes(self, end, weight)
     if weight.dtype != self.dtype:
         if weight.ndim:
             raise RuntimeError(f"expected dtype {self.dtype} for `weight` but got dtype {weight.dtype}")

@@ -303,7 +303,7 @@ def index_reduce(
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
     place = maybe_wrap_dim(dim, self.ndim)
-    _check_vector("index_reduce_", index, place)
+    _check_vector("index_reduce_", index)
     if self.dtype != source.dtype:
         names = [to_string(x.dtype) for x in (self, source)]
         raise RuntimeError(f"index_reduce_(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")

@@ -45,9 +45,28 @@ from readtorch.aten.core.dispatch.dispatcher import composite, overloads, result
 from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
+
+
+# %%
+#| into: aten/op_math_type.py
+#| imports
+from __future__ import annotations
+
+import numpy as np
+
+from readtorch.aten.core.dispatch.operator_entry import Array
+
+
+# %%
+#| into: aten/op_math_type.py
+#| upstream: aten/src/ATen/OpMathType.h#at::OpMathType
+def in_working_precision(x: Array) -> Array:
+    """Two-byte floats as float32; everything else as it is."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
 # %%
@@ -130,7 +149,7 @@ def _var_arguments(
 def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -> Array:
     if self.dtype.kind not in "fcV":
         raise RuntimeError("std and var only support floating point and complex dtypes")
-    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    wide = in_working_precision(self)
     count = count_of(self.shape, dims)
     average = _add(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
     total = sum_of_squares(wide - average, dims, keepdim)
@@ -796,6 +815,7 @@ from functools import reduce
 from typing import Any
 
 from readtorch.aten.core.dispatch.dispatcher import composite
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.tensor_iterator import check_real, shapes
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -815,7 +835,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
     from readtorch.aten.native.reduce_ops import sum_of_squares
 
     _check_floating("linalg.vector_norm", self.dtype)
-    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    wide = in_working_precision(self)
     single = 1 in self.shape and all(self.shape[axis] == 1 for axis in dims)
     if ord == 2 and not single:
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))

@@ -596,7 +596,7 @@ def _eig_backward(at: Any, grads: Any, self: Any, eigenvalues: Any, eigenvectors
     middle = at.diag_embed(to_values)
     if to_vectors is not None:
         part = at.matmul(VH, to_vectors)
-        _refuse_phases(at, "linalg_eig_backward", part)
+        _refuse_phases(at, part)
         own = at.diagonal(part, 0, -2, -1)
         part = part - at.matmul(at.matmul(VH, V), at.diag_embed(at._to_copy_like(at.real(own), own)))
         distance = at.conj(at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1))

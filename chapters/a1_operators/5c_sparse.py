@@ -730,10 +730,10 @@ def _(torch):
 # %%
 #| into: aten/native/sparse/sparse_tensor.py
 #| upstream: aten/src/ATen/native/sparse/SparseTensor.cpp#at::native::sparse_mask
-def _mask_of(operation: str, self: Array, mask: Array) -> None:
+def _check_mask(self: Array, mask: Array) -> None:
     if not isinstance(mask, SparseTensorImpl):
         raise NotImplementedError(
-            f"Could not run 'aten::{operation}' with arguments from the 'CPU' backend: the mask must be sparse."
+            "Could not run 'aten::sparse_mask' with arguments from the 'CPU' backend: the mask must be sparse."
         )
     if self.shape != mask.shape:
         raise RuntimeError(
@@ -744,13 +744,13 @@ def _mask_of(operation: str, self: Array, mask: Array) -> None:
 @register("sparse_mask", variants="method", node="SparseMask")
 def sparse_mask(self: Array, mask: Array) -> Array:
     """What `self` holds at the places of the sparse tensor `mask`."""
-    _mask_of("sparse_mask", self, mask)
+    _check_mask(self, mask)
     return self
 
 
 @sparse_row("sparse_mask")
 def _sparse_mask_sparse(self: Array, mask: Array) -> Array:
-    _mask_of("sparse_mask", self, mask)
+    _check_mask(self, mask)
     found = _values_at_sparse(self, mask.indices) if isinstance(self, SparseTensorImpl) else self[tuple(mask.indices)]
     return mask.with_values(found.reshape(mask.values.shape))
 

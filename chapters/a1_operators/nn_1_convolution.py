@@ -73,6 +73,7 @@ from numpy.lib.stride_tricks import as_strided
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.unary_ops import is_complex
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.parallel import get_num_threads, parallel_for
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import not_implemented
@@ -493,11 +494,6 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
 
 # %%
 #| into: aten/native/convolution.py
-def _working(array: Array) -> Array:
-    """Two-byte floats as float32; everything else as it is."""
-    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind in "fV" else array
-
-
 def _group(array: Array, axis: int, groups: int, number: int) -> Array:
     width = array.shape[axis] // groups
     return array[(*(slice(None),) * axis, slice(number * width, (number + 1) * width))]
@@ -531,7 +527,8 @@ def convolution(
         size = geometry.transposed_size(input.shape[2:], weight.shape[2:], output_padding)
         y = _conv_input(input, weight, (len(input), weight.shape[1] * groups, *size), stride, padding, dilation, groups)
     else:
-        y = _convolve(_working(input), _working(weight), geometry, groups, _wants_channels_last(input, weight))
+        x, w = in_working_precision(input), in_working_precision(weight)
+        y = _convolve(x, w, geometry, groups, _wants_channels_last(input, weight))
         y = y.astype(input.dtype, copy=False)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * (input.ndim - 2))
@@ -573,7 +570,7 @@ def _conv_input(
     """The gradient `(N, C, *size)` with respect to the input, given the output's; stored like it unless told otherwise."""
     geometry, size = Geometry(tuple(stride), tuple(padding), tuple(dilation)), tuple(input_shape[2:])
     channels_last = _wants_channels_last(dy, weight) if channels_last is None else channels_last
-    d, w = _working(dy), _working(weight)
+    d, w = in_working_precision(dy), in_working_precision(weight)
     if groups == 1:
         dx = _input_gradient(d, w, size, geometry, channels_last)
     elif _are_narrow(w.shape, groups):
@@ -597,7 +594,7 @@ def _conv_weight(
 ) -> Array:
     """The gradient `(O, C / groups, *kernel)` with respect to the weights, given the output's."""
     geometry, kernel = Geometry(tuple(stride), tuple(padding), tuple(dilation)), tuple(weight_shape[2:])
-    d, a = _working(dy), _working(x)
+    d, a = in_working_precision(dy), in_working_precision(x)
     if groups == 1:
         dw = _weight_gradient(d, a, kernel, geometry)
     elif _are_narrow(weight_shape, groups):

@@ -53,7 +53,7 @@ from readtorch.aten.core.dispatch.operator_entry import Array, Real
 from readtorch.aten.tensor_iterator import fitting
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.scalar_type import to_string
 

@@ -337,7 +337,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, overloads, register, results_lie
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented
 
 

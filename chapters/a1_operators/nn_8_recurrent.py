@@ -45,7 +45,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.linear_algebra import _one_dtype
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 from readtorch.c10.util.exception import warn_once
 

@@ -73,7 +73,7 @@ def out_of_channels(result: Any, count: int, groups: int = 1) -> Any:
     return at.reshape(moved, (count, shape[0], groups * each, *shape[2:]))
 
 
-def _weights(whole: Any, transposed: bool) -> Any:
+def _weights(whole: Any) -> Any:
     """The weights of all examples as those of groups: (B, O, …) as (B·O, …)."""
     shape = whole._array.shape
     return at.reshape(whole, (shape[0] * shape[1], *shape[2:]))
@@ -92,7 +92,7 @@ def convolution(
         result = layer.batch(convolution(layer, op, layer.batch(layer.full(input)), weight, None, *rest, groups))
         return _with_bias(layer, layer.physical(result), bias)
     x = into_channels(layer.full(input))
-    w = _weights(layer.physical(weight), transposed)
+    w = _weights(layer.physical(weight))
     result = out_of_channels(op(x, w, None, *rest, groups * layer.size), layer.size)
     return result if bias is None else _with_bias(layer, result, bias)
 
@@ -115,7 +115,7 @@ def conv_input(
             op(into_batch(layer.full(dy)), weight, (count * batch, channels, *size), *rest, groups, channels_last),
             count,
         )
-    w = _weights(layer.physical(weight), False)
+    w = _weights(layer.physical(weight))
     grad = op(into_channels(layer.full(dy)), w, (batch, count * channels, *size), *rest, groups * count, channels_last)
     return out_of_channels(grad, count)
 
@@ -580,7 +580,7 @@ def scatter_add_zeros(layer: VmapLayer, op: Operator, grad_output: Any, shape: A
     return result if shape else at.squeeze(result, -1)
 
 
-def _columns(layer: VmapLayer, mask: Any, shape: Any) -> list[Any]:
+def _columns(mask: Any, shape: Any) -> list[Any]:
     """Where a mask that all examples share is true, a tensor for each dimension; the examples' own comes first."""
     places = at.nonzero(at.expand(mask, shape))
     return [None, *at.unbind(places, 1)]
@@ -598,7 +598,7 @@ def masked_select(layer: VmapLayer, op: Operator, self: Any, mask: Any) -> Any:
     whole = at.expand(padded(layer, self, len(shape)), (layer.size, *shape))
     if not shape:
         return at.expand(at.reshape(whole, (layer.size, 1)), (layer.size, 1)).narrow(1, 0, int(mask))
-    return at.index(whole, _columns(layer, mask, shape))
+    return at.index(whole, _columns(mask, shape))
 
 
 @rule("_masked_put_zeros")
@@ -608,7 +608,7 @@ def masked_put_zeros(layer: VmapLayer, op: Operator, grad_output: Any, shape: An
     grad = layer.full(grad_output)
     if not whole:
         return at.sum(grad, 1)
-    return at._index_put_zeros(grad, (layer.size, *whole), _columns(layer, mask, whole))
+    return at._index_put_zeros(grad, (layer.size, *whole), _columns(mask, whole))
 
 
 # %% [markdown]

@@ -214,7 +214,7 @@ def multi_head_attention_forward(
         key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, 1))
     attn_mask = _with_padding(attn_mask, key_padding_mask, n, num_heads, k.size(1))
     dropout_p = dropout_p if training else 0.0
-    heads, weights = _attend(q, k, v, attn_mask, dropout_p, is_causal, need_weights, num_heads)
+    heads, weights = _attend(q, k, v, attn_mask, dropout_p, is_causal, need_weights)
     output = linear(heads.transpose(0, 1).reshape(length * n, size), out_proj_weight, out_proj_bias)
     output = output.view(length, n, output.size(1))
     if weights is not None:
@@ -295,7 +295,6 @@ def _attend(
     dropout_p: float,
     is_causal: bool,
     need_weights: bool,
-    num_heads: int,
 ) -> tuple[Tensor, Tensor | None]:
     if not need_weights:
         return scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal), None

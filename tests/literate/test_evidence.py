@@ -309,7 +309,7 @@ def test_facts_and_sources_are_evidence_too(small: SmallBook) -> None:
         """)
     book = small.book
     problems = Problems()
-    evidence.check_facts(book, book.parts, problems)
+    evidence.check_facts(book.parts, problems)
     with pytest.raises(Exception, match="does not stand before") as caught:
         problems.raise_if_any()
     (problem,) = caught.value.problems  # type: ignore[attr-defined]

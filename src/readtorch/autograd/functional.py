@@ -58,7 +58,7 @@ def _products(outputs: Any, inputs: Any, along: Any, create_graph: bool, strict:
     return [torch.zeros_like(each) if grad is None else grad for each, grad in zip(inputs, grads, strict=True)]
 
 
-def _direction(v: Any, like: tuple[Tensor, ...], is_tuple: bool, name: str) -> tuple[Tensor, ...]:
+def _direction(v: Any, like: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
     """The vector, checked; one where it may be left out: for a single number."""
     if v is None:
         if len(like) != 1 or like[0].nelement() != 1:
@@ -83,7 +83,7 @@ def vjp(
         many, given = _as_tuple(inputs, "inputs", "vjp")
         at = _prepared(given, create_graph)
         many_out, outputs = _as_tuple(func(*at), "outputs of the user-provided function", "vjp")
-        along = _direction(v, outputs, many_out, "vjp")
+        along = _direction(v, outputs, "vjp")
         grads = _products(outputs, at, along, create_graph, strict, "vjp")
     return _result(outputs, many_out, create_graph), _result(grads, many, create_graph)
 
@@ -93,9 +93,9 @@ def jvp(
 ) -> tuple[Any, Any]:
     """What `func` gives, and J v, by two backwards."""
     with torch.enable_grad():
-        many, given = _as_tuple(inputs, "inputs", "jvp")
+        _, given = _as_tuple(inputs, "inputs", "jvp")
         at = _prepared(given, create_graph)
-        along = _direction(v, at, many, "jvp")
+        along = _direction(v, at, "jvp")
         many_out, outputs = _as_tuple(func(*at), "outputs of the user-provided function", "jvp")
         dual = tuple(torch.zeros_like(output, requires_grad=True) for output in outputs)
         linear = _products(outputs, at, dual, True, strict, "jvp")
@@ -210,7 +210,7 @@ def _hessian_product(
     with torch.enable_grad():
         many, given = _as_tuple(inputs, "inputs", name)
         at = _prepared(given, create_graph)
-        along = _direction(v, at, many, name)
+        along = _direction(v, at, name)
         output = _of_a_number(func, name)(*at)
         gradient = _products((output,), at, (torch.ones_like(output),), True, strict, "gradient")
         grads = _products(gradient, at, along, create_graph, strict, name)

@@ -206,7 +206,7 @@ class _CppScanner:
             low, high = (middle, high) if self.line_starts[middle] <= position else (low, middle)
         return low + 1
 
-    def rows(self, namespace: str = "", depth: int = 0, owner: str = "") -> Iterator[Row]:
+    def rows(self, namespace: str = "", depth: int = 0) -> Iterator[Row]:
         """Read statements up to the closing brace of this scope."""
         begin = self.position
         while self.position < len(self.text):
@@ -214,11 +214,11 @@ class _CppScanner:
             if char == "}":
                 return
             if char == ";":
-                yield from self._statement(self.text[begin : self.position], begin, namespace, depth, owner)
+                yield from self._statement(self.text[begin : self.position], begin, namespace, depth)
                 self.position += 1
                 begin = self.position
             elif char == "{":
-                ended, rows = self._brace(begin, namespace, depth, owner)
+                ended, rows = self._brace(begin, namespace, depth)
                 yield from rows
                 if ended:
                     begin = self.position
@@ -247,7 +247,7 @@ class _CppScanner:
         assert gap is not None
         return self.line(gap.end())
 
-    def _brace(self, begin: int, namespace: str, depth: int, owner: str) -> tuple[bool, list[Row]]:
+    def _brace(self, begin: int, namespace: str, depth: int) -> tuple[bool, list[Row]]:
         """At an opening brace: read its scope or step over it. Returns whether a statement ended, and its rows."""
         head = self.text[begin : self.position]
         bare = _without_template(head).strip()
@@ -256,7 +256,7 @@ class _CppScanner:
         if match or re.match(r"extern\s*$", bare):
             inner = re.sub(r"\s|\binline\b", "", match[1]) if match else ""
             self.position += 1
-            rows = list(self.rows("::".join(filter(None, (namespace, inner))), depth, owner))
+            rows = list(self.rows("::".join(filter(None, (namespace, inner))), depth))
             self.position += 1
             return True, rows
         kind = _TYPE.search(bare)
@@ -292,7 +292,7 @@ class _CppScanner:
             rows = []
         else:
             self.position += 1
-            rows = list(self.rows(namespace, depth + 1, words[-1]))
+            rows = list(self.rows(namespace, depth + 1))
             self.position += 1
         end = self.line(self.position - 1)
         tail = re.compile(r"[^;{}]*;").match(self.text, self.position)
@@ -305,7 +305,7 @@ class _CppScanner:
             *rows,
         ]
 
-    def _statement(self, text: str, begin: int, namespace: str, depth: int, owner: str) -> Iterator[Row]:
+    def _statement(self, text: str, begin: int, namespace: str, depth: int) -> Iterator[Row]:
         bare = re.sub(r"^(?:\s*(?:public|private|protected)\s*:(?!:))+", "", _without_template(text)).strip()
         start, end = self._start(begin), self.line(self.position)
         found: tuple[str, str] | None = None

@@ -398,7 +398,7 @@ def problems_of(cell: Cell, result: EvidenceResult) -> list[Problem]:
     return [Problem(cell.path, line, "\n".join(lines), way_out)]
 
 
-def check_facts(book: Book, parts: Iterable[Part], problems: Problems) -> None:
+def check_facts(parts: Iterable[Part], problems: Problems) -> None:
     """Every `fact:` of the parts against the fact base."""
     for part in parts:
         for cell in part.code_cells:
@@ -449,7 +449,7 @@ def check_claims(book: Book, package: Path, args: argparse.Namespace) -> int:
     for cell, result in rows:
         for problem in problems_of(cell, result):
             problems.add(problem.path, problem.line, problem.message, problem.way_out)
-    check_facts(book, parts, problems)
+    check_facts(parts, problems)
     print(summary([result for _, result in rows], examiner.versions))
     problems.raise_if_any()
     return 0

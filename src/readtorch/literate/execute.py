@@ -126,7 +126,7 @@ def execute(
     results = executor.run(chosen, on_progress)
     executor.examine(chosen, results, on_progress)
     problems = Problems()
-    check_facts(book, chosen, problems)
+    check_facts(chosen, problems)
     found = [problem for result in results.values() for problem in result.problems]
     with problems.collecting():
         if found:
@@ -421,7 +421,7 @@ def run(args: argparse.Namespace) -> int:
         print(_line(results[part.name]))
         for problem in results[part.name].problems:
             problems.add(problem.path, problem.line, problem.message, problem.way_out)
-    check_facts(book, parts, problems)
+    check_facts(parts, problems)
     evidence = [cell.evidence for result in results.values() for cell in result.cells.values()]
     found = [e for e in evidence if e is not None and e.kind == "claim"]
     if found:

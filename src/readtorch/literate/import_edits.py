@@ -106,7 +106,7 @@ def edit_cell(cell: Cell, add: list[tuple[bool, Import]], remove: set[tuple[bool
         wanted = [item for flag, item in add if flag is typing]
         for statement in statements:
             kept = [i for i in statement.imports if (typing, i.key) not in remove]
-            joined = [i for i in wanted if _joins(statement, kept, i)]
+            joined = [i for i in wanted if _joins(kept, i)]
             wanted = [i for i in wanted if i not in joined]
             if len(kept) != len(statement.imports) or joined:
                 new = _written([*kept, *joined], statement.indent) if kept or joined else []
@@ -129,8 +129,8 @@ def _inside(guard: ast.If, replacement: tuple[int, int, list[str]], first: int) 
     return guard.lineno - first <= replacement[0] and replacement[1] <= (guard.end_lineno or 0) - first + 1
 
 
-def _joins(statement: _Statement, kept: list[Import], item: Import) -> bool:
-    """Can `item` become one more name of this `from` statement?"""
+def _joins(kept: list[Import], item: Import) -> bool:
+    """Can `item` become one more name of the `from` statement that these imports are kept in?"""
     return (
         bool(kept)
         and item.name is not None

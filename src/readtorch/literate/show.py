@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from readtorch.literate import facts
-from readtorch.literate.chapter import Book, Cell, bound_names, find_root
+from readtorch.literate.chapter import Book, Cell, bound_names, find_root, statement_start
 from readtorch.literate.errors import LiterateError, Problem
 from readtorch.literate.installed import UpstreamSource, upstream_file, upstream_source
 from readtorch.literate.public_names import Meaning, meaning, operator_targets, registrations, text_of
@@ -249,7 +249,7 @@ def _text_of(definition: _Definition, book: Book) -> str:
         if not matching:
             return cell.code
         scope = [inner for s in matching if isinstance(s, ast.ClassDef) for inner in s.body]
-        pieces = ["\n".join(lines[_first_line(s) - 1 : s.end_lineno]) for s in matching]
+        pieces = ["\n".join(lines[statement_start(s) - 1 : s.end_lineno]) for s in matching]
     return "\n\n".join(pieces)
 
 
@@ -257,10 +257,6 @@ def _package_text(path: str, book: Book) -> str | None:
     shipped = book.root == Path(__file__).parent / "book"  # in a wheel the book lies inside the package
     file = (Path(__file__).parents[1] if shipped else book.package) / path
     return file.read_text(encoding="utf-8") if file.is_file() else None
-
-
-def _first_line(statement: ast.stmt) -> int:
-    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
 
 
 def _outermost(found: list[UpstreamSource]) -> list[UpstreamSource]:

@@ -38,7 +38,7 @@ def out_of_channels(result: Any, count: int, groups: int = 1) -> Any:
     return at.reshape(moved, (count, shape[0], groups * each, *shape[2:]))
 
 
-def _weights(whole: Any, transposed: bool) -> Any:
+def _weights(whole: Any) -> Any:
     """The weights of all examples as those of groups: (B, O, …) as (B·O, …)."""
     shape = whole._array.shape
     return at.reshape(whole, (shape[0] * shape[1], *shape[2:]))
@@ -57,7 +57,7 @@ def convolution(
         result = layer.batch(convolution(layer, op, layer.batch(layer.full(input)), weight, None, *rest, groups))
         return _with_bias(layer, layer.physical(result), bias)
     x = into_channels(layer.full(input))
-    w = _weights(layer.physical(weight), transposed)
+    w = _weights(layer.physical(weight))
     result = out_of_channels(op(x, w, None, *rest, groups * layer.size), layer.size)
     return result if bias is None else _with_bias(layer, result, bias)
 
@@ -80,7 +80,7 @@ def conv_input(
             op(into_batch(layer.full(dy)), weight, (count * batch, channels, *size), *rest, groups, channels_last),
             count,
         )
-    w = _weights(layer.physical(weight), False)
+    w = _weights(layer.physical(weight))
     grad = op(into_channels(layer.full(dy)), w, (batch, count * channels, *size), *rest, groups * count, channels_last)
     return out_of_channels(grad, count)
 

@@ -179,7 +179,7 @@ def scatter_add_zeros(layer: VmapLayer, op: Operator, grad_output: Any, shape: A
     return result if shape else at.squeeze(result, -1)
 
 
-def _columns(layer: VmapLayer, mask: Any, shape: Any) -> list[Any]:
+def _columns(mask: Any, shape: Any) -> list[Any]:
     """Where a mask that all examples share is true, a tensor for each dimension; the examples' own comes first."""
     places = at.nonzero(at.expand(mask, shape))
     return [None, *at.unbind(places, 1)]
@@ -197,7 +197,7 @@ def masked_select(layer: VmapLayer, op: Operator, self: Any, mask: Any) -> Any:
     whole = at.expand(padded(layer, self, len(shape)), (layer.size, *shape))
     if not shape:
         return at.expand(at.reshape(whole, (layer.size, 1)), (layer.size, 1)).narrow(1, 0, int(mask))
-    return at.index(whole, _columns(layer, mask, shape))
+    return at.index(whole, _columns(mask, shape))
 
 
 @rule("_masked_put_zeros")
@@ -207,4 +207,4 @@ def masked_put_zeros(layer: VmapLayer, op: Operator, grad_output: Any, shape: An
     grad = layer.full(grad_output)
     if not whole:
         return at.sum(grad, 1)
-    return at._index_put_zeros(grad, (layer.size, *whole), _columns(layer, mask, whole))
+    return at._index_put_zeros(grad, (layer.size, *whole), _columns(mask, whole))

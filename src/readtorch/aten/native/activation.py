@@ -22,9 +22,9 @@ from readtorch.aten.core.dispatch.dispatcher import (
 from readtorch.aten.core.dispatch.operator_entry import Array, Real
 from readtorch.aten.cpu_generator_impl import engine
 from readtorch.aten.native.distributions import uniform01
-from readtorch.aten.native.normalization import in_working_precision
 from readtorch.aten.native.tensor_factories import in_one_piece, in_order_of
 from readtorch.aten.native.unary_ops import unary
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.parallel import parallel_for
 from readtorch.aten.tensor_iterator import fitting
 from readtorch.c10.core import scalar_type

@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.tensor_factories import in_suggested_format
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 
@@ -55,7 +56,7 @@ def _adaptive_avg_pool(self: Array, output_size: Sequence[int]) -> Array:
     if self.dtype.kind in "iubc":
         kernel = "adaptive_avg_pool3d_cpu" if len(output_size) == 3 else "adaptive_avg_pool2d"
         raise not_implemented(kernel, self.dtype)
-    x = self.astype(np.float32) if self.dtype.itemsize == 2 else self
+    x = in_working_precision(self)
     for axis, out in enumerate(output_size, self.ndim - len(output_size)):
         x = _along(x, axis, out)
     return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)

@@ -324,17 +324,17 @@ def _svd_backward(at: Any, grads: Any, U: Any, S: Any, Vh: Any) -> Any:
 derivative("_linalg_svd", A=lambda at, grads, U, S, Vh: _svd_backward(at, grads, U, S, Vh))
 
 
-def _no_driver(name: str, driver: str | None) -> None:
+def _no_driver(driver: str | None) -> None:
     if driver is not None:
         raise RuntimeError(
-            f"torch.linalg.{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
 
 
 @composite("linalg_svd", module="linalg", variants="function", out=True)
 def linalg_svd(at: Any, A: Array, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vᴴ."""
-    _no_driver("svd", driver)
+    _no_driver(driver)
     return at._linalg_svd(A, full_matrices)
 
 
@@ -357,7 +357,7 @@ def svd(at: Any, self: Array, some: bool = True, compute_uv: bool = True) -> Any
 @composite("linalg_svdvals", module="linalg", variants="function", out=True)
 def linalg_svdvals(at: Any, A: Array, *, driver: str | None = None) -> Any:
     """The singular values."""
-    _no_driver("svd", driver)
+    _no_driver(driver)
     return at._linalg_svd(A, False)[1]
 
 
@@ -379,14 +379,14 @@ def linalg_eigh(A: Array, UPLO: str = "L") -> Any:
     return list(decompose(A, UPLO))
 
 
-def _refuse_phases(at: Any, name: str, part: Any) -> None:
+def _refuse_phases(at: Any, part: Any) -> None:
     """RuntimeError if a loss changes when complex eigenvectors are multiplied by numbers of length 1, up to which alone they are given."""
     if not is_complex(part) or without_values(part) or is_one_of_many(part):
         return
     own = at.imag(at.diagonal(part, 0, -2, -1))
     if not bool(at.all(at.abs(own) <= 1e-2)):
         raise RuntimeError(
-            f"{name}: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. "
+            "linalg_eig_backward: The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. "
             "The specified loss function depends on this quantity, so it is ill-defined."
         )
 
@@ -399,7 +399,7 @@ def _eigh_backward(at: Any, grads: Any, eigenvalues: Any, eigenvectors: Any) -> 
         distance = at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1)
         eye = at.diag_embed(at.ones_like(eigenvalues))
         part = at.matmul(_adjoint(at, V), to_vectors)
-        _refuse_phases(at, "linalg_eig_backward", part)
+        _refuse_phases(at, part)
         part = (part - _adjoint(at, part)) / 2  # eigenvectors stay orthonormal: they can turn, and nothing else
         middle = middle + at.where(eye == 1, 0, part / at.where(eye == 1, at.ones_like(distance), distance))
     return at.matmul(V, at.matmul(at._to_copy_like(middle, V), _adjoint(at, V)))
@@ -973,7 +973,7 @@ def _eig_backward(at: Any, grads: Any, self: Any, eigenvalues: Any, eigenvectors
     middle = at.diag_embed(to_values)
     if to_vectors is not None:
         part = at.matmul(VH, to_vectors)
-        _refuse_phases(at, "linalg_eig_backward", part)
+        _refuse_phases(at, part)
         own = at.diagonal(part, 0, -2, -1)
         part = part - at.matmul(at.matmul(VH, V), at.diag_embed(at._to_copy_like(at.real(own), own)))
         distance = at.conj(at.unsqueeze(eigenvalues, -2) - at.unsqueeze(eigenvalues, -1))

@@ -10,8 +10,9 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
-from readtorch.aten.native.normalization import check_floats, in_working_precision
+from readtorch.aten.native.normalization import check_floats
 from readtorch.aten.native.tensor_factories import in_suggested_format
+from readtorch.aten.op_math_type import in_working_precision
 
 
 @register("native_group_norm", outputs="output mean rstd", differentiable_outputs=(0,))

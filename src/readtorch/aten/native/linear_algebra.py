@@ -12,6 +12,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, operators, register
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Number, Real
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.tensor_iterator import check_real, in_order, shapes
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
@@ -82,7 +83,7 @@ def _vector_norm(self: Array, ord: float, dims: tuple[int, ...], keepdim: bool) 
     from readtorch.aten.native.reduce_ops import sum_of_squares
 
     _check_floating("linalg.vector_norm", self.dtype)
-    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    wide = in_working_precision(self)
     single = 1 in self.shape and all(self.shape[axis] == 1 for axis in dims)
     if ord == 2 and not single:
         result = np.sqrt(sum_of_squares(wide, dims, keepdim))

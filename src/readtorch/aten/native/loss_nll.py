@@ -9,7 +9,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
-from readtorch.aten.native.normalization import in_working_precision
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.c10.core.scalar_type import to_string
 

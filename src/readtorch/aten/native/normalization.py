@@ -11,16 +11,12 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer, is_channels_last
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.parallel import parallel_for
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import not_implemented, to_string
 
 _BLOCK = 1 << 20
-
-
-def in_working_precision(x: Array) -> Array:
-    """Two-byte floats as float32; everything else as it is."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
 def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:

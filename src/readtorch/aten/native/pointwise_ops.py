@@ -11,7 +11,8 @@ from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.scalar_type import not_implemented
 
 
-def _check(name: str, self: Array, *others: Array) -> None:
+def _check_sizes(self: Array, *others: Array) -> None:
+    """RuntimeError unless the shapes broadcast together."""
     from readtorch.aten.expand_utils import infer_size
 
     shape = self.shape
@@ -29,7 +30,7 @@ def _together(arrays: Sequence[Array], value: Number) -> list[Array]:
 @register("addcmul", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
 def addcmul(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 · tensor2."""
-    _check("addcmul", self, tensor1, tensor2)
+    _check_sizes(self, tensor1, tensor2)
     self, tensor1, tensor2 = _together((self, tensor1, tensor2), value)
     if self.dtype.kind == "b":
         raise not_implemented("addcmul_cpu_out", self.dtype)
@@ -48,7 +49,7 @@ derivative(
 @register("addcdiv", key="CPU CUDA", variants="function method", inplace=True, out=True, autocast="widest")
 def addcdiv(self: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Self + value · tensor1 / tensor2."""
-    _check("addcdiv", self, tensor1, tensor2)
+    _check_sizes(self, tensor1, tensor2)
     if tensor1.dtype.kind in "iub" and tensor2.dtype.kind in "iub":
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported: make tensor1 and tensor2 floating-point for a true division, or divide by torch.div(..., rounding_mode=...) first."
@@ -76,7 +77,7 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
-    _check("lerp", self, end)
+    _check_sizes(self, end)
     fitted = fitting(weight, self.dtype)
     if self.dtype.itemsize == 2:  # in single precision, and rounded once
         return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
@@ -86,7 +87,7 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
 
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
-    _check("lerp", self, end, weight)
+    _check_sizes(self, end, weight)
     if weight.dtype != self.dtype:
         if weight.ndim:
             raise RuntimeError(f"expected dtype {self.dtype} for `weight` but got dtype {weight.dtype}")

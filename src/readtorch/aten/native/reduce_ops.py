@@ -13,6 +13,7 @@ from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Rea
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
 from readtorch.aten.native.tensor_factories import in_one_piece
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.tensor_iterator import in_order
 from readtorch.aten.wrap_dim_utils import dim_for_keepdim, reduced_dims, sizes
 from readtorch.c10.core.default_dtype import get_default_dtype
@@ -137,7 +138,7 @@ def _var_arguments(
 def _var(self: Array, dims: tuple[int, ...], correction: float, keepdim: bool) -> Array:
     if self.dtype.kind not in "fcV":
         raise RuntimeError("std and var only support floating point and complex dtypes")
-    wide = self.astype(np.float32) if self.itemsize == 2 else self
+    wide = in_working_precision(self)
     count = count_of(self.shape, dims)
     average = _add(wide, axis=dims, keepdims=True) / wide.dtype.type(count)
     total = sum_of_squares(wide - average, dims, keepdim)

@@ -354,7 +354,7 @@ def mode(at: Any, self: Array, dim: int = -1, keepdim: bool = False) -> Any:
     return at._mode(self, dim, keepdim)
 
 
-def _register_running(name: str, better: Any) -> None:
+def _register_running(name: str, furthest: np.ufunc) -> None:
     def running(self: Array, dim: int) -> Any:
         if not self.size:  # where there is nothing, upstream does not ask along which dimension
             as_dim(dim)
@@ -362,7 +362,7 @@ def _register_running(name: str, better: Any) -> None:
         place = maybe_wrap_dim(dim, self.ndim)
         if not self.ndim:
             return [self.copy(), np.zeros((), np.int64)]
-        values = (np.maximum if name == "cummax" else np.minimum).accumulate(self, axis=place)
+        values = furthest.accumulate(self, axis=place)
         steps = np.arange(self.shape[place]).reshape([-1 if axis == place else 1 for axis in range(self.ndim)])
         reached = self == values
         if self.dtype.kind in "fV":
@@ -387,6 +387,6 @@ def _register_running(name: str, better: Any) -> None:
     )
 
 
-_register_running("cummax", np.greater_equal)
-_register_running("cummin", np.less_equal)
+_register_running("cummax", np.maximum)
+_register_running("cummin", np.minimum)
 results_lie(in_one_piece, "cummax", "cummin")

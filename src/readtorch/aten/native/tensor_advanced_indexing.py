@@ -253,8 +253,8 @@ def index_of_repeats(repeats: Array) -> Array:
     return np.repeat(np.arange(repeats.size), repeats)
 
 
-def _check_vector(name: str, index: Any, place: int) -> None:
-    """IndexError for an index of several dimensions; `place` is there to be looked at first."""
+def _check_vector(name: str, index: Any) -> None:
+    """IndexError for an index of several dimensions."""
     if index.ndim > 1:
         kind, shape = to_string(index.dtype), list(index.shape)
         raise IndexError(
@@ -297,7 +297,8 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: Numb
 
 @writes("index_add")
 def _index_add_(self: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> None:
-    _check_vector("index_add_", index, maybe_wrap_dim(dim, self.ndim))
+    place = maybe_wrap_dim(dim, self.ndim)
+    _check_vector("index_add_", index)
     if isinstance(alpha, complex) and self.dtype.kind != "c":
         raise RuntimeError("value cannot be converted to type float without overflow")
     if source.dtype != self.dtype:
@@ -305,13 +306,12 @@ def _index_add_(self: Array, dim: int, index: Array, source: Array, *, alpha: Nu
             "index_add_(): self and source expected to have the same dtype, but got (self) "
             f"{to_string(from_numpy_dtype(self.dtype))} and (source) {to_string(from_numpy_dtype(source.dtype))}"
         )
-    _check_index_add(self, maybe_wrap_dim(dim, self.ndim), index, source, alpha)
+    _check_index_add(self, place, index, source, alpha)
     if not self.size:
         return
     values = source if alpha == 1 else source * self.dtype.type(alpha)
     if self.ndim:
-        rows = np.moveaxis(self, maybe_wrap_dim(dim, self.ndim), 0)
-        scatter_rows(rows, index.reshape(-1), np.moveaxis(values, dim, 0))
+        scatter_rows(np.moveaxis(self, place, 0), index.reshape(-1), np.moveaxis(values, place, 0))
     else:
         self += values.sum()
 
@@ -948,7 +948,7 @@ def index_reduce(
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}")
     place = maybe_wrap_dim(dim, self.ndim)
-    _check_vector("index_reduce_", index, place)
+    _check_vector("index_reduce_", index)
     if self.dtype != source.dtype:
         names = [to_string(x.dtype) for x in (self, source)]
         raise RuntimeError(f"index_reduce_(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")

@@ -31,7 +31,7 @@ def _clamp_scalar(self: Array, min: Any, max: Any) -> Array:
     return values if max is None else np.minimum(values, fitting(max, wanted))
 
 
-def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
+def _inside(self: Any, min: Any, max: Any) -> Any:
     inside = self >= min if min is not None else None
     if max is not None:
         inside = self <= max if inside is None else inside & (self <= max)
@@ -39,7 +39,7 @@ def _inside(at: Any, self: Any, min: Any, max: Any) -> Any:
 
 
 broadcasts_on_meta("_clamp_scalar")
-derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(at, self, min, max), grad, 0))
+derivative("_clamp_scalar", self=lambda at, grad, self, min, max: at.where(_inside(self, min, max), grad, 0))
 
 
 @register("_clamp_tensor", key="CPU CUDA", variants="", node="Clamp")
@@ -56,7 +56,7 @@ def _clamp_tensor(self: Array, min: Array | None, max: Array | None) -> Array:
     return values if max is None else np.minimum(values, bounds.pop())
 
 
-def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[bool, ...]) -> Any:
+def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any) -> Any:
     """To the input inside, to the lower bound below it (unless the upper is lower still), to the upper one above."""
     below = self < min if min is not None else None
     above = self > max if max is not None else None
@@ -66,14 +66,11 @@ def _clamp_bound(at: Any, grad: Any, self: Any, min: Any, max: Any, mask: tuple[
         to_min = at.where(below & (min < max) if max is not None else below, grad, zero)
     if max is not None:
         to_max = at.where(above | (max < min) if min is not None else above, grad, zero)
-    return at.where(_inside(at, self, min, max), grad, zero), to_min, to_max
+    return at.where(_inside(self, min, max), grad, zero), to_min, to_max
 
 
 broadcasts_on_meta("_clamp_tensor")
-derivative(
-    "_clamp_tensor",
-    {"self, min, max": lambda at, grad, self, min, max, mask: _clamp_bound(at, grad, self, min, max, mask)},
-)
+derivative("_clamp_tensor", {"self, min, max": _clamp_bound})
 
 
 @composite("clamp", variants="function method", inplace=True, out=True)

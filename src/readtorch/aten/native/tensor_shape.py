@@ -351,9 +351,7 @@ def narrow(at: Any, self: Array, dim: int, start: Any, length: int) -> Any:
     return at.slice(self, dim, start, start + length, 1)
 
 
-def _split_backward(
-    at: Any, grads: list[Any], shape: tuple[int, ...], dtype: Any, dim: int, lengths: Sequence[int]
-) -> Any:
+def _split_backward(at: Any, grads: list[Any], shape: tuple[int, ...], dim: int, lengths: Sequence[int]) -> Any:
     """Zeros where no gradient arrived, then joined."""
     have = next(grad for grad in grads if grad is not None)
     place = maybe_wrap_dim(dim, len(shape))
@@ -409,8 +407,8 @@ def split(self: Array, split_size: Dims, dim: int = 0) -> list[Array]:
 
 derivative(
     "split",
-    self=lambda at, grads, self_shape, self_dtype, split_size, dim: _split_backward(
-        at, grads, self_shape, self_dtype, dim, section_lengths(self_shape[dim], split_size)
+    self=lambda at, grads, self_shape, split_size, dim: _split_backward(
+        at, grads, self_shape, dim, section_lengths(self_shape[dim], split_size)
     ),
 )
 overloads("split", lambda given: f"Split{'' if isinstance(given['split_size'], int) else 'WithSizes'}Backward0")

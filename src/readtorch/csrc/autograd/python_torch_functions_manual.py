@@ -430,7 +430,7 @@ def scalar_tensor(
 ) -> Any:
     """A 0-d tensor of the default dtype."""
     require("scalar_tensor", "Number", s=s)
-    _refuse_imaginary(s, _kind(dtype))
+    check_real(s, _kind(dtype))
     return _new(lambda numpy, shape, kind: numpy.full(shape, s, kind), (), _kind(dtype), device, requires_grad)
 
 
@@ -607,11 +607,6 @@ def init() -> None:
 
 def _kind(dtype: Any) -> np.dtype:
     return to_numpy_dtype(get_default_dtype() if dtype is None else dtype)
-
-
-def _refuse_imaginary(value: Any, kind: np.dtype) -> None:
-    if isinstance(value, complex) and value.imag and kind.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
 
 
 def _is_meta(device: Any) -> bool:

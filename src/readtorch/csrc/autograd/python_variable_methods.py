@@ -552,7 +552,7 @@ METHODS.update(
 )
 
 
-def _without(name: str, error: type[Exception], why: str) -> Any:
+def _without(error: type[Exception], why: str) -> Any:
     def method(self: Any, *args: Any, **named: Any) -> Any:
         raise error(why)
 
@@ -565,21 +565,20 @@ for _name in (
     *("int_repr", "to_padded_tensor"),
 ):
     METHODS[_name] = _without(
-        _name, NotImplementedError, f"Could not run 'aten::{_name}' with arguments from the 'CPU' backend."
+        NotImplementedError, f"Could not run 'aten::{_name}' with arguments from the 'CPU' backend."
     )
 for _name, _kind in (("crow", "row"), ("col", "row"), ("ccol", "column"), ("row", "column")):
     METHODS[f"{_name}_indices"] = _without(
-        f"{_name}_indices",
         RuntimeError,
         f"{_name}_indices expected sparse {_kind} compressed tensor layout but got another",
     )
 for _name in ("to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc", "to_mkldnn"):
     METHODS[_name] = _without(
-        _name, NotImplementedError, f"{_name}(): of the layouts there are torch.strided and torch.sparse_coo"
+        NotImplementedError, f"{_name}(): of the layouts there are torch.strided and torch.sparse_coo"
     )
 for _name in ("mtia", "xpu"):
-    METHODS[_name] = _without(_name, AssertionError, f"Torch not compiled with {_name.upper()} enabled")
-METHODS["ipu"] = _without("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")
+    METHODS[_name] = _without(AssertionError, f"Torch not compiled with {_name.upper()} enabled")
+METHODS["ipu"] = _without(RuntimeError, "PyTorch is not linked with support for ipu devices")
 
 
 def _lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from readtorch.literate.chapter import bound_names
+from readtorch.literate.chapter import bound_names, statement_start
+from readtorch.literate.crosscheck import is_docstring
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -138,40 +139,27 @@ def _module(body: list[ast.stmt], lines: list[str]) -> Iterator[Unit]:
 
 def _members(node: ast.ClassDef, lines: list[str]) -> Iterator[Unit]:
     body = node.body
-    if _bases_itself(node) is False and _is_docstring(body[0]):
+    if _bases_itself(node) is False and is_docstring(body[0]):
         body = body[1:]
     for statement in body:
         if statement.lineno > node.lineno:  # not `class C: pass`, which is all header
             yield _unit(node.name, statement, lines)
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def first_line(statement: ast.stmt) -> int:
-    """The line of the first decorator, else of the statement."""
-    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-
-
 def _header(node: ast.ClassDef, lines: list[str]) -> Unit:
-    start = first_line(node)
-    members = [s for s in node.body if not (s is node.body[0] and _is_docstring(s)) and s.lineno > node.lineno]
-    if _is_docstring(node.body[0]) or not members:
+    start = statement_start(node)
+    members = [s for s in node.body if not (s is node.body[0] and is_docstring(s)) and s.lineno > node.lineno]
+    if is_docstring(node.body[0]) or not members:
         end = node.body[0].end_lineno or node.lineno
     else:
-        end = first_line(members[0]) - 1
+        end = statement_start(members[0]) - 1
         while end > start and not lines[end - 1].rstrip().endswith(":"):
             end -= 1  # comments and blank lines above the first member are not the header's
     return Unit("", (node.name,), _lines(lines, start, end), node, start, end, header=True)
 
 
 def _unit(scope: str, statement: ast.stmt, lines: list[str]) -> Unit:
-    start, end = first_line(statement), statement.end_lineno or statement.lineno
+    start, end = statement_start(statement), statement.end_lineno or statement.lineno
     names = tuple(dict.fromkeys(bound_names(statement)))
     return Unit(scope, names, _lines(lines, start, end), statement, start, end)
 

@@ -86,10 +86,10 @@ class CellWriter:
             return self._cell(
                 cell, "rt-imports", f"<summary>{label}</summary>{code}{self._footer(cell)}", tag="details"
             )
-        body = self._head(cell, fragment) + code + self._footer(cell, fragment)
+        body = self._head(fragment) + code + self._footer(cell, fragment)
         return self._cell(cell, "rt-tangled rt-sided" if has_sides else "rt-tangled", body)
 
-    def _head(self, cell: Cell, fragment: Fragment) -> str:
+    def _head(self, fragment: Fragment) -> str:
         place = inline_html(fragment.place)
         links = []
         for neighbour, word, arrow in ((fragment.previous, "Previous", "←"), (fragment.next, "Next", "→")):

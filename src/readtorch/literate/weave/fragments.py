@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from readtorch.literate.chapter import statement_start
 from readtorch.literate.tangle import TangledFile, TangledLine
 from readtorch.literate.weave.definitions import parsed
 
@@ -103,8 +104,8 @@ def _of_file(file: str, content: TangledFile) -> list[Fragment]:
     result = []
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
     for key, (start, stop) in runs.items():
-        owner = next((c for c in classes if _first(c) < start <= (c.end_lineno or 0)), None)
-        opened = next((c for c in classes if start <= _first(c) <= stop and (c.end_lineno or 0) > stop), None)
+        owner = next((c for c in classes if statement_start(c) < start <= (c.end_lineno or 0)), None)
+        opened = next((c for c in classes if start <= statement_start(c) <= stop and (c.end_lineno or 0) > stop), None)
         if owner is not None:
             fragment = _inside(key, file, owner, start, stop, texts)
         elif opened is not None:
@@ -121,15 +122,10 @@ def _of_file(file: str, content: TangledFile) -> list[Fragment]:
     return result
 
 
-def _first(node: ast.stmt) -> int:
-    decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(d.lineno for d in decorators)])
-
-
 def _inside(key: CellKey, file: str, owner: ast.ClassDef, start: int, stop: int, texts: list[str]) -> Fragment:
     earlier = [n for n in owner.body if (n.end_lineno or 0) < start and _names(n)]
-    later = [n for n in owner.body if _first(n) > stop and _names(n)]
-    own = [name for n in owner.body if start <= _first(n) <= stop for name in _names(n)]
+    later = [n for n in owner.body if statement_start(n) > stop and _names(n)]
+    own = [name for n in owner.body if start <= statement_start(n) <= stop for name in _names(n)]
     place = f"class `{owner.name}`, " + (f"after `{_names(earlier[-1])[-1]}`" if earlier else "at its head")
     title = f"{owner.name}.{own[0]}" if own else owner.name
     if len(own) > 1:
@@ -142,9 +138,9 @@ def _inside(key: CellKey, file: str, owner: ast.ClassDef, start: int, stop: int,
 
 
 def _top(key: CellKey, file: str, body: list[ast.stmt], start: int, stop: int) -> Fragment:
-    own = [name for n in body if start <= _first(n) <= stop for name in _names(n)]
+    own = [name for n in body if start <= statement_start(n) <= stop for name in _names(n)]
     earlier = [n for n in body if (n.end_lineno or 0) < start and _names(n)]
-    if all(isinstance(n, ast.Import | ast.ImportFrom) for n in body if start <= _first(n) <= stop):
+    if all(isinstance(n, ast.Import | ast.ImportFrom) for n in body if start <= statement_start(n) <= stop):
         place = "its imports"
     elif earlier:
         place = f"after `{_names(earlier[-1])[-1]}`"

@@ -171,15 +171,15 @@ class _PageMaker:
         if result is not None and result.skipped and not elsewhere:
             return f'<p class="rt-skipped">Not run here: {escape(result.skipped)}.</p>'
         outputs = with_fault(result) if result is not None and not result.skipped else []
-        if inner := self._rendered(cell, outputs, slug(anchor)):
+        if inner := self._rendered(outputs, slug(anchor)):
             panels.append((HERE, inner))
         for recording, entry, current in elsewhere:
-            inner = self._rendered(cell, entry["outputs"], f"{slug(anchor)}-{slug(recording.device)}")
+            inner = self._rendered(entry["outputs"], f"{slug(anchor)}-{slug(recording.device)}")
             if inner and not (panels and inner == panels[0][1]):
                 panels.append((recording.device, provenance(recording, current) + inner))
         return f'<div class="rt-outputs">{tabs(slug(anchor), panels)}</div>' if panels else ""
 
-    def _rendered(self, cell: Cell, outputs: list[dict[str, Any]], stem: str) -> str:
+    def _rendered(self, outputs: list[dict[str, Any]], stem: str) -> str:
         count = 0
 
         def figure(suffix: str, data: bytes) -> str:
