@@ -97,10 +97,15 @@ _always = False
 #| into: c10/util/exception.py
 #| upstream: c10/util/Exception.h#c10::WarningUtils::get_warnAlways
 def warn_once(text: str, stacklevel: int = 2, about: str = "") -> None:
-    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`; also in other words if it is `about` the same."""
-    if _always or (about or text) not in _said:
+    """A UserWarning that a process gives one time only; also in other words if it is `about` the same.
+
+    Under `set_warn_always(True)` it is given every time, and the one time is still to come.
+    """
+    if not _always:
+        if (about or text) in _said:
+            return
         _said.add(about or text)
-        warnings.warn(text, stacklevel=stacklevel + 1)
+    warnings.warn(text, stacklevel=stacklevel + 1)
 
 
 def set_warn_always(b: bool, /) -> None:
@@ -114,6 +119,21 @@ def set_warn_always(b: bool, /) -> None:
 def is_warn_always_enabled() -> bool:
     """Do warnings that come once in a process come every time?"""
     return _always
+
+
+# %%
+#| claim: after set_warn_always(True) such a warning comes every time, and none of these counts as the one of the process
+def _(torch):
+    import warnings
+
+    def said(always):
+        torch.set_warn_always(always)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.ones((), requires_grad=True).backward(create_graph=True)
+        return len(seen)
+
+    assert [said(always) for always in (True, True, False, False, True)] == [1, 1, 1, 0, 1]
 
 
 # %%

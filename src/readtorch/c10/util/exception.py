@@ -9,10 +9,15 @@ _always = False
 
 
 def warn_once(text: str, stacklevel: int = 2, about: str = "") -> None:
-    """A UserWarning that a process gives one time only, unless `set_warn_always(True)`; also in other words if it is `about` the same."""
-    if _always or (about or text) not in _said:
+    """A UserWarning that a process gives one time only; also in other words if it is `about` the same.
+
+    Under `set_warn_always(True)` it is given every time, and the one time is still to come.
+    """
+    if not _always:
+        if (about or text) in _said:
+            return
         _said.add(about or text)
-        warnings.warn(text, stacklevel=stacklevel + 1)
+    warnings.warn(text, stacklevel=stacklevel + 1)
 
 
 def set_warn_always(b: bool, /) -> None:
