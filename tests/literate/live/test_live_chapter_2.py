@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Kernel
+from live_kernel import Kernel
 
 import readtorch.literate
 from readtorch.literate.chapter import Book, Cell

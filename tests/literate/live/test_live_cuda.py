@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Kernel
+from live_kernel import Kernel
 
 import readtorch.literate
 from readtorch.literate import fibres

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Kernel
+from live_kernel import Kernel
 
 from readtorch.literate.chapter import parse_part
 from readtorch.literate.errors import Problems

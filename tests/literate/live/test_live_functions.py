@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import Kernel
+from live_kernel import Kernel
 
 
 def test_an_edited_function_keeps_its_identity(kernel: Kernel) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import live_book
 import pytest
-from conftest import Kernel
+from live_kernel import Kernel
 
 
 def chapter_line(text: str) -> int:

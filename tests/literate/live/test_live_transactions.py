@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import Kernel
+from live_kernel import Kernel
 
 EDIT = ('return "book"', 'return "edited"')
 

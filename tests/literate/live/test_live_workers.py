@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Kernel
+from live_kernel import Kernel
 
 EDIT = ('return "book"', 'return "edited"')
 
