@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from listed import reasons
 from parity_table import Case, op
 
 FLOATS = ("float64", "float32")
@@ -39,8 +39,7 @@ class Cell:
 @cache
 def left_out() -> dict[str, str]:
     """Cell id to reason."""
-    texts = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in LISTS]
-    return dict(row.split("\t") for text in texts for row in text.splitlines() if row and not row.startswith("#"))
+    return {cell: reason for name in LISTS for cell, reason in reasons(name).items()}
 
 
 def _kinds(case: Case) -> Iterator[tuple[str, str]]:

@@ -104,7 +104,11 @@ def outcome(torch: Any, call: str, grad: bool) -> list[Any]:
 def difference(theirs: Any, ours: Any) -> str | None:
     """How two results differ, if they do."""
     if not hasattr(theirs, "requires_grad"):
-        return None if theirs == ours or theirs != theirs else f"{ours!r} where upstream gives {theirs!r}"
+        return (
+            None
+            if theirs == ours or (theirs != theirs and ours != ours)
+            else f"{ours!r} where upstream gives {theirs!r}"
+        )
     if not hasattr(ours, "requires_grad"):
         return f"{ours!r} in place of a tensor"
     for what in ("dtype", "shape", "requires_grad"):

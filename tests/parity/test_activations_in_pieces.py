@@ -8,7 +8,8 @@ import pytest
 
 import readtorch
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra `parity`")
+pytestmark = pytest.mark.torch
 
 FUNCTIONS = {
     "gelu": lambda f, x: f.gelu(x),

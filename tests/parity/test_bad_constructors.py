@@ -18,7 +18,7 @@ import readtorch
 
 torch = pytest.importorskip("torch", reason="needs the extra `parity`")
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 CALLS = """
 nn.Linear(3, 4) | nn.Linear(3, 4, True) | nn.Bilinear(2, 3, 4) | nn.Embedding(5, 3) | nn.Embedding(5, 3, padding_idx=1) | nn.EmbeddingBag(5, 3, mode='sum') | nn.Conv1d(4, 6, 3) | nn.Conv2d(4, 6, 3, stride=2, padding=1, dilation=1, groups=2) | nn.Conv2d(4, 6, (3, 3), padding='same') | nn.Conv2d(4, 6, 3, padding_mode='zeros')
@@ -93,7 +93,6 @@ def outcome(t: Any, program: str) -> str:
 
 @pytest.mark.parametrize("call", [part.strip() for line in CALLS.strip().splitlines() for part in line.split(" | ")])
 def test_constructors_refuse_alike(call: str) -> None:
-    torch.set_num_threads(1)
     faults = []
     known = {line for lines in DIFFER.values() for line in lines.splitlines()}
     for program in dict.fromkeys(spoiled(call)):

@@ -11,19 +11,18 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from bad_input import CALLS, spoiled, tensors
+from listed import lines
 
 import readtorch
 
 torch = pytest.importorskip("torch", reason="needs the extra `parity`")
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 FOREIGN = re.compile(
     r"ufunc|(?<!from_)numpy(?!\()|ndarray|_array'|has no attribute '(ndim|dtype|shape|numel)'|operands could not|cannot reshape array|inhomogeneous"
@@ -34,10 +33,9 @@ FOREIGN = re.compile(
 def left() -> dict[str, tuple[str, str]]:
     """What is known to differ."""
     found = {}
-    for line in (Path(__file__).parent / "bad_input_left.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            program, theirs, ours = line.split("\t")
-            found[program] = theirs, ours
+    for line in lines("bad_input_left.txt"):
+        program, theirs, ours = line.split("\t")
+        found[program] = theirs, ours
     return found
 
 
@@ -81,14 +79,8 @@ def outcome(library: Any, program: str) -> str:
             return type(error).__name__ + (" in NumPy's words" if foreign else "")
 
 
-@cache
-def threads() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize("call", CALLS)
 def test_bad_input_is_refused_alike(call: str) -> None:
-    threads()
     faults = []
     for program in dict.fromkeys(spoiled(call)):
         theirs, ours = outcome(torch, program), outcome(readtorch, program)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from beside import Case as Line
+from listed import reasons
 from parity_table import Case
 from test_operators import attempt, evaluate, flat, tensors
 from test_written_between import LINES, arrays, cosines, same
@@ -24,11 +24,7 @@ import readtorch
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-LEFT = dict(
-    row.split("\t")
-    for row in (Path(__file__).parent / "each_input_alone.txt").read_text(encoding="utf-8").splitlines()
-    if row and not row.startswith("#")
-)
+LEFT = reasons("each_input_alone.txt")
 """Lines in which the libraries are known to differ, and how."""
 
 
@@ -94,6 +90,10 @@ def alike(ours: list[Any], theirs: list[Any]) -> bool:
         mine == yours if isinstance(yours, bool | str) else same(mine, yours)
         for mine, yours in zip(ours, theirs, strict=True)
     )
+
+
+def test_what_is_listed_is_a_line_of_the_tables() -> None:
+    assert set(LEFT) - set(LINES) == set()
 
 
 @pytest.mark.parametrize("name", LINES)

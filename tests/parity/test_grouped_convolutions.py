@@ -9,7 +9,8 @@ import pytest
 
 import readtorch
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra `parity`")
+pytestmark = pytest.mark.torch
 
 
 def geometry(rng: random.Random, dims: int) -> dict[str, Any]:

@@ -6,15 +6,14 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from listed import reasons
 
 upstream = pytest.importorskip("torch", reason="needs the extra `parity`")
 pytestmark = pytest.mark.torch
 
-LIST = Path(__file__).parent / "left_out_members.txt"
 CLASSES = (
     *("Tensor", "Size", "dtype", "device", "finfo", "iinfo", "layout", "memory_format", "Generator"),
     *("UntypedStorage", "TypedStorage", "FloatStorage", "no_grad", "set_grad_enabled", "inference_mode"),
@@ -54,11 +53,6 @@ def pairs() -> Iterator[tuple[str, Any, Any]]:
                 yield f"{module}.{name}", getattr(ours, name), found
 
 
-def listed() -> dict[str, str]:
-    rows = [row for row in LIST.read_text(encoding="utf-8").splitlines() if not row.startswith("#")]
-    return dict(row.split("\t", 1) for row in rows)
-
-
 def test_what_a_class_lacks_is_listed_with_a_reason_and_nothing_else_is() -> None:
     tensors = {name for name in dir(upstream.Tensor) if not name.startswith("_")}
     lacking = set()
@@ -69,9 +63,9 @@ def test_what_a_class_lacks_is_listed_with_a_reason_and_nothing_else_is() -> Non
             for name in dir(theirs):
                 if not name.startswith("_") and not hasattr(ours, name) and not (is_tensor and name in tensors):
                     lacking.add(f"{path}.{name}")
-    reasons = listed()
-    assert sorted(lacking) == sorted(reasons)
-    assert all(reasons.values())
+    listed = reasons("left_out_members.txt")
+    assert sorted(lacking) == sorted(listed)
+    assert all(listed.values())
 
 
 def test_the_comparison_would_notice_a_lack() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +12,12 @@ import readtorch
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
+from listed import reasons  # noqa: E402
 from on_meta import difference, forms, lines  # noqa: E402  # draws on modules that import torch
 
 
-def left_out() -> dict[str, str]:
-    """Line id to reason."""
-    rows = (Path(__file__).parent / "left_out_meta.txt").read_text(encoding="utf-8").splitlines()
-    return dict(row.split("\t") for row in rows if row and not row.startswith("#"))
-
-
 def test_every_line_gives_on_meta_the_forms_that_upstream_gives() -> None:
-    known, faults, met = left_out(), [], set()
+    known, faults, met = reasons("left_out_meta.txt"), [], set()
     for line in lines():
         differs = difference(forms(readtorch, line), forms(upstream, line))
         if differs and line.id not in known:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from listed import lines
 from options import difference, outcome
 
 import readtorch
@@ -12,10 +11,8 @@ import readtorch
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-CALLS = (Path(__file__).parent / "option_calls.txt").read_text().splitlines()
 
-
-@pytest.mark.parametrize("line", [line for line in CALLS if line and not line.startswith("#")])
+@pytest.mark.parametrize("line", lines("option_calls.txt"))
 def test_a_call_with_options_gives_what_upstream_gives(line: str) -> None:
     call, _, grad = line.partition("\t")
     theirs, ours = (outcome(torch, call, grad == "grad") for torch in (upstream, readtorch))

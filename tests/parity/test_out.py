@@ -9,34 +9,23 @@ import ast
 import zlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 
 import pytest
+from listed import lines
 from outs import Made, fault, outcome, variants
 
 import readtorch
 
 torch = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
-HERE = Path(__file__).parent
 WITHOUT = {"t.arctan2", "t.hspmm", "t.lu_solve", "t.sspaddmm"}  # these take no out= here, nor do views as copies
 SHARE = 16  # the quick test takes one variant in so many, of each call others
 
 
-def lines(name: str) -> list[str]:
-    found = (HERE / name).read_text().splitlines()
-    return [line for line in found if line and not line.startswith("#")]
-
-
 CALLS = list(dict.fromkeys(call.strip() for line in lines("out_calls.txt") for call in line.split(" | ")))
 LEFT = [tuple(line.split("\t")) for line in lines("out_left.txt")]
-
-
-@cache
-def threads() -> None:
-    torch.set_num_threads(1)
 
 
 def known(call: str, variant: str) -> tuple[str, ...] | None:
@@ -61,7 +50,6 @@ def difference(call: str, variant: str, made: Made) -> str:
 
 
 def test_a_share_of_all_calls_with_out() -> None:
-    threads()
     found = [
         f"{call}\t{variant}\t{differs}"
         for call, variant, made in cases(SHARE)
@@ -72,7 +60,6 @@ def test_a_share_of_all_calls_with_out() -> None:
 
 @pytest.mark.slow
 def test_every_call_with_every_out() -> None:
-    threads()
     found, used = [], set()
     for call, variant, made in cases(1):
         if not (differs := difference(call, variant, made)):

@@ -10,7 +10,8 @@ import pytest
 
 import readtorch
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra `parity`")
+pytestmark = pytest.mark.torch
 BOTH = pytest.mark.parametrize(("writer", "reader"), [(readtorch, torch), (torch, readtorch), (readtorch, readtorch)])
 TRUSTED = pytest.mark.parametrize("weights_only", [True, False])
 

@@ -7,23 +7,17 @@ Each line of `refused_calls.txt` is a program for both libraries: statements sep
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from listed import lines
 
 import readtorch
 
 torch = pytest.importorskip("torch", reason="needs the extra `parity`")
 
 pytestmark = pytest.mark.torch
-
-LINES = [
-    line
-    for line in (Path(__file__).parent / "refused_calls.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-]
 
 
 def outcome(library: Any, program: str) -> tuple[str, str]:
@@ -40,7 +34,7 @@ def outcome(library: Any, program: str) -> tuple[str, str]:
     return f"returned, warnings: {len(said)}", " ".join(str(one.message) for one in said)
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", lines("refused_calls.txt"))
 def test_refused_alike(line: str) -> None:
     program, _, phrase = line.partition(" ## ")
     torch.manual_seed(0)

@@ -9,17 +9,16 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from listed import lines
 
 pytest.importorskip("torch", reason="needs the extra `parity`")
 pytestmark = [pytest.mark.torch, pytest.mark.cpu("sparse tensors are on the CPU")]
 
-LINES = (Path(__file__).parent / "sparse_expressions.txt").read_text().splitlines()
-EXPRESSIONS = [line for line in LINES if line and not line.startswith("#")]
+EXPRESSIONS = lines("sparse_expressions.txt")
 
 
 def library(name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ pytestmark = pytest.mark.torch
 from beside import Case as Layer  # noqa: E402  # draws on modules that import torch
 from functional_table import CASES as FUNCTIONAL  # noqa: E402
 from layers_table import CASES as LAYERS  # noqa: E402
+from listed import lines  # noqa: E402
 from on_meta import leaves  # noqa: E402
 from parity_table import Case as Operator  # noqa: E402
 from parity_table import op  # noqa: E402
@@ -73,8 +73,7 @@ def cases() -> Iterator[tuple[str, Operator | Layer]]:
 
 def left_out() -> dict[tuple[str, str], str]:
     """Layout and name of a line to the reason."""
-    rows = (Path(__file__).parent / "left_out_strides.txt").read_text(encoding="utf-8").splitlines()
-    split = [row.split("\t") for row in rows if row and not row.startswith("#")]
+    split = [line.split("\t") for line in lines("left_out_strides.txt")]
     return {(layout, name): reason for layout, name, reason in split}
 
 

@@ -19,7 +19,8 @@ import pytest
 
 import readtorch
 
-upstream = pytest.importorskip("torch")
+upstream = pytest.importorskip("torch", reason="needs the extra `parity`")
+pytestmark = pytest.mark.torch
 
 
 def described(value: Any, lib: Any) -> Any:

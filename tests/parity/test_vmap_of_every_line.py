@@ -6,7 +6,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,13 @@ import pytest
 import readtorch as torch
 
 pytest.importorskip("torch", reason="the tables are read beside the real PyTorch (extra `parity`)")
+pytestmark = pytest.mark.torch
 
-from functional_table import CASES as FUNCTIONAL  # draws on modules that import torch
-from on_meta import leaves
-from parity_table import op
-from test_operators import evaluate, make
+from functional_table import CASES as FUNCTIONAL  # noqa: E402  # draws on modules that import torch
+from listed import reasons  # noqa: E402
+from on_meta import leaves  # noqa: E402
+from parity_table import op  # noqa: E402
+from test_operators import evaluate, make  # noqa: E402
 
 SIZE = 3
 Line = tuple[str, Callable[..., Any], list[Any], bool]
@@ -140,13 +141,8 @@ def faults_of(line: Line) -> Iterator[str]:
         yield f"{name} vjp: {found}"
 
 
-def left_out() -> set[str]:
-    rows = (Path(__file__).parent / "left_out_vmap.txt").read_text(encoding="utf-8").splitlines()
-    return {row.split("\t")[0] for row in rows if row and not row.startswith("#")}
-
-
 def test_every_line_gives_under_vmap_and_vjp_what_a_loop_over_the_examples_gives() -> None:
-    known, met, faults = left_out(), set(), []
+    known, met, faults = set(reasons("left_out_vmap.txt")), set(), []
     for line in lines():
         for text in faults_of(line):
             name = text.split(": ")[0]

@@ -12,13 +12,13 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from beside import Case as Line
 from functional_table import CASES
+from listed import reasons
 from parity_table import Case, op
 from test_operators import attempt, evaluate, flat, make, plain, tensors
 
@@ -27,11 +27,7 @@ import readtorch
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-LEFT = dict(
-    row.split("\t")
-    for row in (Path(__file__).parent / "written_between.txt").read_text(encoding="utf-8").splitlines()
-    if row and not row.startswith("#")
-)
+LEFT = reasons("written_between.txt")
 LINES: dict[str, list[Case | Line]] = {}
 for _case in [*op.cases, *CASES]:
     LINES.setdefault(_case.id if isinstance(_case, Case) else f"F.{_case.name}", []).append(_case)
@@ -93,6 +89,15 @@ def differences(name: str, case: Case | Line) -> Iterator[tuple[str, str]]:
                         break
 
 
+def line_of(label: str) -> str:
+    """The line that a label of `differences` speaks of."""
+    return label.removesuffix(" no_grad").rsplit(" ", 2)[0]
+
+
+def test_what_is_listed_is_a_line_of_the_tables() -> None:
+    assert {line_of(label) for label in LEFT} - set(LINES) == set()
+
+
 def _said(error: BaseException | None) -> str:
     return "works" if error is None else f"{type(error).__name__}: {str(error)[:60]!r}"
 
@@ -112,7 +117,7 @@ def test_a_write_between_forward_and_backward(name: str) -> None:
         for case in LINES[name]:
             if case.grad:
                 found.update(differences(name, case))
-    known = {label for label in LEFT if label.removesuffix(" no_grad").rsplit(" ", 2)[0] == name}
+    known = {label for label in LEFT if line_of(label) == name}
     faults = [f"{label}: {what}" for label, what in found.items() if label not in known]
     faults += [f"{label} agrees now: take it off written_between.txt" for label in sorted(known - set(found))]
     assert not faults, "\n".join(faults)
