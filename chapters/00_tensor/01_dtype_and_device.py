@@ -17,12 +17,58 @@
 # %% [markdown]
 # # Numbers: dtype, promotion, device
 #
-# A tensor is a block of memory and a description of it. This part is the description's vocabulary: what one element is
-# (`dtype`), what comes out when two kinds of element meet (promotion), and where the memory lies (`device`).
+# Which dtype is `int64 * float16`? Why is `x.device == torch.device("cuda")` false for a tensor on a GPU? A tensor is a
+# block of memory and a description of it. This part has the words of the description: what one element is (`dtype`), what
+# comes out when two kinds of element meet (promotion), and where the memory lies (`device`).
 #
-# None of it computes anything, and nearly every program meets it first as a surprise: a loss that turns out to be an
-# integer, an in-place addition that is refused, a mask that is `uint8` where it should be `bool`, a model in double
-# precision because one array came from NumPy.
+# Nothing here computes, and most programs still meet it first as a surprise: a loss that turns out to be an integer, an
+# in-place addition that is refused, a mask that is `uint8` instead of `bool`, a model in double precision because one
+# array came from NumPy.
+
+# %% [markdown]
+# ## Which of the 35 parts do you need?
+#
+# Chapter 0 is everything below `nn`: what a tensor is, what happens in a call, what `backward` does. Nobody has to read
+# all of it. **The main line** is ten parts, in this order:
+#
+# 1. Numbers (this part), then [storage and views](02_storage_and_views.py): what a tensor is.
+# 2. [The dispatcher](03_dispatcher.py): where an operator and its derivative are, and how a call finds them.
+# 3. The engine: [its nodes](04_engine.py), then [the walk](04b_the_walk.py).
+# 4. [A tensor's place in the graph](05a_place_in_the_graph.py): views, and writing in place while gradients are recorded.
+# 5. [The first operators](08_first_operators.py): what each of them keeps for backward.
+# 6. [`torch.autograd`](12_autograd.py): `backward`, `grad` and the modes; then [functions of your
+#    own](13_functions_and_graph.py).
+# 7. [One addition](17_one_addition.py), from Python to the kernel and back, with upstream's file and function at each
+#    step. Whoever wants the overview first can begin with it.
+#
+# The rest goes with a question, or is there to be looked up:
+#
+# * **How is an operator called?** [Shapes and types](05_before_the_kernels.py), [arguments](05b_arguments.py), [the call
+#   itself](06_from_call_to_result.py), [`out=`](06b_given_outputs.py), [pointwise operators and
+#   views](07_forms_of_operators.py), [in place](07a_in_place_and_composites.py), [autocast and the
+#   bindings](07b_operators_for_python.py).
+# * **What does Python see of a tensor?** [Attributes and constructors](09_python_tensor.py), [brackets and
+#   `to`](10_indexing_and_operators.py), [`+` and `==`](10a_python_operators.py), [hooks, copies,
+#   NumPy](11_tensor_class.py), [printing](14_printing.py).
+# * **How do I put something of my own in?** [A subclass](11c_subclasses.py), [a mode](11d_modes.py), [a check of a
+#   derivative](13b_gradcheck.py), [Jacobians and Hessians](13c_derivatives_of_functions.py),
+#   [`torch.func`](13d_levels_of_transforms.py), [checkpointing](16_checkpoint.py).
+# * **To look up:** [creation functions](11a_creation.py), [`torch._C` and the namespace](11b_namespace.py), [storages and
+#   pickling](15_storage.py), [typed storages](15b_typed_storage.py), [rarely used names](16b_around_the_graph.py).
+# * **To practise:** [fourteen bug reports, and exercises](18_reports_and_exercises.py).
+#
+# If an error message brought you here:
+#
+# | the message says | read |
+# |---|---|
+# | *result type Float can't be cast to …* | this part, [Who has a vote?](#who-has-a-vote) |
+# | *view size is not compatible …* | [storage and views](02_storage_and_views.py) |
+# | *Could not run 'aten::…' with arguments from …* | [the dispatcher](03_dispatcher.py) |
+# | *modified by an inplace operation* | [the engine's nodes](04_engine.py), [the first operators](08_first_operators.py) |
+# | *a view of a leaf Variable …* | [a tensor's place in the graph](05a_place_in_the_graph.py) |
+# | *backward through the graph a second time* | [`torch.autograd`](12_autograd.py) |
+# | *does not require grad and does not have a grad_fn* | [starting the engine](10b_starting_the_engine.py) |
+# | *Boolean value of Tensor … is ambiguous* | [what Python sees](09_python_tensor.py) |
 
 # %%
 import copy
@@ -39,10 +85,11 @@ live()
 # %% [markdown]
 # ## What is `torch.float32`?
 #
-# NumPy has dtypes of its own, and ours are carried by NumPy arrays; why a second set of objects? Because the names differ where
-# it matters (`torch.bfloat16` has no NumPy counterpart, `np.dtype("f4")` and `np.dtype(">f4")` are two dtypes there), and because
-# a program tests `x.dtype is torch.float32`. So there is exactly one object per element type. Upstream's C++ enum `ScalarType`
-# numbers them; the Python object `torch.dtype` is a thin wrapper around that number.
+# The memory under our tensors belongs to NumPy arrays, and these have dtypes of their own. Why a second set of objects?
+# Because a program tests `x.dtype is torch.float32`, so there must be exactly one object per element type. NumPy does not
+# promise that: `np.dtype("f4")` and `np.dtype(">f4")` are two dtypes, and `torch.bfloat16` has no counterpart at all.
+# Upstream numbers the types in a C++ enum, `ScalarType`; the Python object `torch.dtype` is a thin wrapper around one
+# number.
 
 # %%
 #| into: c10/core/scalar_type.py
@@ -94,8 +141,8 @@ class dtype:
 
 
 # %% [markdown]
-# The constructor is never called by a user. The objects below are all there will be, and `__reduce__` returns a name:
-# a pickled or copied dtype comes back as the same object, found by that name.
+# No user calls the constructor: the objects below are all there will ever be. `__reduce__` returns a name, so a dtype
+# that is pickled or copied comes back as the same object, looked up by that name.
 
 # %%
 #| into: c10/core/scalar_type.py
@@ -154,14 +201,14 @@ x = torch.zeros(2)
 )
 
 # %% [markdown]
-# The last field, `legacy`, is the oldest name of all. Before 0.4 the element type was part of the *class*:
-# `torch.FloatTensor`, `torch.cuda.HalfTensor`. No tensor is of these classes any more. The names are left: they construct tensors, answer
-# `isinstance` by asking for dtype and device, and stand in `x.type()` and in several error messages, which is why a message
-# about your tensor may name a class that you never used.
+# The last field, `legacy`, is the oldest name. Before 0.4 the element type was part of the *class*: `torch.FloatTensor`,
+# `torch.cuda.HalfTensor`. No tensor has these classes any more, but the names stayed. They construct tensors, they answer
+# `isinstance` by asking for dtype and device, and they are what `x.type()` and several error messages print. That is why
+# a message about your tensor may name a class that you never used.
 
 # %% [markdown]
-# Going back from an array to the dtype is a dictionary lookup. Arrays in foreign byte order, strings and objects are not in the dictionary,
-# and are refused where data enters the library.
+# From an array back to the dtype is a dictionary lookup. Arrays in foreign byte order, of strings or of objects are not
+# in the dictionary; they are refused where data enters the library, so that no kernel has to ask.
 
 # %%
 #| into: c10/core/scalar_type.py
@@ -228,12 +275,14 @@ def largest(kind: np.dtype) -> float:
 torch.from_numpy(np.zeros(2, ">f4"))
 
 # %% [markdown]
-# A third set of names, `to_string`'s, is the C++ enum's. Hence *result type Float can't be cast to the desired output
-# type Long* and not `float32` and `int64`. One element type, three vocabularies: `torch.float32`, `FloatTensor`, `Float`.
+# `to_string` gives a third set of names, those of the C++ enum. So the message says *result type Float can't be cast to
+# the desired output type Long* where you would say float32 and int64. One element type, three vocabularies:
+# `torch.float32`, `FloatTensor`, `Float`.
 #
 # ### What upstream does more
-# The enum has 46 entries: 8-bit floats in several layouts, a 4-bit one of which two share a byte, 1- to 7-bit integers, quantised types, types that
-# hold bits without arithmetic. A scalar type is one byte in C++; the Python objects are made at import, one for each.
+# The enum has 46 entries: 8-bit floats in several layouts, a 4-bit float of which two share a byte, integers of 1 to 7
+# bits, quantised types, and types that hold bits without arithmetic. In C++ a scalar type is one byte; the Python objects
+# are made at import, one for each.
 
 # %%
 #| fact: torch/headeronly/core/ScalarType.h#c10::ScalarType
@@ -248,11 +297,11 @@ torch.from_numpy(np.zeros(2, ">f4"))
 np.promote_types(np.int32, np.float16), torch.promote_types(torch.int32, torch.float16)
 
 # %% [markdown]
-# NumPy looks for a type that holds every value of both. Followed by a tensor library, that rule would turn a half-precision
-# network into a double-precision one at the first index or counter that enters a formula, at many times the cost and without
-# a word. So upstream orders the types by *category* first (bool, integral, floating, complex) and lets the higher category
-# decide alone. Within a category the wider one wins. The rest are exceptions: `uint8` with a signed type of its own
-# width, and the two half-width floats, neither of which contains the other.
+# NumPy looks for a type that can hold the values of both. In a tensor library that rule would turn a half-precision
+# network into a double-precision one as soon as an index or a counter entered a formula, at many times the cost and
+# without a word. So upstream first orders the types by *category* (bool, integral, floating, complex), and the higher
+# category decides alone. Within a category the wider type wins. Two pairs are exceptions: `uint8` with `int8`, which
+# gives `int16`, and the two half-width floats, which give `float32`, since neither contains the other.
 #
 # ```mermaid
 # flowchart LR
@@ -267,7 +316,7 @@ np.promote_types(np.int32, np.float16), torch.promote_types(torch.int32, torch.f
 #   float64 --> complex128
 # ```
 #
-# The result for two types is the nearest one that both lead to.
+# The result for two types is the nearest one that arrows lead to from both.
 
 
 # %%
@@ -326,7 +375,7 @@ class _Promotions(dict[tuple[dtype, dtype], dtype]):
 _PROMOTED = _Promotions()
 
 # %% [markdown]
-# The rule, printed as a table:
+# The whole rule as a table:
 
 # %%
 shown = (
@@ -343,12 +392,22 @@ for a in shown:
     print(f"{a.name:>10}", *(f"{torch.promote_types(a, b).name:>10}" for b in shown))
 
 # %% [markdown]
-# Step through one that has not been asked before; a second question for the same pair is answered by the dictionary.
+# Step through a pair that nobody has asked for yet. The second question for the same pair is answered by the dictionary.
 
 # %%
 #| trace: torch.c10 layers=calls,lines values=summary title="what are int16 and uint8 together?"
 scalar_type._PROMOTED.clear()
 torch.promote_types(torch.int16, torch.uint8)
+
+
+# %%
+#| claim: any float beats any integer, a complex type takes over the width of a wider float, and the two half-width floats meet in float32
+def _(torch):
+    assert torch.promote_types(torch.int64, torch.float16) is torch.float16
+    assert torch.promote_types(torch.float64, torch.complex64) is torch.complex128
+    assert torch.promote_types(torch.float16, torch.bfloat16) is torch.float32
+    assert torch.promote_types(torch.uint8, torch.int8) is torch.int16
+
 
 # %% [markdown]
 # > [!NOTE]
@@ -368,10 +427,10 @@ def _(torch):
 
 # %% [markdown]
 # ### Who has a vote?
-# Not every operand counts alike. A Python number, and a tensor of no dimension, give their *category*, and their width only
-# where no dimensioned tensor has that category. `x * 2.5` would otherwise be float64 for every float32 `x`, since a
-# Python float has 64 bits. The code is `result_type` in the part on what comes before the kernels, where the operands are at hand; the rule
-# belongs here.
+# Not every operand counts alike. A Python number, or a tensor without dimensions, contributes its *category*; its width
+# counts only where no tensor with dimensions has that category. Otherwise `x * 2.5` would be float64 for every float32
+# `x`, since a Python float has 64 bits. The code, `result_type`, is in [the part on what operators
+# share](05_before_the_kernels.py#result_type), where the operands are at hand; the rule belongs here.
 
 
 # %%
@@ -389,8 +448,8 @@ def _(torch):
 
 
 # %% [markdown]
-# The reverse question comes up at every `out=` and every in-place operation: may the result be stored in a tensor of that type? Losing
-# precision is allowed (float64 into float16), losing a category is not.
+# The reverse question comes up at every `out=` and every in-place operation: may the result be stored in a tensor of that
+# type? Losing precision is allowed (float64 into float16), falling to a lower category is not.
 
 
 # %%
@@ -413,21 +472,30 @@ total
 count = torch.zeros(2, dtype=torch.int64)
 count += 0.5
 
+
+# %%
+#| claim: precision may be lost when a result is stored, a category may not
+def _(torch):
+    assert torch.can_cast(torch.float64, torch.float16)
+    assert not torch.can_cast(torch.float32, torch.int64)
+    assert torch.can_cast(torch.int64, torch.int8)
+
+
 # %% [markdown]
-# `count = count + 0.5` is no substitute: the name then points to a new float tensor, and everybody who held the old one keeps
-# the integers.
+# `count = count + 0.5` is no substitute: the name then refers to a new float tensor, and everybody who held the old one
+# still has the integers.
+
+# %% [markdown]
+# ## What is `torch.tensor(1.0)`?
+#
+# A Python float has 64 bits. If a tensor made from one kept them, every constant in a program would have to be cast by
+# hand before it met a float32 weight. So Python floats become the *default dtype*, float32 unless somebody has set
+# another. The same setting decides what `int / int` gives.
 
 # %%
 #| into: c10/core/default_dtype.py
 #| imports
 from readtorch.c10.core import scalar_type
-
-# %% [markdown]
-# ## What is `torch.tensor(1.0)`?
-#
-# A Python float has 64 bits. If a tensor made from one had them too, every constant in a program would have to be cast by
-# hand before it met a float32 weight. So a tensor made from Python floats has the *default dtype*, float32 unless set
-# otherwise. It also decides what `int / int` becomes.
 
 # %%
 #| into: c10/core/default_dtype.py
@@ -462,8 +530,9 @@ torch.set_default_dtype(before)
 made, torch.tensor(1.0).dtype
 
 # %% [markdown]
-# The default speaks for numbers that have no type. A NumPy array has one, and keeps it: this is how a whole model comes
-# to be trained in double precision, or how *mat1 and mat2 must have the same dtype* appears in the first layer.
+# The default applies to numbers that have no type of their own. A NumPy array has one and keeps it. That is how a whole
+# model comes to be trained in double precision, or how *mat1 and mat2 must have the same dtype* appears in the first
+# layer.
 
 
 # %%
@@ -481,15 +550,16 @@ def _(torch):
 # %% [markdown]
 # ## Where does the memory lie?
 #
-# A device is a kind of memory and a number. The number may be missing, and that is not the same as 0: it means *the current
-# one* at the time of use.
+# A device is a kind of memory and a number. The number may be missing, which is not the same as 0: it means *the current
+# one*, decided when the device is used.
 
 # %%
 torch.device("cuda") == torch.device("cuda:0"), torch.device("cuda", 1), str(torch.device("cpu"))
 
 # %% [markdown]
-# So `x.device == torch.device("cuda")` is false for every tensor on a GPU, whose device always has its number; compare
-# `x.device.type`. A device can be named on a machine that has none: it is a name and holds nothing.
+# So `x.device == torch.device("cuda")` is false for every tensor on a GPU, because the device of a tensor always has its
+# number. Compare `x.device.type`. A device object is a name and holds nothing, so it can be made on a machine that has no
+# such device.
 
 # %%
 #| into: c10/core/device.py
@@ -617,9 +687,10 @@ with torch.device("meta"):
 weight.device, weight.shape, weight.element_size() * weight.numel()
 
 # %% [markdown]
-# Ten gigabytes of shape. The `with` block pushed the device on a stack that creation functions ask. Upstream implements it as a *mode*, a Python object that
-# sees every torch function called in the block and adds `device=` to those that create tensors; ours reads the stack in the
-# creation functions themselves, and pays nothing in all others.
+# Ten gigabytes of shape, and no memory. The `with` block pushed the device on a stack, which the creation functions read.
+# Upstream implements the block as a *mode* ([a later part](11d_modes.py)): a Python object that sees every torch function
+# called inside and adds `device=` to those that create tensors. Ours reads the stack in the creation functions
+# themselves, so that all other functions pay nothing.
 
 
 # %%
@@ -636,10 +707,10 @@ def _(torch):
 
 
 # %% [markdown]
-# Two more descriptions complete the vocabulary: how the elements are laid out (`layout`: always strided here; sparse
-# tensors are named and not made) and in which order the dimensions lie in memory (`memory_format`). The latter is no
-# property of a tensor. It is a wish, passed to `clone`, `contiguous` or `to`, and what comes out is told by the strides, the
-# subject of the next part.
+# Two more words complete the vocabulary. `layout` says how the elements are stored: here always `strided`, except for
+# [sparse tensors](../a1_operators/5c_sparse.py). `memory_format` says in which order the dimensions lie in memory. It is
+# not a property of a tensor but a wish, passed to `clone`, `contiguous` or `to`; what came of it is read off the strides,
+# the subject of the next part.
 
 
 # %%
@@ -708,14 +779,19 @@ image = torch.zeros(1, 3, 4, 5).contiguous(memory_format=torch.channels_last)
 image.shape, image.stride()
 
 # %% [markdown]
-# ## How precise is it?
+# ## How far does a float count?
 #
 # float32 has 24 bits of mantissa, so counting by ones ends at 2²⁴. A float32 counter of samples stops there and never
-# complains, one reason why `num_batches_tracked` (chapter 3) is an int64.
+# complains, which is one reason why `num_batches_tracked` (chapter 3) is an int64. In bfloat16 the end comes at 256.
 
 # %%
 x = torch.tensor(2.0**24)
 x + 1 == x, torch.finfo(torch.float32).eps * 2.0**24
+
+# %% [markdown]
+# `torch.finfo` and `torch.iinfo` answer for any dtype, so that no program has to hard-code such limits. `eps` is the gap between 1 and the next
+# number. The gap grows with the number: near `x` it is about `eps * x`, which is what the second value above shows. How small a
+# number may be is another question: `smallest_normal` (older name: `tiny`) is where digits begin to be lost.
 
 # %%
 #| into: csrc/type_info.py
@@ -803,25 +879,20 @@ class iinfo:
 # %%
 torch.finfo(torch.bfloat16), torch.finfo(torch.float16).max, torch.iinfo(torch.int8).min
 
+
+# %%
+#| claim: adding 1 changes nothing from 2**24 on in float32, from 2048 on in float16 and from 256 on in bfloat16: 2 / eps each time
+def _(torch):
+    for dtype, end in ((torch.float32, 2**24), (torch.float16, 2048), (torch.bfloat16, 256)):
+        one = torch.ones((), dtype=dtype)
+        assert end == 2 / torch.finfo(dtype).eps
+        assert (one * end + one).item() == end and (one * (end - 1) + one).item() == end
+
+
 # %% [markdown]
-# bfloat16 has float32's exponent and eight bits of mantissa, float16 five bits of exponent and eleven of mantissa. The first
-# loses digits and keeps the range, which is why training in it needs no loss scaling.
+# Counting the leading one that is not stored, bfloat16 has float32's exponent and 8 bits of mantissa; float16 has 5 bits
+# of exponent and 11 of mantissa. bfloat16 loses digits and keeps the range, which is why training in it needs no loss
+# scaling.
 #
-# What the sections above said about pairs of types, in one place:
-
-
-# %%
-#| claim: a wider float loses to a complex of its width, an integer of any width to any float, and the half-width floats meet in float32
-def _(torch):
-    assert torch.promote_types(torch.int64, torch.float16) is torch.float16
-    assert torch.promote_types(torch.float64, torch.complex64) is torch.complex128
-    assert torch.promote_types(torch.float16, torch.bfloat16) is torch.float32
-    assert torch.promote_types(torch.uint8, torch.int8) is torch.int16
-
-
-# %%
-#| claim: precision may be lost when a result is stored, a category may not
-def _(torch):
-    assert torch.can_cast(torch.float64, torch.float16)
-    assert not torch.can_cast(torch.float32, torch.int64)
-    assert torch.can_cast(torch.int64, torch.int8)
+# So far a tensor has been described, and nothing has been said about the memory itself. [The next
+# part](02_storage_and_views.py) has it: who owns the bytes, and how ten tensors can look at the same ones.

@@ -17,8 +17,9 @@
 # %% [markdown]
 # # Storage and views
 #
-# `x.t()` copies nothing, and writing into it changes `x`. This part holds the object that makes that so, and the counter by
-# which autograd later finds out that somebody wrote.
+# `x.t()` copies nothing, and a write to it changes `x`. Why, and how does `backward` find out that somebody wrote? This
+# part has the storage that several tensors share, the strides by which each finds its own elements, and the counter that
+# remembers writes. At its end stands the tensor object itself.
 
 # %%
 import gc
@@ -31,11 +32,11 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## The floors of the house
+# ## Which floor knows what a tensor is?
 #
-# The package is built as upstream is. `c10` knows what a tensor is and nothing of what is done with it; `aten` holds the
-# operators, on raw arrays; `csrc` the engine and the bindings; `_C` is the face of all three. Each imports only downward, so
-# that a reader who wants to know what a tensor is can stop at the first.
+# The package is built in floors, as upstream is. `c10` knows what a tensor is and nothing of what is done with it. `aten`
+# has the operators, on raw arrays. `csrc` has the autograd engine and the bindings. `_C` is what Python sees of all
+# three. Each floor imports only from below, so whoever wants to know what a tensor is can stop at the first.
 #
 # ```mermaid
 # flowchart TB
@@ -48,9 +49,10 @@ live()
 #   T --> N["NumPy arrays"]
 # ```
 #
-# Upstream's names have a history. *ATen* was "a tensor library", written to wrap the C code that came from Lua's Torch;
-# *c10* was meant as the core that it should share with Caffe2. The split is still there in every wheel: `libc10` is a library of its own,
-# less than a hundredth of the size of `libtorch_cpu`, which has the operators and links to it, never the other way round.
+# The names have a history. *ATen* stands for "a tensor library"; it was written to wrap the C code that came from Lua's
+# Torch. *c10* was to be the core that PyTorch shares with Caffe2. The split is still there in every wheel: `libc10` is a
+# library of its own, less than a hundredth of the size of `libtorch_cpu`, which has the operators and links to it, never
+# the other way round.
 
 # %%
 #| into: c10/__init__.py
@@ -81,13 +83,13 @@ del table
 row.numel() * row.element_size(), row.untyped_storage().nbytes()
 
 # %% [markdown]
-# Four million bytes are kept by four thousand. There is no mistake in it: the row is a *view*, it has no bytes of its own,
-# and the whole of the table's memory lives as long as anybody looks into it. `row.clone()` would have let it go.
+# Four thousand bytes keep four million alive. That is no mistake: the row is a *view*. It has no bytes of its own, and
+# the memory of the whole table lives as long as anybody looks into it. `row.clone()` would have let it go.
 #
 # A **storage** owns a flat run of bytes and knows nothing of shape. NumPy has the same idea without a name for it: the
-# array at the end of the `.base` chain owns the memory, all others look into it. So a storage here is a face put on that
-# array. It is made when somebody asks, since most tensors live and die without anyone asking; while it lives, asking again
-# returns the same object.
+# array at the end of the `.base` chain owns the memory, all others look into it. Our storage is a small object around
+# that array. It is made when somebody asks for it, since most tensors live and die without being asked; while it lives,
+# asking again returns the same object.
 
 # %%
 #| into: c10/core/storage_impl.py
@@ -176,9 +178,10 @@ def data_address(array: Any) -> int:
 
 
 # %% [markdown]
-# Python identity is the easy test for "do these two share memory", and programs use it as a dictionary key: `torch.save`
-# writes each storage once, however many tensors look into it (chapter 2). So the same memory must give the same object,
-# for as long as anyone holds it, and nobody should be forced to hold it.
+# Why the same object? Because programs test `is` to find out whether two tensors share memory, and use the storage as a
+# dictionary key: `torch.save` writes each storage once, however many tensors look into it (chapter 2). So the object must
+# stay the same for as long as anybody holds it, and the table `_alive` must not be what holds it: it refers to storages
+# weakly.
 
 # %%
 x = torch.arange(6.0).reshape(2, 3)
@@ -206,9 +209,9 @@ def _(torch):
 # %% [markdown]
 # ## How does a view find its elements?
 #
-# With two numbers and a tuple. Element (i, j) of a tensor lies at `offset + i·stride[0] + j·stride[1]`, counted in
-# elements from the start of the storage. That formula is all there is: shape and strides may be anything for which it stays
-# inside the storage.
+# By one formula. Element (i, j) of a tensor lies at `offset + i·stride[0] + j·stride[1]`, counted in elements from the
+# start of the storage. There is nothing else: any shape and any strides are allowed for which the formula stays inside
+# the storage.
 #
 # ```mermaid
 # flowchart LR
@@ -219,8 +222,8 @@ def _(torch):
 #   C["x[:, 1]<br/>shape (2,)<br/>strides (3,)<br/>offset 1"] --> S["storage<br/>0 1 2 3 4 5"]
 # ```
 #
-# So a view is arithmetic on a few integers. Each operation below takes the same time for six elements as for six
-# billion:
+# So taking a view is arithmetic on a few integers. Each operation below takes as long for six billion elements as for
+# six:
 
 # %%
 #| needs: a1_operators
@@ -236,8 +239,8 @@ for name, view in {
     print(f"{name:20} shape {tuple(view.shape)!s:10} strides {view.stride()!s:10} offset {view.storage_offset()}")
 
 # %% [markdown]
-# The formula, used by hand. `as_strided` is the operation that all others could be written with, and the one that checks
-# least:
+# The formula by hand. `as_strided` takes shape, strides and offset as they are. Every other view could be written with
+# it, and it checks the least:
 
 # %%
 #| needs: a1_operators
@@ -246,20 +249,20 @@ by_hand = [[x.as_strided((), (), 0 + i * 1 + j * 3).item() for j in range(2)] fo
 by_hand == x.t().tolist(), x.as_strided((2, 2), (1, 1), 1)
 
 # %% [markdown]
-# The last result shows one element twice: with both strides 1 the rows overlap. Reading it is harmless. `expand`
-# makes tensors of this kind on purpose, with a stride of 0. Writing is another matter: "add one to each element" has no answer
-# where two elements are one. Upstream refuses, since 2019; before, the result depended on the order in which the kernel
-# happened to visit the memory.
+# The last result shows one element twice: both strides are 1, so the rows overlap. Reading it is harmless, and `expand`
+# makes such tensors on purpose, with a stride of 0. Writing is another matter: "add one to each element" has no answer
+# where two elements are one. Upstream has refused it since 2019. Before, the result depended on the order in which the
+# kernel happened to visit the memory.
 #
-# When can a *reshape* be a view? When the new dimensions can be had by splitting and merging old ones whose strides fit
-# together. Merging the two dimensions of `x.t()` would need a single stride for the order 0 3 1 4 2 5, and there is none:
+# When can a *reshape* be a view? When the new dimensions can be made by splitting and merging old ones whose strides fit
+# together. To merge the two dimensions of `x.t()`, a single stride would have to visit 0 3 1 4 2 5, and there is none:
 
 # %% tags=["raises-exception"]
 x.t().view(6)
 
 # %% [markdown]
-# `view` promises not to copy and so must refuse. `reshape` copies where it must, and whether it did is not visible in the
-# code: writing into the result of a reshape may or may not change the original.
+# `view` promises not to copy, so it must refuse. `reshape` copies where it must. Whether it did cannot be seen in the
+# code: a write to the result of a reshape may or may not change the original.
 
 
 # %%
@@ -274,19 +277,22 @@ def _(torch):
 
 
 # %% [markdown]
-# ### In which order does a result lie?
+# ### In which order do the elements of a result lie?
 #
-# A view has its source's memory, so its strides are settled. An operation that makes new memory may choose, and what it chooses
-# shows later: `(images * 2).view(n, -1)` works or is refused depending on where the product put its elements. Upstream's pointwise operations
-# follow their operands: a transposed matrix plus one is transposed, a channels-last image stays channels-last through a whole network of
-# convolutions and activations, and every kernel on the way walks through memory in steps of one.
+# A view has the memory of its source, so its strides are given. An operation that makes new memory may choose, and the
+# choice shows later: `(images * 2).view(n, -1)` works or is refused, depending on where the product put its elements.
+# Upstream's pointwise operations follow their operands. A transposed matrix plus one is transposed; a channels-last image
+# stays channels-last through a network of convolutions and activations, and every kernel on the way walks through memory
+# in steps of one.
 #
-# The rule is arithmetic on shapes and strides alone, which is why it stands here, below all arrays. If all operands have one shape
-# and the same dense strides, the result has them too. Otherwise the dimensions are sorted by stride, with a say for the first operand that can
-# tell two of them apart (a stride of 0 says nothing), and memory is filled in that order.
+# The rule needs shapes and strides only, which is why it can be stated here, below all operators. If all operands have
+# one shape and the same dense strides, so has the result. Otherwise the dimensions are sorted by stride: of any two
+# dimensions, the first operand that can tell them apart decides (a stride of 0 says nothing), and memory is filled in
+# that order.
 #
-# On the CPU it is NumPy that chooses, and for one operand, or several in the same order, it chooses the same. Where operands disagree upstream asks the first; NumPy takes the
-# order of the last dimension. The functions below are what results on the device `meta` go by, and what copies are made by.
+# On the CPU it is NumPy that allocates our results. For one operand, or several that agree, it chooses the same order.
+# Where operands disagree about two dimensions, upstream asks the first; NumPy falls back to C order, the last dimension
+# innermost. The functions below are what results on the device `meta` and copies go by.
 
 # %%
 #| into: c10/core/contiguity.py
@@ -395,9 +401,20 @@ image = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
     (torch.ones(4, 3) + torch.ones(4, 1).expand(4, 3)).stride(),
 )
 
+
+# %%
+#| claim: where two operands lie in memory in different orders, the first decides
+#| differs: NumPy allocates our results, and falls back to the order of C
+def _(torch):
+    turned, straight = torch.ones(4, 3).t(), torch.ones(3, 4)
+    assert (turned + straight).stride() == (1, 3) and (straight + turned).stride() == (4, 1)
+
+
 # %% [markdown]
-# Whether a view is possible is arithmetic as well: cut the dimensions into runs that could be walked with one stride, and
-# see whether the new shape can be made by cutting and joining inside of each run.
+# Whether a view is possible is arithmetic as well. Walk over the old dimensions from the last to the first and cut them
+# into runs that one stride could walk; then see whether the new shape can be made by splitting and merging inside each
+# run. None means that only a copy could have that shape. ([The first
+# operators](08_first_operators.py#shapes-why-are-the-derivatives-shapes-again) show the runs of some tensors.)
 
 
 # %%
@@ -430,9 +447,14 @@ def strides_of_view(shape: Ints, strides: Ints, wanted: Ints) -> Ints | None:
 # %% [markdown]
 # ### Where may a write go?
 #
-# Two questions are asked before an in-place operation writes, and both are answered cheaply or not at all. Do two elements of the tensor share a place? A dense tensor has none that do, a stride of 0 has; between them upstream answers
-# "too hard to tell" and lets the write through (`as_strided` can build tensors whose overlap is a question of number theory). Does the tensor share a part of its memory with an operand? `x.add_(x)` is harmless, each element is read before it is written;
-# `x[1:].add_(x[:-1])` would read what it has written one step before.
+# Before an in-place operation writes, two questions are asked, and both must be cheap.
+#
+# *Do two elements of the tensor share a place?* A dense tensor has none that do, and a stride of 0 has some. Between the
+# two upstream answers "too hard to tell" and lets the write through: with `as_strided` one can build tensors whose
+# overlap is a question of number theory.
+#
+# *Does the tensor share part of its memory with an operand?* `x.add_(x)` is harmless, because each element is read before
+# it is written. `x[1:].add_(x[:-1])` would read what it had written one step before.
 
 # %%
 #| into: aten/memory_overlap.py
@@ -588,8 +610,9 @@ def _(torch):
 # %% [markdown]
 # ## How does autograd notice a write?
 #
-# `exp` keeps its result, because the derivative of eˣ is that result. If the program then adds one to it in place, backward
-# would use a wrong number and say nothing. `.data` shows what that looks like, since it is the one way around the protection:
+# `exp` keeps its result, because the derivative of eˣ is that result. If the program then adds one to it in place,
+# backward uses a wrong number and says nothing. `.data` is the one way around the protection, so it shows what that looks
+# like:
 
 # %%
 #| needs: a1_operators
@@ -609,12 +632,12 @@ b.add_(1)
 b.sum().backward()
 
 # %% [markdown]
-# To find out, every piece of memory carries a **version counter**. Each in-place operation bumps it; whoever keeps a tensor
-# for backward notes the number, and compares before use. All views of one memory share one counter, because a write through
+# For that, every piece of memory has a **version counter**. Each in-place operation bumps it. Whoever keeps a tensor for
+# backward notes the number and compares it before use. All views of one memory share one counter, because a write through
 # one of them changes what the others show.
 #
-# Almost no tensor is ever written to or viewed, so ours is made at the first view or write: until then its absence means
-# zero.
+# Almost no tensor is ever written to or viewed, so our counter is made at the first view or write. Until then its absence
+# means zero.
 
 # %%
 #| into: c10/core/tensor_impl.py
@@ -692,19 +715,21 @@ class VariableVersion:
 
 
 # %% [markdown]
-# The other fields are for a harder case. If memory is written to, whatever any view of it knows of its history may be wrong: all of them show a value
-# now that the in-place operation made. Upstream's views find out at their next use, by comparing the version with the one they had, and pay for it at each read of `grad_fn`.
-# Python would pay more, in every operator. So the counter tells the views instead: `bump` *empties the slot* of each edge that may be wrong. A fast path reads the slot as before; where it
-# is empty, Python raises, and the slow path asks. (What there is to ask is told under [a tensor's place in the graph](../00_tensor/05a_place_in_the_graph.py).)
+# `value` is the whole idea; the other fields are for a harder case. When memory is written to, everything that views of
+# it know about their history may be wrong: they all show a value now that the in-place operation made. Upstream's views
+# find out at the next read of `grad_fn`, by comparing the version with the one they remember. In Python such a comparison
+# would cost too much, in every operator. So here the counter tells the views: `bump` *empties the slot* of each edge that
+# may be wrong. A fast path reads the slot as before; where it is empty, Python raises `AttributeError`, and the slow path
+# works out the history. ([A tensor's place in the graph](05a_place_in_the_graph.py) has that path.)
 
 # %%
 #| fact: torch/csrc/autograd/variable.h#torch::autograd::DifferentiableViewMeta
 
 # %% [markdown]
-# ## One tensor object
+# ## What is a tensor, as an object?
 #
-# Upstream has three: `TensorImpl` with the data, `AutogradMeta` hanging from it, and the Python object `THPVariable` around
-# both.
+# Upstream it is three objects: `TensorImpl` with the data, `AutogradMeta` attached to it, and the Python object
+# `THPVariable` around both. Here it is one.
 #
 # ```mermaid
 # flowchart LR
@@ -724,11 +749,14 @@ class VariableVersion:
 #   end
 # ```
 #
-# The two halves upstream have different lifetimes. C++ code may hold a `TensorImpl` long after Python has dropped its
-# object; when it comes back, `x.foo` must still be there, so the Python object is kept and revived, a mechanism of its own
-# (`PyObjectSlot`). In Python one object with slots does, and every nanosecond counts here: this class is instantiated once
-# per operation. Six slots hold what the hot path reads and writes; anything a user attaches goes to the instance dictionary,
-# which costs nothing until it is used.
+# Why three? The halves have different owners. C++ may hold a `TensorImpl`, for backward say, after Python has dropped its
+# last name for the object; when the tensor comes back to Python, `x.foo` must still be there. So each half counts
+# references to the other: while C++ holds the tensor, it holds the Python object too (`PyObjectSlot`, and a bit in the
+# reference count of `intrusive_ptr`).
+#
+# Python alone needs no such agreement. One object with slots does, and every nanosecond counts, because this class is
+# instantiated once per operation. Six slots have what the fast path reads and writes. What a user attaches goes to the
+# instance dictionary, which costs nothing until it is used.
 #
 # | slot | holds |
 # |---|---|
@@ -792,6 +820,23 @@ class TensorImpl:
 #| fact: c10/core/impl/PyObjectSlot.h#c10::impl::PyObjectSlot
 #| fact: torch/csrc/autograd/variable.h#torch::autograd::AutogradMeta
 
+
+# %%
+#| needs: a1_operators
+#| claim: a tensor that only the graph holds keeps its Python object: the attribute that a program set is there when it comes back
+def _(torch):
+    import weakref
+
+    leaf = torch.ones(2, requires_grad=True)
+    hidden = leaf * 1
+    hidden.note = "mine"
+    there, square = weakref.ref(hidden), hidden * hidden
+    del hidden
+    assert there() is not None and square.grad_fn._saved_self.note == "mine"
+    del square
+    assert there() is None
+
+
 # %%
 #| needs: a1_operators
 plain, leaf = torch.ones(2), torch.ones(2, requires_grad=True)
@@ -800,8 +845,8 @@ for tensor in (plain, leaf, result, plain[0]):
     print({slot: getattr(tensor, slot) for slot in ("_array", "_edge", "_vc")})
 
 # %% [markdown]
-# The floors below `_tensor` must make tensors of the class `Tensor`, which is defined above them. Upstream solves this with a global slot,
-# `THPVariableClass`, that the Python side fills at import; so do we.
+# One knot is left. Operators must return objects of the class `Tensor`, which is defined far above them. Upstream has a
+# global slot for it, `THPVariableClass`, that the Python side fills at import; ours is the variable `Tensor` below.
 
 # %%
 #| into: c10/core/tensor_impl.py
@@ -852,7 +897,8 @@ def init(tensor: Any, array: Any, edge: Any = None) -> Any:
 
 
 # %% [markdown]
-# A node may have kept the tensor as *its own result* before anyone needed a counter. When the counter comes into being, the node is told.
+# The counter is made late, so somebody may have to be told. A node that keeps *its own result* (`exp`) did so before
+# there was a counter to read.
 
 
 # %%
@@ -885,11 +931,11 @@ kept.add_(1)
 before, tensor_impl.current_version(kept), kept[0]._vc is kept._vc
 
 # %% [markdown]
-# ## The shape is a tuple that knows its product
+# ## Why is `x.shape` not a plain tuple?
 #
-# `x.shape` could be a tuple, and in Lua's Torch it was a storage of longs. `torch.Size` is a subclass of tuple, so that it
-# unpacks, compares and hashes as one, with `numel()` added and a repr of its own. What needs care is that *operations* on it
-# give a `Size` again.
+# Because programs ask it for `numel()`. `torch.Size` is a subclass of tuple: it unpacks, compares and hashes as one, and
+# has a `repr` of its own. What needs care is that *operations* on it give a `Size` again, so that `x.shape[:-1].numel()`
+# works.
 
 # %%
 #| into: csrc/size.py
@@ -952,7 +998,10 @@ shape = torch.zeros(2, 3, 4).shape
 shape[:2], shape + (5,), shape.numel(), isinstance(shape, tuple), shape == (2, 3, 4)
 
 # %% [markdown]
-# ## Watch the counter
+# ## Who shares a version counter, and who does not?
+#
+# A row is taken of a matrix and written to. In the trace, `version_counter` makes a counter for the matrix when the row
+# is taken, the row gets the same one, and `bump` raises it for both.
 
 # %%
 #| needs: a1_operators
@@ -995,10 +1044,10 @@ def _(torch):
 
 
 # %% [markdown]
-# `detach` shares the counter because it means "the same values, outside the graph": a write through it is a write to what
-# the graph may have kept. `.data` is older, from the time when a `Variable` wrapped a tensor and `.data` was the tensor; code
-# relied on writing through it unseen, so its counter starts afresh. Everything that `.data` is used for today has a safe form:
-# `detach()` to read, `with torch.no_grad():` to write.
+# `detach` shares the counter because it means "the same values, outside the graph": a write through it changes what the
+# graph may have kept. `.data` is older. It comes from the time when a `Variable` wrapped a tensor and `.data` was that
+# tensor; code relied on writing through it unseen, so its counter starts afresh. Everything that `.data` is used for
+# today has a safe form: `detach()` to read, `with torch.no_grad():` to write.
 
 
 # %%
@@ -1025,8 +1074,9 @@ def _(torch):
 # %% [markdown]
 # ## Who keeps whom alive?
 #
-# A view holds the memory, and a view that autograd tracks holds its base, for the derivative's sake. Nothing holds a view:
-# the counter's list is weak. So there is no circle, and reference counting frees everything the moment the last name goes.
+# A view holds the memory. A view that autograd tracks also holds its base, because its derivative may have to be found
+# again through it. Nothing holds a view: the counter's list is weak. So there is no reference cycle, and reference
+# counting frees everything as soon as the last name is gone.
 
 # %%
 #| needs: a1_operators
@@ -1047,6 +1097,9 @@ freed, len(base._vc.views)
 # * A storage can be resized, shared between processes, mapped from a file, or copied at the first write. The part on
 #   storages as objects has what ours does of this.
 # * `TensorImpl` is subclassed for tensors without strides: sparse, nested, opaque ones.
+#
+# Memory, views and writes are settled; what is still missing is anything that computes. [The
+# dispatcher](03_dispatcher.py) is the table of what there is to call.
 
 # %%
 #| fact: c10/core/Allocator.h#c10::Allocator

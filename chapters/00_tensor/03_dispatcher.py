@@ -17,8 +17,9 @@
 # %% [markdown]
 # # The dispatcher, and how an operator is registered
 #
-# `torch.add(a, b)` must do three things that know nothing of each other: compute a sum on whatever device holds the data,
-# record how to differentiate it, and, inside `autocast`, cast the inputs first. Written as one function:
+# Who decides which code runs when you call `torch.add(a, b)`? Three things have to happen that know nothing of each
+# other: compute the sum on whatever device has the data, record how to differentiate it, and, inside `autocast`, cast the
+# inputs first. Written as one function:
 
 # %%
 import numpy as np
@@ -54,12 +55,12 @@ def add(a, b, autocast=None):
 add(Value(np.ones(2)), Value(np.ones(2)), autocast=np.float16).data.dtype
 
 # %% [markdown]
-# It works, and it has to be written two thousand times. A new device means editing every operator; so does a new feature such
-# as autocast. (This one has a mistake in it, too: the cast drops `requires_grad`. It would have to be found two
+# It works, and it has to be written two thousand times. A new device means editing every operator, and so does a new
+# feature such as autocast. (This one has a bug as well: the cast drops `requires_grad`. It would have to be found two
 # thousand times.) Nobody outside the library can add either.
 #
-# Upstream keeps the concerns apart with a table: an operator is a row, a *dispatch key* is a column, each cell
-# holds a kernel, and a call walks from the key of highest priority down to the device's.
+# Upstream keeps the concerns apart with a table. An operator is a row, a *dispatch key* is a column, and each cell has a
+# kernel. A call walks from the key of highest priority down to that of the device.
 #
 # ```mermaid
 # flowchart TB
@@ -73,14 +74,14 @@ add(Value(np.ones(2)), Value(np.ones(2)), autocast=np.float16).data.dtype
 #   B -- "cupy.ndarray" --> CU["CUDA: cupy.add"]
 # ```
 #
-# Two kinds of column: *functionalities* (Autocast, Autograd), which do something around the call and pass it on, and
-# *backends*, which end it. A device supplies a column, a feature supplies a column, an operator supplies a row, and none of the
+# There are two kinds of column. *Functionalities* (Autocast, Autograd) do something around the call and pass it on.
+# *Backends* end it. A device supplies a column, a feature supplies a column, an operator supplies a row, and none of the
 # three has to know the others.
 #
-# This part is the table. The last section registers an operator from scratch: start there if you want to add one.
+# This part is the table. Its last section registers an operator from scratch; begin there if you want to add one.
 
 # %% [markdown]
-# ## The columns
+# ## Which columns are there, and in which order?
 
 # %%
 #| into: c10/core/dispatch_key.py
@@ -117,11 +118,13 @@ class DispatchKey(enum.IntEnum):
 
 
 # %% [markdown]
-# `SparseCPU` is the column of tensors that are stored as a list of coordinates and values (a1, *Sparse tensors*). Of all backends it has
-# the highest number, so a call with one sparse argument and one dense goes there.
+# The order is the priority. `SparseCPU` is the column of tensors that are stored as a list of coordinates and values (a1,
+# [*Sparse tensors*](../a1_operators/5c_sparse.py)). It has the highest number of all backends, so a call with one sparse
+# and one dense argument goes there. The two `FuncTorch` keys stand for tensors inside `torch.func` transforms, [a later
+# part](13d_levels_of_transforms.py).
 #
-# Autocast stands above Autograd, and must: the cast is part of what is computed, so its derivative has to be recorded,
-# and a gradient arrives in the dtype of the original input.
+# Why does Autocast stand above Autograd? Because the cast is part of what is computed. Its derivative must be recorded
+# too, so that a gradient arrives in the dtype of the original input.
 
 
 # %%
@@ -138,16 +141,18 @@ def _(torch):
 
 # %% [markdown]
 # ### What upstream does more
-# The list has well over a hundred entries there, and is not flat: a *functionality* (Dense, Sparse, AutogradFunctionality …) combined with a
-# *backend component* (CPU, CUDA, MPS …) gives the key that indexes the table. Each tensor carries the set of its keys as the
-# bits of one 64-bit word. A call joins the sets of all its arguments, adds what the thread has switched on, removes what it has
-# switched off, and takes the highest bit. That is why leaving a layer is cheap: the autograd kernel calls the operator again with the bits below
-# its own (`at::redispatch`), and switches its keys off for the thread, so that whatever the backend's kernel calls in turn is not recorded either.
+# The list has well over a hundred entries, and it is not flat. A *functionality* (Dense, Sparse, AutogradFunctionality …)
+# combined with a *backend component* (CPU, CUDA, MPS …) gives the key that indexes the table. Each tensor carries the set
+# of its keys as the bits of one 64-bit word. A call joins the sets of all its arguments, adds what the thread has
+# switched on, removes what it has switched off, and takes the highest bit. So leaving a layer is cheap: the autograd
+# kernel calls the operator again with the bits below its own (`at::redispatch`). It also switches its keys off for the
+# thread, so that what the backend's kernel calls in turn is not recorded either.
 #
-# Between Autograd and the backends lies a column that this list lacks, `ADInplaceOrView`. It has kernels for two kinds of operator alone: those
-# that write raise the version counter there, views note their base. (Ours do so in the [forms](../00_tensor/07_forms_of_operators.py) of the operators.) It is a column of its own for
-# the sake of inference mode, which takes Autograd out of every call, and this column out of calls whose tensors were all made inside: a write to a tensor
-# from outside must still be counted.
+# Between Autograd and the backends lies a column that our list lacks, `ADInplaceOrView`. It has kernels for two kinds of
+# operator only: those that write raise the version counter there, and views note their base. (Ours do both in the
+# [forms](07_forms_of_operators.py) of the operators.) It is a column of its own for the sake of inference mode. That mode
+# takes Autograd out of every call. It takes this column out only where all tensors were made inside, because a write to a
+# tensor from outside must still be counted.
 #
 # > [!NOTE]
 # > **Often told otherwise.** "`no_grad` switches the autograd layer off." It sets a flag of the thread. Every call still passes through the
@@ -195,16 +200,19 @@ def _(torch):
 
 
 # %% [markdown]
-# ### Which backend?
-
-# %% [markdown]
-# Which backend's column a call ends in is decided here by the class of the raw array. The `meta` device has shapes, dtypes and strides, and no
-# data: its arrays are one element seen through NumPy strides of zero, so that any shape costs a few bytes.
+# ### Which backend, and how can `meta` compute without numbers?
 #
-# The strides that such a tensor *tells* have to be kept elsewhere, because transposing, slicing or expanding it must give those
-# that the real tensor would have. NumPy knows how to do that for real arrays. It also knows elements of no bytes at all (a
-# structure without fields), and an array of those may have any shape and any strides: nothing is ever read. So each meta array has an *outline* of
-# such elements, whose strides count elements, and a view of the array is the same view of its outline.
+# Here the class of the raw array decides which backend a call ends in: `numpy.ndarray` is the CPU's. The most instructive
+# backend is `meta`, whose tensors have shape, dtype and strides, and no data. Model sizes, memory plans and shape errors
+# can be had there of a network that fits on no machine here. Its arrays are one element, seen through NumPy strides of
+# zero, so any shape costs a few bytes.
+#
+# But `x.t().stride()` must tell the strides that a real tensor would have, so those have to be kept somewhere else. NumPy
+# can do the bookkeeping. It knows elements of no bytes at all (a structure without fields), and an array of those may
+# have any shape and any strides, because nothing is ever read. So each meta array has an *outline* of such elements,
+# whose strides count elements, and a view of the array is the same view of its outline.
+#
+# The next two cells are that class, for readers who want to see it; the runs after them show what it does.
 
 
 # %%
@@ -266,6 +274,15 @@ class MetaArray(np.ndarray):
         steps, offset = ([n * self.itemsize // kind.itemsize for n in ns] for ns in (self.steps, (self.offset,)))
         return self.seen_as(outline(shape, (*steps[: self.ndim - drop], *tail), offset[0] + shift), kind)
 
+
+# %% [markdown]
+# Arithmetic runs the ufunc on one element of each operand, to learn the dtype of the result; shape and strides come from
+# [the rule for results](02_storage_and_views.py#strides_of_result). Views are views of the outline.
+
+
+# %%
+#| into: c10/core/dispatch_key.py
+class MetaArray(MetaArray):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         if out is not None:
             return out[0] if len(out) == 1 else out
@@ -318,6 +335,14 @@ class MetaArray(np.ndarray):
         return meta_array(self.shape, np.dtype(dtype), strides_of_copy(self.shape, self.steps))
 
 
+# %% [markdown]
+# Two tables tell the rest of the library about backends: which column a class of arrays belongs to, and how to ask such
+# an array for its device. The functions below them make meta arrays, and make *specimens*: small real arrays on which a
+# CPU kernel can be tried in order to learn what it would give for meta arguments.
+
+
+# %%
+#| into: c10/core/dispatch_key.py
 #: which column an array's class belongs to; the CUDA backend adds its own class when it is loaded
 BACKENDS: dict[type, DispatchKey] = {np.ndarray: DispatchKey.CPU, MetaArray: DispatchKey.Meta}
 
@@ -405,8 +430,9 @@ def values_for(operator: str, tensor: Any) -> None:
 
 
 # %% [markdown]
-# Some hardware has a *current* device, on which whatever is launched runs. Code that touches arrays outside of a kernel asks for the context in which theirs is
-# the current one.
+# Some hardware has a *current* device, on which whatever is launched runs. Code that touches arrays outside a kernel asks
+# here for the context in which the device of its array is the current one. The CPU has none to choose, so the tables
+# start empty, and the CUDA backend (chapter 1) fills them.
 
 # %%
 #| into: c10/core/device_guard.py
@@ -491,8 +517,8 @@ part = product.t()[1:]
 part.stride(), part.storage_offset(), (part + 1).stride(), part._array.strides, part.untyped_storage().nbytes()
 
 # %% [markdown]
-# A meta kernel answers *what would come out*, and where it would lie. Model sizes, memory plans, shape errors and a `view` that will be refused can be
-# had of a network that fits on no machine here. The last tuple but one holds NumPy's strides of the one element; the first holds those of the outline.
+# A meta kernel answers *what would come out*, and where it would lie in memory. In the last tuple, `part.stride()` comes
+# from the outline and `part._array.strides` from NumPy: zeros, since there is one element.
 
 
 # %%
@@ -518,10 +544,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Who is watching?
+# ## Who sees every operator?
 #
-# A profiler or recorder wants to see every operator with its inputs and outputs. The traces on these pages are made so. Upstream
-# offers callbacks (`RecordFunction`); here it is one slot, read once per operator and once per node of a backward pass, and
+# A profiler wants to see every operator with its inputs and outputs. So do the traces on these pages. Upstream offers
+# callbacks (`RecordFunction`). Here it is one slot, read once per operator and once per node of a backward pass; it is
 # None unless something records.
 
 # %%
@@ -551,16 +577,16 @@ class Observer(Protocol):
 observer: Observer | None = None
 
 # %% [markdown]
-# ## The rows
+# ## What does a row know?
 #
-# A row is an `OperatorEntry`: the kernels by key, the derivative, and what the bindings need to know.
+# A row is an `OperatorEntry`. It has the kernels by key, the derivative, and what the bindings need to know.
 #
-# Before anything can be dispatched, the call must be understood: which arguments are tensors, which are options, what the
-# defaults are. Upstream writes that down once per operator, in a language of its own, in `native_functions.yaml`
-# (`add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`), and generates from it the Python parser, the C++
-# declarations and the registration. Python has that language already: here a kernel is a plain function on raw arrays whose signature **is** the
-# operator's schema. A parameter annotated `Array` is a tensor, `Array | None` an optional one, `Sequence[Array]` a list of
-# tensors; everything else is an option.
+# Before a call can be dispatched it must be understood: which arguments are tensors, which are options, what are the
+# defaults? Upstream writes that down once per operator, in a language of its own, in `native_functions.yaml`
+# (`add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`), and generates the Python parser, the C++
+# declarations and the registration from it. Python has such a language already. Here a kernel is a plain function on raw
+# arrays, and its signature **is** the operator's schema. A parameter annotated `Array` is a tensor, `Array | None` an
+# optional one, `Sequence[Array]` a list of tensors; everything else is an option.
 
 # %%
 #| fact: aten/src/ATen/native/native_functions.yaml#add.Tensor
@@ -696,10 +722,10 @@ for name in ("add", "sum"):
 # %% [markdown]
 # ## Where is the derivative?
 #
-# "I have found the kernel of `conv2d`. Where is its backward?" is asked again and again, by people who have searched the
-# source for `ConvolutionBackward0` or `AddBackward0` and found nothing. These classes are in no file of the repository. They are
-# generated when PyTorch is built, each from a few lines of `derivatives.yaml`: the operator's schema, and per input an expression
-# for its gradient.
+# "I have found the kernel of `conv2d`. Where is its backward?" People ask this again and again, after they have searched
+# the source for `ConvolutionBackward0` or `AddBackward0` and found nothing. These classes are in no file of the
+# repository. They are generated when PyTorch is built, each from a few lines of `derivatives.yaml`: the operator's schema
+# and, for each input, an expression for its gradient.
 #
 # ```mermaid
 # flowchart LR
@@ -712,16 +738,16 @@ for name in ("add", "sum"):
 #   G --> P["python_torch_functions_*.cpp,<br/>python_variable_methods.cpp<br/>torch.add, Tensor.add"]
 # ```
 #
-# Here no code is generated: the two tables are made of Python functions, and what upstream writes into files is made as closures when the
-# operator is registered (the next parts).
+# Here no code is generated. Both tables are made of Python functions, and what upstream writes into files is made as
+# closures when an operator is registered ([from a call to the result](06_from_call_to_result.py)).
 #
-# A derivative is written once per differentiable parameter, as in `derivatives.yaml`, and in the same spirit: **the names a
-# formula uses say what must be kept for it**. `other` keeps the tensor; `result` keeps the output; `self_shape` keeps a tuple
-# and lets the tensor go. The engine hands each formula what it names.
+# A derivative has one formula per differentiable parameter, as in `derivatives.yaml`, and the same idea behind it: **the
+# names that a formula uses say what must be kept for it**. `other` keeps that tensor; `result` keeps the output;
+# `self_shape` keeps a tuple and lets the tensor go. When the node runs, each formula is given what it names.
 #
-# The first parameter, `at`, is the library the formula computes with: the kernels on raw arrays when an ordinary backward
-# runs, the operators on tensors under `create_graph=True`. The same text serves both, which is why a second derivative needs
-# no second formula.
+# The first parameter, `at`, is the library that the formula computes with: the kernels on raw arrays in an ordinary
+# backward, the operators on tensors under `create_graph=True`. One text serves both, so a second derivative needs no
+# second formula.
 
 # %%
 #| fact: tools/autograd/derivatives.yaml#add.Tensor
@@ -789,9 +815,9 @@ for name in ("add", "mul", "exp", "mm"):
     print(f"{name:4} keeps inputs {rule.saved}, facts {rule.metas}, outputs {rule.outputs}")
 
 # %% [markdown]
-# `add` keeps nothing at all, `mul` both inputs, each for the other's gradient, and `exp` its own result instead of the input. This
-# column explains a good part of a network's memory: the activations that it keeps are the ones its formulas name. It explains
-# too which in-place operations are allowed.
+# `add` keeps nothing at all. `mul` keeps both inputs, each for the gradient of the other. `exp` keeps its own result
+# instead of its input. Much of the memory of a training step follows from this column: the activations that stay are
+# those that formulas name. It also decides which in-place operations are allowed.
 
 
 # %%
@@ -879,13 +905,17 @@ entry = dispatcher.operators["add"]
 entry, {key.name: kernel for key, kernel in entry.kernels.items()}, entry.node_name
 
 # %% [markdown]
-# ## Adding a row
+# ## How is a row added?
 #
-# Three forms of registration, after upstream's three kinds of kernel:
+# There are three ways to register, one for each of upstream's kinds of kernel:
 #
-# * `register` takes a kernel on raw arrays. With a derivative the operator becomes differentiable.
-# * `unary` and `binary` (in the next section) take a NumPy ufunc: promotion, broadcasting, in-place and `out=` variants come with it.
-# * `composite` takes a function written with other operators (upstream: `CompositeImplicitAutograd`). Its derivative is the chain rule's.
+# * `register` takes a kernel on raw arrays. Upstream: a function named under `dispatch:` in `native_functions.yaml`. With
+#   a derivative the operator becomes differentiable.
+# * `pointwise` takes a NumPy ufunc, and adds promotion, broadcasting, `out=` and the in-place form. Upstream: a
+#   *structured* kernel on `TensorIterator`. It is defined [in the part after the
+#   engine](05_before_the_kernels.py#pointwise).
+# * `composite` takes a function that is written with other operators. Upstream: `CompositeImplicitAutograd`. It needs no
+#   derivative: the operators inside have theirs.
 
 # %%
 #| into: aten/core/dispatch/dispatcher.py
@@ -1044,6 +1074,13 @@ def derivative(name: str, formulas: dict[str, Callable[..., Any]] | None = None,
     _changed(entry)
 
 
+# %% [markdown]
+# `register` and `derivative` are what nearly every operator of the book uses. The functions below are remarks that a few
+# operators add to their row, in order to agree with upstream in rare cases.
+
+
+# %%
+#| into: aten/core/dispatch/dispatcher.py
 def unknown(message: str, kind: type[Exception] = NotImplementedError) -> Callable[..., Any]:
     """The formula of a derivative that nobody has written: it raises when the backward pass arrives."""
 
@@ -1081,7 +1118,9 @@ def writes(name: str) -> Callable[[Kernel], Kernel]:
 
 
 # %% [markdown]
-# A composite function receives `at` too, and like a formula it runs on both levels: below, other kernels call it as `at.NAME` on raw arrays; above, users call it on tensors.
+# A composite receives `at` too, and runs on both levels like a formula: other kernels call it as `at.NAME` on raw arrays,
+# users call it on tensors. The rest of the cell is the Meta column, which no operator has to fill: the CPU's kernel is
+# run on a specimen, and shape and dtype of what comes out are kept.
 
 
 # %%
@@ -1251,19 +1290,22 @@ def names() -> Iterator[str]:
 # %% [markdown]
 # ### What upstream does more
 #
-# * The choice of the kernel for each column is not made at the call. A registration recomputes the row, column by column, with all fallbacks
-#   resolved, and the call reads one cell of a finished array.
-# * An operator may have kernels of several *kinds*. `CompositeImplicitAutograd` serves all backends and needs no derivative (our
-#   `composite`); `CompositeExplicitAutograd` serves all backends and does; anything else is for one key.
-# * A column may have a *fallback* for all operators, written once on a stack of boxed values. That is how a Python mode, functionalisation or `vmap`
-#   can do something with an operator that nobody has registered for them. The fallback of most columns is *fallthrough*: the key is skipped.
-# * `torch.library` offers the table to Python; a custom operator gets all columns that a built-in one has.
+# * The kernel for each column is not chosen at the call. A registration recomputes the row, column by column, with all
+#   fallbacks resolved; the call reads one cell of a finished array.
+# * An operator may have kernels of several *kinds*. `CompositeImplicitAutograd` serves all backends and needs no
+#   derivative (our `composite`). `CompositeExplicitAutograd` serves all backends and needs one. Anything else is for one
+#   key.
+# * A column may have a *fallback* for all operators, written once, on a stack of boxed values. That is how a Python mode,
+#   functionalisation or `vmap` can handle an operator that nobody has registered for them. The fallback of most columns
+#   is *fallthrough*: the key is skipped.
+# * `torch.library` offers the table to Python. A custom operator gets all columns that a built-in one has.
 
 # %% [markdown]
 # ### What stands in a row upstream?
 #
-# It can be asked, and the answer ends many a search: for each column the kernel that a call would find there, its kind, and *the file and line that registered it*.
-# `torch._C._dispatch_dump_table("aten::add_.Tensor")` prints a line a key. Four of them, shortened (the files are those of the machine that built the wheel):
+# You can ask it, and the answer ends many a search: for each column the kernel that a call would find there, its kind,
+# and *the file and line that registered it*. `torch._C._dispatch_dump_table("aten::add_.Tensor")` prints one line per
+# key. Four of them, shortened (the paths are those of the machine that built the wheel):
 #
 # ```text
 # CPU: registered at …/build/aten/src/ATen/RegisterCPU_0.cpp [kernel]
@@ -1272,9 +1314,14 @@ def names() -> Iterator[str]:
 # AutocastCPU: fallthrough registered at …/aten/src/ATen/autocast_mode.cpp [backend fallback]
 # ```
 #
-# The word in brackets tells how the cell was filled: `kernel` by a registration for this key, `autograd kernel` and `default backend kernel` by one for many keys (`CompositeExplicitAutograd`), `math kernel` by a composite that needs
-# no derivative (`CompositeImplicitAutograd`), `backend fallback` by the column. `_dispatch_dump` shows what was registered, before any of that is resolved. Two things to see in it: an operator with a `math kernel` in its `Autograd` column has
-# no node of its own; and a library that has overridden an operator, knowingly or not, stands there by name. (PyTorch itself does so: many `Meta` kernels are in Python, and win over those from C++.)
+# The word in brackets tells how the cell was filled: `kernel` by a registration for this key; `autograd kernel` and
+# `default backend kernel` by one for many keys (`CompositeExplicitAutograd`); `math kernel` by a composite that needs no
+# derivative (`CompositeImplicitAutograd`); `backend fallback` by the column. `_dispatch_dump` shows what was registered,
+# before any of that is resolved.
+#
+# Two things to look for. An operator with a `math kernel` in its `Autograd` column has no node of its own. And a library
+# that has overridden an operator, knowingly or not, is there by name. (PyTorch does so itself: many `Meta` kernels are
+# written in Python and win over those from C++.)
 
 
 # %%
@@ -1299,11 +1346,11 @@ def _(torch):
 #| fact: torch/library.py#Library
 
 # %% [markdown]
-# ## One call, from Python to the kernel
+# ## What happens in one call of `a + b`?
 #
-# All of it together. Step into `a + b`: the closure fetches the arrays, picks the column, calls the kernel, makes the node
-# and wraps the result. What is *not* there matters as much: no search, no test of types, no table walk. All of that was done
-# once, when the operator was registered.
+# All of it together. Step into `a + b`: the closure fetches the arrays, picks the column, calls the kernel, makes the
+# node and wraps the result. Note what is *not* there: no search, no test of types, no walk over a table. All of that was
+# done once, when the operator was registered.
 
 # %%
 a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0])
@@ -1335,12 +1382,12 @@ def _(torch):
 
 
 # %% [markdown]
-# ## A worked example
+# ## How do I add an operator of my own?
 #
-# An operator that is not in the library: `x · |x|`, whose derivative is 2·|x|. The kernel is a function on raw arrays; its
-# signature is the schema. The formula names `self`, so the input is kept; it computes with `at` and with Python's operators, so
-# it works on arrays and on tensors. (The annotations are read as text: a file that registers operators begins with
-# `from __future__ import annotations`.)
+# Take one that is not in the library: `x · |x|`, whose derivative is 2·|x|. The kernel is a function on raw arrays, and
+# its signature is the schema. The formula names `self`, so the input is kept. It computes with `at` and Python's
+# operators, so it works on arrays and on tensors. (Annotations are read as text: a file that registers operators begins
+# with `from __future__ import annotations`.)
 
 # %%
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
@@ -1369,7 +1416,8 @@ y = torch._C._VariableFunctions.signed_square(x)
 )
 
 # %% [markdown]
-# An option comes after the tensors, with its default in the signature; a formula may name it. Two gradients that share work are one formula with two names. A composite needs no derivative at all:
+# An option comes after the tensors, with its default in the signature, and a formula may name it. Two gradients that
+# share work are one formula with two names. A composite needs no derivative at all:
 
 
 # %%
@@ -1397,8 +1445,8 @@ def mean_square(at, self: Array, dim=None):
 # > NumPy: the same formula runs on tensors under `create_graph=True`, and on CuPy arrays.
 
 # %% [markdown]
-# The first rule, broken on purpose. This formula returns a saved array; the engine was told by the node that the gradient may
-# be added to in place, and adds the second branch's gradient into what the first has kept.
+# The first rule, broken on purpose. This formula returns a saved array. The engine takes it for a fresh one, which it may
+# add to, and adds the gradient of the second branch into what the first has kept.
 
 
 # %%
@@ -1416,8 +1464,12 @@ shift = dispatcher.operators["shifted"].call
 x.grad, by
 
 # %% [markdown]
-# The gradient is right (for a gradient of ones) and the constant `by` has been changed by a backward pass. Upstream's engine is careful in another
-# way: it adds in place only if nobody else holds the tensor, which it reads off the reference count.
+# The gradient happens to be right (for a gradient of ones), and the backward pass has changed the constant `by`.
+# Upstream's engine protects itself in another way: it adds in place only if nobody else holds the tensor, which it reads
+# off the reference count.
+#
+# The row has a derivative, and a call leaves a node. What a node is, and who runs it, is the subject of [the
+# engine](04_engine.py).
 
 # %%
 #| fact: torch/csrc/autograd/input_buffer.h#torch::autograd::InputBuffer::add

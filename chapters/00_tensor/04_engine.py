@@ -17,8 +17,9 @@
 # %% [markdown]
 # # The engine: nodes, what they keep, and where they end
 #
-# A forward pass leaves a graph behind: one node per operation, an edge for each input that wants a gradient. `backward` walks it
-# against the direction of the data. The obvious way to write that walk takes five lines:
+# What does a forward pass leave behind for `backward`? A graph: one node per operation, and an edge for each input that
+# wants a gradient. `backward` walks it against the direction of the data. The obvious way to write that walk takes five
+# lines:
 
 # %%
 import threading
@@ -58,9 +59,10 @@ for times in (5, 10, 15):
     print(f"{times} additions: {visits} visits")
 
 # %% [markdown]
-# Fifteen additions, sixty-five thousand visits. Each node is reached along every path from the root, and the number of paths doubles at
-# every step; a residual network of thirty blocks has a thousand million of them. The sum of all gradients that reach a node must be passed on *once*, so a node
-# has to wait until the last of them has come. That is the first difficulty. The second:
+# Fifteen additions, sixty-five thousand visits. The walk reaches each node along every path from the root, and each step
+# doubles the number of paths; a residual network of thirty blocks has a billion of them. The sum of all gradients that
+# reach a node must be passed on *once*, so a node has to wait until the last of them has come. That is the first
+# difficulty. The second:
 
 # %% tags=["raises-exception"]
 y = torch.ones(1, requires_grad=True)
@@ -69,18 +71,19 @@ for _ in range(2000):
 walk(y.grad_fn, np.ones(1, np.float32))
 
 # %% [markdown]
-# A recurrent network is a chain ten thousand nodes long. The walk must not recurse, neither must anything else that visits the
-# graph, and (in C++, where it took a bug report to find out) neither must its destruction.
+# A recurrent network is a chain of ten thousand nodes. The walk must not recurse. Neither must anything else that visits
+# the graph, nor (in C++, where it took a bug report to find out) its destruction.
 #
-# So there is an engine: it counts what each node must wait for, and keeps those that are ready in a queue. This part has the nodes,
-# what they keep, and the leaves at which they end; [the next](04b_the_walk.py) has the walk.
+# So there is an engine: it counts what each node must wait for, and keeps those that are ready in a queue. This part has
+# what the engine works on: the nodes, what they keep, and the leaves at which they end. [The next part](04b_the_walk.py)
+# has the walk.
 
 # %% [markdown]
 # ## Is anybody asking for gradients?
 #
-# Whether an operation is recorded depends on the thread: `no_grad()` in one thread must not stop a training step in another.
-# Reading a thread-local costs as much as a third of a small operation, so a global count of threads in a special mode
-# stands in front of it: while it is zero, nobody looks further.
+# Whether an operation is recorded depends on the thread: `no_grad()` in one thread must not stop a training step in
+# another. But reading a thread-local variable in every small operation would be felt. So a global count of the threads
+# that are in a special mode stands in front of it: while it is zero, nobody looks further.
 
 # %%
 #| into: c10/core/autograd_state.py
@@ -195,9 +198,9 @@ with torch.no_grad():
 answers
 
 # %% [markdown]
-# A new thread starts with the defaults, not with the modes of the thread that started it. Web servers and thread pools run inference in such
-# threads, and a `no_grad` around the server does nothing for them. Upstream hands its modes on explicitly where it starts threads itself,
-# as a `ThreadLocalState`.
+# A new thread starts with the defaults, not with the modes of the thread that started it. Web servers and thread pools
+# run inference in such threads, and a `no_grad` around the server does nothing for them. Where upstream starts threads
+# itself it hands its modes on explicitly, as a `ThreadLocalState`.
 
 
 # %%
@@ -214,11 +217,11 @@ def _(torch):
 
 
 # %% [markdown]
-# ## A node
+# ## What is a node?
 #
-# A node is one step of the derivative: it takes the gradients of an operation's outputs and returns those of its inputs. Its
-# edges lead to the nodes that made the inputs. It also keeps the shape and dtype of the output it belongs to, because a
-# gradient must have exactly those, and broadcasting in a formula may have changed them.
+# A node is one step of the derivative. It takes the gradients of an operation's outputs and returns those of its inputs;
+# its edges lead to the nodes that made the inputs. It also keeps the shape and dtype of the output it belongs to, because
+# a gradient must have exactly those, and a formula may return it in a shape that broadcasting stretched.
 #
 # For `(a * b + a).sum()`, with leaves `a` and `b`:
 #
@@ -236,11 +239,12 @@ def _(torch):
 #   GB -. "weak" .-> b["b (leaf)"]
 # ```
 #
-# All solid arrows point *back*, from results to inputs. A tensor keeps the graph behind it alive and nothing keeps what was computed
-# from it: when `loss` goes, so does the whole graph, unless some other tensor (a list of losses, say) still holds on to a part.
+# All solid arrows point *back*, from results to inputs. A tensor keeps the graph behind it alive, and nothing keeps what
+# was computed from it. When `loss` goes, the whole graph goes, unless some other tensor (a list of losses, say) still
+# holds a part of it.
 #
-# Upstream writes an edge as a pair (node, output number). Nearly every number is 0, so here an edge *is* the node then, and
-# a pair otherwise.
+# Upstream writes an edge as a pair (node, output number). Nearly every number is 0. So here an edge *is* the node if the
+# number is 0, and a pair otherwise.
 
 # %%
 #| into: csrc/autograd/__init__.py
@@ -384,13 +388,15 @@ def _(torch):
 
 
 # %% [markdown]
-# ## What a formula needs is kept, and checked
+# ## How is what a formula needs kept, and checked?
 #
-# Keeping a tensor for backward means remembering its version. At use the two are compared, and a difference is the error that
-# everybody has met: *one of the variables needed for gradient computation has been modified by an inplace operation*. Two
-# cases are different. An **input** is kept as it is. An **output** must not be: the output's edge leads to this very node,
-# and the circle would keep both alive until the garbage collector comes. So of an output only the array is kept, and the
-# tensor is made anew at need.
+# Keeping a tensor for backward means remembering its version. Before use the two are compared, and a difference is the
+# error that everybody has met: *one of the variables needed for gradient computation has been modified by an inplace
+# operation*.
+#
+# There are two cases. An **input** is kept as it is. An **output** must not be: its edge leads to this very node, and the
+# cycle would keep both alive until the garbage collector comes. So only the array of an output is kept, and the tensor is
+# made anew when it is needed.
 
 # %%
 #| into: csrc/autograd/saved_variable.py
@@ -459,8 +465,8 @@ def released(name: str) -> RuntimeError:
 
 
 # %% [markdown]
-# The message names the operation that *made* the overwritten tensor, since that is what the tensor knows, and not the one that wrote into it.
-# Read it as "the output of this operation was needed, and somebody has changed it".
+# The message names the operation that *made* the overwritten tensor, since that is what the tensor knows, and not the one
+# that wrote to it. Read it as "the output of this operation was needed, and somebody has changed it".
 
 # %%
 #| needs: a1_operators
@@ -474,10 +480,10 @@ except RuntimeError as error:
     print(str(error).split(": ", 1)[1].split(" Hint")[0])
 
 # %% [markdown]
-# ### Packing
-# Most of the memory of a training step is what nodes keep. `saved_tensors_hooks` lets a program replace it, by a copy on the
-# CPU or a file name, and bring it back later. Checkpointing is made of the same hooks: its *pack* keeps nothing, and its *unpack*
-# runs the forward again.
+# ### What do saved-tensor hooks replace?
+# Most of the memory of a training step is what nodes keep. `saved_tensors_hooks` lets a program keep something else
+# instead, a copy on the CPU or a file name, and bring the tensor back later. Checkpointing is made of the same hooks: its
+# *pack* keeps nothing, and its *unpack* runs the forward pass again.
 
 
 # %%
@@ -566,8 +572,10 @@ kept, w.grad
 # %% [markdown]
 # Both factors were kept in half the bytes, and the gradient of `w` is the `x` that float16 made of it.
 #
-# The context sets hooks on whatever is saved inside. One saved tensor alone is reached through its node, as `_raw_saved_NAME`, where `_saved_NAME` gives the tensor itself. Either way there is one pair of hooks to a tensor, `pack` runs unrecorded, and it gets the original,
-# not a copy: a write would change the operation's own input, so the version is compared before and after.
+# The context sets hooks on everything that is saved inside. A single saved tensor is reached through its node:
+# `_saved_NAME` gives the tensor, `_raw_saved_NAME` an object on which hooks can be registered. Either way there is one
+# pair of hooks per tensor. `pack` runs unrecorded, and it gets the original, not a copy: a write would change the
+# operation's own input, so the version is compared before and after.
 
 
 # %%
@@ -594,19 +602,21 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Leaves
+# ## How does a leaf collect its gradient?
 #
-# The walk ends at the leaves. A leaf's node adds what arrives to `.grad`. The first gradient is taken as it is if nobody
-# else can hold it, else copied; later ones are added in place, so that a reference to `p.grad` stays good across steps. Under `create_graph=True`
-# they are not: the sum must have a history, so `.grad` becomes a new tensor, and the reference shows the old one.
+# The walk ends at the leaves. A leaf's node, `AccumulateGrad`, adds what arrives to `.grad`. The first gradient is taken
+# over as it is if nobody else can hold it, and copied otherwise. Later ones are added in place, so that a reference to
+# `p.grad` stays good across steps. Not so under `create_graph=True`: there the sum needs a history, so `.grad` becomes a
+# new tensor, and the reference shows the old one.
 #
-# *Adds*, and does not assign. Within one walk it hardly matters, since the engine has summed before the leaf is reached. Across walks it is
-# what makes two losses, or one batch in four pieces, as good as one backward of the sum; the price is that everybody
-# must remember `zero_grad`.
+# It *adds* and does not assign. Within one walk that hardly matters, since the engine has summed before it reaches the
+# leaf. Across walks it makes two losses, or one batch in four pieces, as good as one backward of the sum. The price is
+# that everybody must remember `zero_grad`.
 #
-# The leaf holds its node, the node refers to the leaf weakly: no circle, so a leaf dies when its last user does. (Upstream
-# holds them the other way round and makes the node anew for each graph, which is why DDP must keep `grad_accumulators_` alive
-# by hand.)
+# The leaf holds its node, and the node refers to the leaf weakly. That is no cycle, so a leaf dies when its last user
+# does. Upstream does it the other way round: the node holds the leaf, the leaf refers to the node weakly, and the node is
+# made anew when no graph is left. That is why DDP must keep the nodes alive itself, in a field named
+# `grad_accumulators_`.
 
 # %%
 #| into: csrc/autograd/functions/__init__.py
@@ -772,3 +782,7 @@ def _(torch):
         warnings.simplefilter("ignore")
         (p * p).backward(create_graph=True)
     assert held is not p.grad and held.item() == 6 and p.grad.item() == 8 and p.grad.requires_grad
+
+
+# %% [markdown]
+# Nodes, saved tensors, leaves: everything the engine works on is there. [The next part](04b_the_walk.py) runs it.

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # The engine: the walk
 #
-# [The nodes](04_engine.py) are there, with what they have kept, and the leaves at which they end. What is left of the engine is the order in which it runs them, and what may go on meanwhile: hooks, other threads, a backward inside a backward.
+# In which order do nodes run, and what may happen between two of them? [The nodes](04_engine.py) are there, with what
+# they have kept and the leaves at which they end. This part is the algorithm of `backward`, and the places in it where
+# others take part: hooks, `autograd.grad`, anomaly mode, a backward inside a backward.
 
 # %%
 import time
@@ -33,17 +35,18 @@ live()
 
 
 # %% [markdown]
-# ## The walk
+# ## How does the engine know that a node is ready?
 #
-# 1. **Count.** From the roots, follow all edges once and count how many arrive at each node. That many gradients it must
-#    wait for.
-# 2. **Run.** A heap holds the ready nodes, youngest first. Take one, run it, add each result to the input buffer of the node
-#    at the other end of the edge, subtract one from that node's count, and when it reaches zero put it on the heap.
+# 1. **Count.** From the roots, follow all edges once and count how many arrive at each node. The node must wait for that
+#    many gradients.
+# 2. **Run.** A heap has the ready nodes, youngest first. Take one and run it. Add each result to the input buffer of the
+#    node at the other end of the edge, and subtract one from that node's count. When the count reaches zero, put that
+#    node on the heap.
 #
-# Youngest first means: in the reverse order of the forward pass, as far as the counts leave a choice. Nothing depends on it
-# for correctness; memory does, since what was made last is freed first. `AccumulateGrad` has the highest number of all, so
-# a leaf's gradient is stored the moment it is complete. Data-parallel training lives on that: the gradients of the last layer travel
-# over the network while the first layers are still being computed.
+# Youngest first means the reverse order of the forward pass, as far as the counts leave a choice. Correctness does not
+# depend on it, but memory does: what was made last is freed first. `AccumulateGrad` has the highest number of all, so a
+# leaf's gradient is stored as soon as it is complete. Data-parallel training depends on that: the gradients of the last
+# layer travel over the network while those of the first are still being computed.
 
 # %%
 #| into: csrc/autograd/engine.py
@@ -92,7 +95,8 @@ def compute_dependencies(root: Node) -> dict[Node, int]:
 
 
 # %% [markdown]
-# `autograd.grad(y, [w])` wants the gradient at `w` alone, and nodes that do not lead there should not run. Which ones do is found by one more walk, children before parents.
+# `autograd.grad(y, [w])` wants the gradient at `w` alone, and nodes that do not lead there should not run. One more walk
+# finds out which do, children before parents.
 
 
 # %%
@@ -166,7 +170,7 @@ counts = engine.compute_dependencies(loss.grad_fn)
 [(node.name(), count) for node, count in counts.items()]
 
 # %% [markdown]
-# Two gradients must come before `a`'s can be stored, one along each path; all others wait for one.
+# Two gradients must arrive before that of `a` can be stored, one along each path. All other nodes wait for one.
 
 
 # %%
@@ -217,9 +221,9 @@ def execute(
 
 
 # %% [markdown]
-# Running a node has a fixed order, and users hang hooks on every joint of it: hooks on the *tensor* see the gradient first,
-# then it is captured (that is where `autograd.grad` and `retain_grad` read), then come the node's pre-hooks, the formula, and the
-# node's post-hooks.
+# Running a node has a fixed order, and users hang hooks on every joint of it. Hooks on the *tensor* see the gradient
+# first. Then it is captured, which is where `autograd.grad` reads it. Then `retain_grad` stores it. Then come the node's
+# pre-hooks, the formula, and the node's post-hooks.
 
 
 # %%
@@ -359,11 +363,14 @@ def _is_sole_view(grad: Any) -> bool:
 
 
 # %% [markdown]
-# The last line of the loop is the whole of the scheduling. Everything above it is about handing over a gradient in the form that the receiver
-# needs, and about not copying it: `owned` follows an array that nobody else holds until it meets another gradient or a leaf, which then adds to it or keeps it instead of allocating. Upstream asks `use_count()` the same
-# question; Python counts references too. A view passes the ownership of its memory on, so the gradient of a linear layer's weight, computed as a product and handed through the derivative of `t()`, becomes `.grad` without a copy.
+# The last line of the loop is all of the scheduling. What stands above it hands a gradient over in the form that the
+# receiver needs, and avoids copying it. `owned` follows an array that nobody else holds until it meets another gradient
+# or a leaf; the leaf then keeps it, or the other gradient is added to it, and nothing is allocated. Upstream asks
+# `use_count()` the same question, and Python counts references too. A view passes the ownership of its memory on: the
+# gradient of a linear layer's weight is computed as a product, goes through the derivative of `t()`, and becomes `.grad`
+# without a copy.
 #
-# The pieces it uses: where gradients wait,
+# Three small files serve that loop. The first is where gradients wait, the *input buffer*:
 
 # %%
 #| into: csrc/autograd/input_buffer.py
@@ -406,7 +413,9 @@ def add(buffer: list[Any], number: int, count: int, grad: Any, owned: bool) -> N
 
 
 # %% [markdown]
-# what a gradient must look like,
+# The second knows what a gradient must look like. Formulas may return it in a shape that broadcasting stretched, or in
+# another dtype; here it is brought to those of the output it belongs to, or refused. This is the place of *Function …
+# returned an invalid gradient at index …*:
 
 # %%
 #| into: csrc/autograd/input_metadata.py
@@ -467,7 +476,8 @@ def _invalid(node: Node, index: int, what: str) -> RuntimeError:
 
 
 # %% [markdown]
-# and what reads a gradient on its way. (The hooks themselves, and what they may return, are in [the part on starting the engine](10b_starting_the_engine.py).)
+# The third, back in the engine, is what reads a gradient on its way: post-hooks, `retain_grad`, captures. (The hooks
+# themselves, and what they may return, are in [the part on starting the engine](10b_starting_the_engine.py).)
 
 
 # %%
@@ -512,10 +522,11 @@ def queue_callback(callback: Callable[[], None]) -> None:
 
 
 # %% [markdown]
-# ## One backward, step by step
+# ## What does one backward look like, step by step?
 #
-# The graph of the diagram. First it is recorded, three operators; then `execute` counts and runs. Follow `heap` and `buffers`: the gradient
-# of `a` waits for its second part while `MulBackward0` runs, and `AccumulateGrad` is taken as soon as it can be.
+# Take the graph of the diagram in the part before. It is recorded first, three operators; then `execute` counts and runs.
+# Follow `heap` and `buffers`: the gradient of `a` waits for its second part while `MulBackward0` runs, and
+# `AccumulateGrad` is taken as soon as it can be.
 
 # %%
 a.grad = b.grad = None
@@ -528,7 +539,7 @@ a.grad = b.grad = None
 a.grad, b.grad
 
 # %% [markdown]
-# And the order of the hooks, on one tensor and its node:
+# The order of the hooks, on one tensor and its node:
 
 # %%
 order = []
@@ -608,8 +619,9 @@ def _(torch):
 # %% [markdown]
 # ## Where was this made?
 #
-# A NaN in backward is born far from the forward operation that is to blame. The traceback of the error ends in `backward()`, where
-# all of them end. Anomaly mode keeps the stack of the forward call on each node and shows it when the node fails.
+# A NaN in backward appears far from the forward operation that is to blame, and the traceback of the error ends in
+# `backward()`, like all of them. Anomaly mode keeps the stack of the forward call on each node, and shows it when the
+# node fails.
 
 # %%
 #| into: csrc/autograd/anomaly_mode.py
@@ -672,10 +684,11 @@ with warnings.catch_warnings(record=True) as caught:
 print([line.strip() for line in str(caught[-1].message).splitlines() if "sqrt" in line][-1])
 
 # %% [markdown]
-# The derivative of the square root at 0 is infinite, the gradient that arrived was 0, and the product of the two is no number. Nothing in the forward
-# pass was wrong. Outside anomaly mode the NaN would have travelled on to every parameter before this layer.
+# The derivative of the square root at 0 is infinite, the gradient that arrived was 0, and their product is not a number.
+# Nothing in the forward pass was wrong. Without anomaly mode the NaN would have travelled on to every parameter before
+# this layer.
 #
-# It is a tool for looking and not for training: every operation formats a stack, and every gradient is searched.
+# It is a tool for looking, not for training: every operation formats a stack, and every gradient is searched.
 
 
 # %%
@@ -691,3 +704,7 @@ def timed(anomaly):
 
 timed(False)
 f"{timed(True) / timed(False):.0f} times slower"
+
+# %% [markdown]
+# Nodes come from operators. The next parts build the layer that makes them, beginning with [what all operators share](05_before_the_kernels.py).
+# On the main line, go on to [a tensor's place in the graph](05a_place_in_the_graph.py).

@@ -17,10 +17,20 @@
 # %% [markdown]
 # # What operators share: shapes, types, the order of a result
 #
-# The table has a column `Autograd`. Upstream fills it with generated code: for every operator a C++ function in `VariableType_*.cpp` that looks whether an input wants a gradient, calls the kernel below, makes the node
-# and hangs it on the result. `tools/autograd` writes ten files of it, `VariableType_0.cpp` to `VariableType_9.cpp`, from `derivatives.yaml`; they are in no repository and in every backtrace. In Python a function can make functions, so ours is written once per *form* of operator.
+# A loss comes out wrong because two shapes were broadcast, a result is half precision where single was expected, a
+# `.view` works on one result and not on another. Such facts do not belong to one operator: they are decided in the layer
+# that all operators share. This part begins that layer. It has three rules: how shapes meet, which dtype is computed in,
+# and in which order a result lies in memory.
 #
-# Four parts tell it. This one has what all forms use, how shapes and types meet and in which order a result lies; [the next](05a_place_in_the_graph.py) how views and writes to them are kept in the graph, and the node that an operator leaves behind. Later come [the path from a call to its result](../00_tensor/06_from_call_to_result.py) and [the forms](../00_tensor/07_forms_of_operators.py).
+# The layer is the column `Autograd` of [the dispatcher's table](03_dispatcher.py). Upstream fills it with generated code:
+# for each operator a C++ function that looks whether an input wants a gradient, calls the kernel below, makes the node
+# and attaches it to the result. `tools/autograd` writes ten files of such functions, `VariableType_0.cpp` to
+# `VariableType_9.cpp`, from `derivatives.yaml`. They are in no repository and in every backtrace. In Python a function
+# can make functions, so ours is written once per *form* of operator.
+#
+# After these rules come [how views, and writes to them, are kept in the graph](05a_place_in_the_graph.py), [what may be
+# passed to a call](05b_arguments.py), [the path from a call to its result](06_from_call_to_result.py), and [the
+# forms](07_forms_of_operators.py).
 
 # %%
 import readtorch as torch
@@ -29,9 +39,10 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Shapes that meet
+# ## Why did a wrong shape give no error?
 #
-# Most bugs of broadcasting are no errors. A column of targets meets a row of predictions, and the loss is the mean over all pairs:
+# Most mistakes in broadcasting raise nothing. A column of targets meets a row of predictions, and the loss is taken over
+# all pairs:
 
 # %%
 prediction, target = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[1.0], [2.0], [3.0]])
@@ -39,7 +50,9 @@ difference = prediction - target
 difference.shape, (difference * difference).sum().item()
 
 # %% [markdown]
-# The prediction was perfect. The rule that stretched both operands looks at each pair of dimensions *from the right*: equal, or one of them is 1, or missing.
+# The prediction was perfect, and the loss is not zero. Broadcasting looks at each pair of dimensions *from the right*:
+# they must be equal, or one of them must be 1 or missing. Here both rules applied, once in each direction, and both
+# operands were stretched.
 # %%
 #| into: aten/expand_utils.py
 #| imports
@@ -77,7 +90,8 @@ def is_expandable_to(shape: tuple[int, ...], desired: tuple[int, ...]) -> bool:
 torch.zeros(2, 3) + torch.zeros(2, 4)
 
 # %% [markdown]
-# The derivative of stretching is summing: if one number was used ten times, its gradient is the sum of ten.
+# What is the derivative of stretching? A sum: if one number was used ten times, its gradient is the sum of ten. The
+# engine takes that sum when it hands a gradient over, so no formula has to.
 
 
 # %%
@@ -115,12 +129,16 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Which type is it computed in?
+# ## In which dtype is an operation computed?
 #
-# The rule has three ranks: tensors with dimensions decide first, 0-dimensional tensors only if they are of a higher category, Python numbers only if they are of a higher one still. That is why `half_weights * 2.0` stays in half precision and
-# `half_weights * torch.tensor(2.0, dtype=torch.float64)` does too.
+# Operands have three ranks. Tensors with dimensions decide first. Tensors without dimensions count only if their category
+# is higher, and Python numbers only if theirs is higher still. So `half_weights * 2.0` stays in half precision, and so
+# does `half_weights * torch.tensor(2.0, dtype=torch.float64)`.
 #
-# Upstream no number gets as far as a kernel. `x * 2` is `aten::mul.Tensor`: the 2 becomes a tensor without dimensions that carries a mark, `is_wrapped_number`, and the three ranks are three fields of a struct that looks at dimensions and mark.
+# Upstream no number gets as far as a kernel. `x * 2` is `aten::mul.Tensor`: the 2 becomes a tensor without dimensions
+# that carries a mark, `is_wrapped_number`. The three ranks are three fields of a struct, `ResultTypeState`, and
+# dimensions and mark tell which of them an operand goes to. The mark matters: the same 2, as `torch.tensor(2)`, is an
+# operand of another rank.
 
 # %%
 #| fact: aten/src/ATen/native/TypeProperties.h#at::native::ResultTypeState
@@ -177,11 +195,31 @@ def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
     return promote_types(higher, lower)
 
 
+# %%
+import numpy as np
+
+from readtorch.aten.native.type_properties import result_type
+
+weights, double, small = np.ones(2, np.float16), np.ones((), np.float64), np.ones((), np.int8)
+result_type([weights, double]), result_type([weights, 2j]), result_type([small, 1000]), result_type([small, double])
+
+
+# %%
+#| claim: beside a 0-d int8 tensor, the number 1000 is made an int8 and the tensor of 1000 makes the result int64
+#| upstream: c10/core/TensorImpl.h#c10::TensorImpl::is_wrapped_number
+def _(torch):
+    small = torch.tensor(1, dtype=torch.int8)
+    by_number, by_tensor = small + 1000, small + torch.tensor(1000)
+    assert by_number.dtype is torch.int8 and by_number.item() == 1001 - 1024
+    assert by_tensor.dtype is torch.int64 and by_tensor.item() == 1001
+
+
 # %% [markdown]
-# ## Pointwise operators on raw arrays
+# ## What do all pointwise operators share?
 #
-# Most operators of the library apply one function to every element. Upstream's `TensorIterator` does for all of them what does not depend on the function: promotion, broadcasting, the output. NumPy's *ufunc* is the same idea,
-# with other rules of promotion; so ours casts the inputs by the rules above and leaves the loop to NumPy.
+# Most operators apply one function to every element. Upstream's `TensorIterator` does everything that does not depend on
+# the function: promotion, broadcasting, the output. NumPy's *ufunc* is the same idea with other rules of promotion. So
+# ours casts the inputs by the rules above and leaves the loop to NumPy.
 
 # %%
 #| into: aten/tensor_iterator.py
@@ -353,9 +391,10 @@ def shapes(name: str, operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 # %% [markdown]
-# NumPy warns when a division by zero gives infinity; PyTorch never does. Switching its warnings off for the whole program would silence the user's own
-# NumPy code, and `np.errstate` costs as much as an addition. What it does inside is to set one context variable, so that is what we do. The variable is private to NumPy: with a version that keeps it elsewhere,
-# `np.errstate` serves.
+# NumPy warns when a division by zero gives infinity; PyTorch never does. Switching the warnings off for the whole program
+# would silence the user's own NumPy code, and `np.errstate` around each call costs as much as a small addition. What
+# `np.errstate` does inside is to set one context variable, so that is what we do. The variable is private to NumPy; if a
+# version keeps it elsewhere, `np.errstate` is used.
 
 # %%
 #| into: aten/tensor_iterator.py
@@ -385,7 +424,7 @@ else:
     ignore_floating_errors, restore_floating_errors = _set_ignoring, _extobj_contextvar.reset
 
 # %% [markdown]
-# Registering one takes a line:
+# With that, registering a pointwise operator takes one line in the part that has the operator:
 
 # %%
 #| into: aten/native/__init__.py
@@ -408,8 +447,6 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
 
 # %%
 #| needs: a1_operators
-import numpy as np
-
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.c10.core.dispatch_key import DispatchKey
 
@@ -418,13 +455,16 @@ counts, halves = np.ones(2, np.int32), np.ones(2, np.float16)
 add(counts, halves).dtype, np.add(counts, halves).dtype, add(counts, 2.5).dtype, np.add(counts, 2.5).dtype
 
 # %% [markdown]
-# The same loop, under two rules of promotion: NumPy's `add` would have made doubles of both.
+# The same loop under two rules of promotion: NumPy's `add` would have made doubles of both.
 
 # %% [markdown]
-# ## In which order does a result lie?
+# ## Which results are contiguous, whatever their operand was?
 #
-# NumPy's functions give a result that lies in memory as their input does: the sums of a transposed array are transposed. Upstream's pointwise operators do the same, but a reduction, a softmax, a sum that runs along a dimension, what was joined, picked or
-# rolled come with their last dimension innermost, whatever they were made of. It can be told: `.view(n, -1)` of such a result is possible, and would not be.
+# Pointwise results [follow their operand in
+# memory](02_storage_and_views.py#in-which-order-do-the-elements-of-a-result-lie). Other operators do not: upstream's
+# reductions, softmaxes, cumulative sums, and what was joined, picked or rolled come with their last dimension innermost,
+# whatever they were made of. A program notices: `.view(n, -1)` works on such a result. NumPy's sum of a transposed array
+# is transposed, so our kernels put the elements in order afterwards.
 
 
 # %%
@@ -451,3 +491,8 @@ def _(torch):
     ):
         assert result.is_contiguous()
     assert x.sum(0).view(12).shape == (12,)
+
+
+# %% [markdown]
+# These were the rules for values. The next part has the rules for history: [what a tensor knows of the graph](05a_place_in_the_graph.py), and
+# what becomes of it when memory is written to.

@@ -15,9 +15,11 @@
 # ---
 
 # %% [markdown]
-# # A tensor's place in the graph
+# # Views, writes, and a tensor's place in the graph
 #
-# Two things are left that all forms of operators share: what a write to one tensor does to the history of another, and the node that an operator leaves behind.
+# Two tensors share memory, and one of them is written to in the middle of a recorded computation. Which history does the
+# other one have now? Why are some such writes refused, with words about leaves and views that are not in your program?
+# This part has the answers, and with them the object that records a single operator: its node.
 
 # %%
 import readtorch as torch
@@ -27,10 +29,9 @@ live()
 
 
 # %% [markdown]
-# ## When a view's base is written to
+# ## What happens to a view when its base is written to?
 #
-# Writing to one tensor can change what *another* one has computed, in the middle of a recorded
-# computation:
+# Writing to one tensor can change the value, and the history, of *another* one:
 
 # %%
 #| needs: a1_operators
@@ -41,9 +42,9 @@ base.mul_(10)
 view.item(), torch.autograd.grad(view, leaf)
 
 # %% [markdown]
-# The view was taken before the multiplication and its derivative is right nevertheless: it shows the product now, so its history must go through
-# the multiplication. A tensor that looks into another's memory therefore remembers its base, with what leads from there to it: if
-# somebody writes to the base, the view's history is a new one, made when somebody asks for it.
+# The view was taken before the multiplication, and its derivative is right nevertheless. It shows the product now, so its
+# history must go through the multiplication. A tensor that looks into another's memory therefore remembers its base, and
+# what leads from the base to it. After a write to the base it gets a new history, made when somebody asks for it.
 #
 # ```mermaid
 # flowchart RL
@@ -59,8 +60,9 @@ view.item(), torch.autograd.grad(view, leaf)
 #   end
 # ```
 #
-# Where strides describe the view, the steps that made it are not repeated: a single node on the base knows shape, strides and offset, `AsStridedBackward0`. That is how this name comes into the graphs of people who have never called
-# `as_strided`. The steps are repeated only where strides would not do, between a real and a complex tensor for instance.
+# The new history does not repeat the steps that made the view. One node on the base knows shape, strides and offset:
+# `AsStridedBackward0`. That is how this name gets into the graphs of people who have never called `as_strided`. The steps
+# are repeated only where strides cannot describe the view, for instance between a real and a complex tensor.
 
 
 # %%
@@ -245,15 +247,22 @@ with torch.no_grad():
 row.requires_grad, row.is_leaf, row.grad_fn, (row * 2).grad_fn.next_functions
 
 # %% [markdown]
-# It does, since a write to `row` is a write to `w`, and `w` does. But no node leads from one to the other: the product has a node, whose edge goes nowhere. The same holds of a view whose base
-# began to require a gradient after the view was taken.
+# It does, since a write to `row` is a write to `w`, and `w` requires one. But no node leads from one to the other: the
+# product has a node whose edge goes nowhere. The same holds for a view whose base began to require a gradient after the
+# view was taken.
 #
-# Now let `row` be written to. Under `no_grad` that is what initializers and optimizers do. With recording on it could mean two things: that the write is a step of the computation, so
-# that `w` becomes the result of a `CopySlices`; or that nothing about this view was to be recorded, or why was it taken under `no_grad`? Either answer gives somebody a wrong gradient and no message, so the
-# write is refused. So are writes to views that one node made together (`unbind`, `chunk`: the new history would be that of one of them, and the node is all of theirs) and to those that a custom function returned (its `backward` would be left out). The
-# number that a view is made with, upstream's `CreationMeta`, tells these apart; a view of a view inherits it.
+# Now let `row` be written to. Under `no_grad` that is what initializers and optimizers do. With recording on it could
+# mean two things. Either the write is a step of the computation, and `w` becomes the result of a `CopySlices`. Or nothing
+# about this view was to be recorded, or why was it taken under `no_grad`? Either answer gives somebody a wrong gradient
+# and no message, so the write is refused.
 #
-# The refusal has a second half, which surprises more. Write to the *base*, in whichever mode, and the view is overtaken: what it knew of its history is wrong, and a new one must not be made, for the reasons above. Nothing happens, until somebody asks:
+# Two other kinds of view are refused as well. Those that one node made together (`unbind`, `chunk`): the new history
+# would be that of one output, and the node belongs to all of them. And those that a custom function returned: its
+# `backward` would be left out. A number that each view is made with, upstream's `CreationMeta`, tells these cases apart;
+# a view of a view inherits it.
+#
+# The refusal has a second half, which surprises more. Write to the *base*, in whichever mode. What the view knew of its
+# history is now wrong, and a new history must not be made, for the reasons above. Nothing happens until somebody asks:
 
 # %% tags=["raises-exception"]
 #| needs: a1_operators
@@ -330,8 +339,11 @@ def _(torch):
 
 
 # %% [markdown]
-# Second, writing. `v.mul_(2)` on a view `v` of `b` changes `b`: from now on `b` is the result of "everything as before, except this part". That operation is the node `CopySlices`: it cuts the part
-# out of the gradient, sends it through the derivative of the in-place operation, and puts what comes out back in its place.
+# ### What happens to the base when a view is written to?
+#
+# `v.mul_(2)` on a view `v` of `b` changes `b`. From then on `b` is the result of "everything as before, except this
+# part". The node of that operation is `CopySlices`. It cuts the part out of the gradient, sends it through the derivative
+# of the in-place operation, and puts what comes out back in its place.
 
 # %%
 #| into: csrc/autograd/functions/tensor.py
@@ -514,7 +526,8 @@ def wake_views(base: Any) -> None:
 
 
 # %% [markdown]
-# In the graph: a write through a view, and what `CopySlices` does with the gradient. It calls the node of the multiplication itself, which therefore has no place in the walk.
+# In the graph below, a row is multiplied in place. `CopySlices` calls the node of the multiplication itself, so that node
+# has no place of its own in the walk.
 
 # %%
 #| needs: a1_operators
@@ -550,7 +563,11 @@ def _(torch):
 
 
 # %% [markdown]
-# Third, becoming a leaf.
+# ### How does a tensor become a leaf, or stop being one?
+#
+# `x.requires_grad_()` gives the tensor an `AccumulateGrad` node. That needs a dtype that can have gradients and a tensor
+# without a history. The other functions of this cell ask who made a tensor, and are what `x.grad_fn` and `x.is_leaf`
+# call.
 
 
 # %%
@@ -635,9 +652,11 @@ def is_leaf(tensor: Any) -> bool:
 
 
 # %% [markdown]
-# ## The node of an operator
+# ## What does an operator's node keep?
 #
-# One class per operator, so that the graph prints as upstream's does. What an instance holds was decided by the names in the formulas.
+# There is one class per operator, so that the graph prints as upstream's does. What an instance keeps was decided by the
+# names in the formulas. `apply` is where [the engine](04b_the_walk.py) calls it: collect what the formulas name, run each
+# formula that somebody wants, put the results beside the edges.
 
 # %%
 #| into: csrc/autograd/generated_node.py
@@ -750,6 +769,15 @@ class GeneratedNode(Node):
             cls._plan = found  # type: ignore[attr-defined]  # kept on the subclass that asks
         return found
 
+
+# %% [markdown]
+# Collecting is where kept tensors are checked. An input is compared with the version that it had. An output was kept as
+# an array, and becomes a tensor again if the formula runs on tensors.
+
+
+# %%
+#| into: csrc/autograd/generated_node.py
+class GeneratedNode(GeneratedNode):
     def _values(self, grads: list[Any], graph: bool) -> dict[str, Any]:
         entry, rule = self.entry, self.entry.derivative
         assert rule is not None
@@ -797,6 +825,15 @@ class GeneratedNode(Node):
         differentiable = array.dtype.kind in "fcV" and (shown is None or number in shown)
         return tensor_impl.wrap(array, (self if self._count == 1 else (self, number)) if differentiable else None)
 
+
+# %% [markdown]
+# The rest of the class is for people who look at the graph: the node's name, which upstream numbers by overload
+# (`SumBackward1` is a sum over a dimension), and the attributes `_saved_NAME` and `_raw_saved_NAME`.
+
+
+# %%
+#| into: csrc/autograd/generated_node.py
+class GeneratedNode(GeneratedNode):
     def shown(self) -> Node:
         """This node. Upstream counts the overloads of an operator: `x.sum(0)` leaves a `SumBackward1`."""
         choose = self.entry.overload
@@ -863,6 +900,14 @@ class GeneratedNode(Node):
             self._result = kept
 
 
+# %% [markdown]
+# What is left is small: unpacking a kept value, making the classes, and one more node, for gradients of gradients.
+# Upstream, the backward of a few operators is a single operator that takes all kept tensors. Its results lead to those
+# tensors even where they do not depend on them, and `OpaqueNode` does the same.
+
+
+# %%
+#| into: csrc/autograd/generated_node.py
 def _unpack(value: Any, version: Any, graph: bool, keeper: Node) -> Any:
     if value.__class__ is Packed:
         value = value.restore()
@@ -935,7 +980,8 @@ def leading_to(node: Node, gradients: list[Any], kept: list[Any], zero: bool) ->
 
 
 # %% [markdown]
-# What such nodes hold. `y` wants no gradient, so the product need not keep `x` for it; the sum keeps a shape and lets the tensor go:
+# What such nodes keep. `y` wants no gradient, so the product need not keep `x` for it; the sum keeps a shape and lets the
+# tensor go:
 
 # %%
 #| needs: a1_operators
@@ -956,3 +1002,7 @@ def _(torch):
     node = (x * y).grad_fn
     assert node._saved_other is not None and node._saved_self is None
     assert torch.equal(x.exp().grad_fn._saved_result, x.exp())
+
+
+# %% [markdown]
+# A node is made after a kernel has run, and a kernel runs only if the call made sense. [The next part](05b_arguments.py) is about who checks that.

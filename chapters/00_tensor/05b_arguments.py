@@ -17,11 +17,15 @@
 # %% [markdown]
 # # What may stand in a call
 #
-# NumPy takes `keepdim=2` for True, `True` for the dimension 1, and of a string in place of a dimension it says that the string has no `__index__`. A kernel that is handed such values gives a result nobody asked for, or an
-# error that names something the caller has never heard of. Upstream every call passes a parser, made from the operator's schema, that knows what may stand where and says which argument is wrong.
+# Who says *sum(): argument 'dim' (position 1) must be tuple of ints, not str*, and why does `x.sum(True)` raise although
+# `True` is an int in Python? NumPy takes `keepdim=2` for True and `True` for the dimension 1, and says of a string that
+# it has no `__index__`. A kernel that gets such values gives a result nobody asked for, or an error that names something
+# the caller has never heard of. So upstream every call passes a parser, made from the operator's schema, that knows what
+# each parameter may be and says which argument is wrong.
 #
-# Upstream the parser must run first, at every call: it decides which overload is meant. Here Python's own call has bound the arguments already. So the question
-# "is everything what the schema says?" is asked in full only when a call has failed, in order to say why; before the kernel runs, each option is compared with the classes that were found good before.
+# Upstream the parser must run first, at every call, because it decides which overload is meant. Here Python's own call
+# has bound the arguments already. So the full check is made only when a call has failed, to say why. Before a kernel
+# runs, each option is only compared with the classes that have passed before.
 
 # %%
 import readtorch as torch
@@ -63,7 +67,8 @@ from readtorch.csrc.utils.gates import NOBODY, first_contact
 # %% [markdown]
 # ## What counts as an int?
 #
-# More than Python's ints: whatever has `__index__`, a NumPy integer, a tensor that holds one. And less: a bool is an int in Python, and `x.sum(True)` is far more likely a misplaced `keepdim` than the dimension 1.
+# More than Python's ints: anything that has `__index__`, a NumPy integer, a tensor that has one integer in it. And less:
+# a bool is an int in Python, but `x.sum(True)` is far more likely a misplaced `keepdim` than the dimension 1.
 
 
 # %%
@@ -177,9 +182,11 @@ def kind_of(annotation: str, name: str = "") -> tuple[Test, str] | None:
 
 
 # %% [markdown]
-# ## Before the kernel
+# ## What is checked before the kernel runs?
 #
-# The classes that have passed are remembered, per option. An ordinary call pays one look into a set for each option that it names. Only classes whose every instance passes go in there: one tensor may stand for an int, another not.
+# For each option, the classes that have passed are remembered. An ordinary call pays one look into a set for each option
+# that it names. Only classes of which every instance passes are remembered: one tensor may be used as an int, another may
+# not.
 
 # %%
 #| into: csrc/utils/python_arg_parser.py
@@ -339,10 +346,11 @@ def _wanted(schema: Schema, position: int) -> str:
 
 
 # %% [markdown]
-# ## After a failure
+# ## Who explains a call that failed?
 #
-# If a call fails, somebody wants to know why, and time no longer matters. `complain` goes through the call as the parser would: too many arguments, a name that does not exist, one argument twice, one missing, one of the
-# wrong kind. If the arguments are not at fault, the kernel's own error stands.
+# When a call fails, time no longer matters. `complain` goes through the call as the parser would: too many arguments, a
+# name that does not exist, one argument twice, one missing, one of the wrong kind. If the arguments are not at fault, the
+# kernel's own error stands.
 
 
 # %%
@@ -400,8 +408,9 @@ def _in_64_bits(op: str, name: str, value: Any, annotation: str) -> None:
 
 
 # %% [markdown]
-# An array that does not fit is noticed by NumPy or by Python at the latest: *operands could not be broadcast together*, *tuple index out of range*. Such an error did not come from a `raise` of ours, which the instruction that the traceback
-# ends at tells. It becomes the cause of one that names the operator and what it was given.
+# NumPy or Python notice the rest: *operands could not be broadcast together*, *tuple index out of range*. Such an error
+# did not come from a `raise` of ours; the instruction at which its traceback ends tells. It becomes the cause of an error
+# that names the operator and what it was given.
 
 # %%
 #| into: csrc/utils/python_arg_parser.py
@@ -554,10 +563,12 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Two names for one parameter
+# ## Why does `axis=` work, too?
 #
-# `x.mean(axis=1, keepdims=True)` is how NumPy spells it, and programs that began there are full of it. Upstream's parser knows a few of NumPy's names, of which two are in use: wherever an operator takes `dim` or `keepdim`, the other
-# name will do. What is written in Python, `norm` or `split`, has no parser and takes its own names alone; so has `flip`, whose parameter is `dims`.
+# `x.mean(axis=1, keepdims=True)` is NumPy's spelling, and programs that began there are full of it. Upstream's parser
+# knows a few of NumPy's names. Two are in use: wherever an operator takes `dim` or `keepdim`, `axis` and `keepdims` do as
+# well. Functions written in Python, such as `norm` or `split`, have no parser and take their own names only; neither does
+# `flip`, whose parameter is `dims`.
 
 
 # %%
@@ -577,8 +588,10 @@ def _(torch):
 # %% [markdown]
 # ## Why does `x.addcmul_(0.5, u, v)` still run?
 #
-# Until PyTorch 1.5, the number by which a summand is multiplied stood before the tensors: `addcdiv_(-rate, mean, root)` is in every optimizer written then, and many of them are in use. Today numbers are keywords, and the old
-# order is a second signature that upstream's parser understands, with one warning in a process. The order cannot be mistaken: it has one argument too many. So it is looked for here when a call does not fit, and costs those that fit nothing.
+# Until PyTorch 1.5, the number that multiplies a summand came before the tensors: `addcdiv_(-rate, mean, root)` is in
+# every optimizer written then, and many of those are in use. Today numbers are keywords, and the old order is a second
+# signature that upstream's parser understands, with one warning per process. The order cannot be mistaken, because it has
+# one argument too many. So we look for it when a call does not fit, and calls that fit pay nothing.
 
 # %%
 #| into: csrc/utils/python_arg_parser.py

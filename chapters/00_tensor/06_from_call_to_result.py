@@ -17,20 +17,21 @@
 # %% [markdown]
 # # From a call to the result
 #
-# "I know `native_functions.yaml`, and I know the kernels. How does a call get from the one to the other?" Upstream the answer is generated text: for each
-# operator a parser, a dispatcher entry and an Autograd kernel, each a few dozen lines of C++ that exist only in a build tree. A template for all of them can be read in
-# `gen_variable_type.py`, if one can read a program that writes a program.
+# "I know `native_functions.yaml`, and I know the kernels. How does a call get from the one to the other?" Upstream the
+# answer is generated text: for each operator a parser, a dispatcher entry and an Autograd kernel, a few dozen lines of
+# C++ each, which exist only in a build tree. The template for all of them is in `gen_variable_type.py`, a program that
+# writes a program.
 #
-# Python functions can make functions. An operator's *form* takes an operator's entry and returns what `torch.NAME` is: a closure that holds the
-# kernel, the node class, and which tensors are kept. The first handles operators that have one or more tensors in front and options behind:
-# `sum(x, dim)`, `mm(a, b)`, `where(c, a, b)`.
+# Python functions can make functions. The *form* of an operator is a function that takes the operator's row and returns
+# what `torch.NAME` is: a closure that holds the kernel, the node class, and which tensors are kept. The first form below
+# is for operators that have one or more tensors in front and options behind: `sum(x, dim)`, `mm(a, b)`, `where(c, a, b)`.
 #
-# Read `call` from top to bottom. It is the answer to "what happens between `a @ b` and BLAS":
+# Read its inner function, `call`, from top to bottom. It answers "what happens between `a @ b` and BLAS":
 #
 # 1. fetch the raw arrays, or find out that an argument is no tensor and take the slow path;
-# 2. pick the column: two NumPy arrays are the CPU's;
+# 2. pick the column: NumPy arrays are the CPU's;
 # 3. call the kernel;
-# 4. if an input wants a gradient, and recording is on, make the node;
+# 4. if an input wants a gradient and recording is on, make the node;
 # 5. wrap the result.
 
 # %%
@@ -139,6 +140,13 @@ def given(*values: Any) -> tuple:
     return tuple(value for value in values if value is not MISSING)
 
 
+# %% [markdown]
+# ## What happens between `a @ b` and BLAS?
+#
+# The five steps, for any number of leading tensors. Whatever can be decided once is decided outside `call`: is there a
+# derivative, does the operator take `out=`, which options must be checked?
+
+
 # %%
 #| into: csrc/autograd/variable_type.py
 #| upstream: tools/autograd/gen_variable_type.py#emit_body
@@ -217,7 +225,9 @@ def leading(entry: OperatorEntry) -> Call:
 
 
 # %% [markdown]
-# Most of these have one tensor, and most calls are plain. The same again for that case, without the loops: this is the form that a training step runs through most often.
+# Most operators have one tensor in front, and most calls are plain. The same again for that case, without the loops: a
+# training step runs through this form more often than through any other. Whatever is not plain (a mode, `out=`, another
+# device) goes to `leading`, here called `slow`.
 
 
 # %%
@@ -306,6 +316,11 @@ def leading_one(entry: OperatorEntry) -> Call:
     return call
 
 
+# %% [markdown]
+# For two tensors there is a pattern worth a shortcut: each tensor is kept for the gradient of the other (`crosswise`), as
+# in `mm` and `dot`. If the other one wants no gradient, the slot stays empty.
+
+
 # %%
 #| into: csrc/autograd/variable_type.py
 def leading_two(entry: OperatorEntry) -> Call:
@@ -391,7 +406,7 @@ product = a @ b
 product.grad_fn, product.grad_fn.next_functions
 
 # %% [markdown]
-# And for a list of tensors in front: `cat`, `stack`.
+# `cat` and `stack` take a list of tensors. Their formulas name shapes only, so nothing is kept but a list of tuples.
 
 
 # %%
@@ -454,8 +469,10 @@ def leading_list(entry: OperatorEntry) -> Call:
 
 
 # %% [markdown]
-# `take_tensors` is the path of calls that are wrong, or that name their tensors by keyword. Both are rare, so the fast path
-# does not look for them: it fails at the first attribute that only a tensor has, and the failure leads here.
+# ### What about calls that are wrong, or that name their tensors?
+#
+# Both are rare, so the fast path does not look for them. It fails at the first attribute that only a tensor has, and the
+# failure leads to `take_tensors`. Two devices in one call are found here as well.
 
 
 # %%
@@ -523,6 +540,11 @@ def message(action):
 torch.sum(dim=0, input=b), message(lambda: torch.mm(a, [1.0])), message(lambda: torch.mm(a, b, c=1))
 
 
+# %% [markdown]
+# One operator takes tensors of two devices on purpose: `copy_`. Its source is brought to the device of its target first,
+# by another operator, so that the derivative brings the gradient back.
+
+
 # %%
 #| into: csrc/autograd/variable_type.py
 def brought(source: Any, array: Any, non_blocking: bool) -> Any:
@@ -540,10 +562,11 @@ def brought(source: Any, array: Any, non_blocking: bool) -> Any:
 
 
 # %% [markdown]
-# ## Making the node
+# ## What is left to do when a node is made?
 #
-# The edges, the saved tensors with their versions, the saved results, the shape and dtype. Which of these there are is known when the operator is registered; what is left for
-# the call is to fill slots. And to leave some empty: a tensor that is kept for the gradient of an input that wants none is not kept.
+# A node needs edges, saved tensors with their versions, saved results, the shape and dtype of the output. Which of these
+# an operator has is known when it is registered. The call only fills slots, and leaves some of them empty: a tensor that
+# is named for the gradient of an input that wants none is not kept.
 
 
 # %%
@@ -747,7 +770,8 @@ def is_any_wrapped(values: Any) -> bool:
 
 
 # %% [markdown]
-# Wrapping: one tensor, several in a named tuple, or a list.
+# Last, the raw result is wrapped: as one tensor, several in a named tuple, or a list. An edge to an output other than the
+# first is a pair.
 
 
 # %%
@@ -795,7 +819,7 @@ def check_cast(source: np.dtype, target: np.dtype) -> None:
 # %% [markdown]
 # ## What does all this cost?
 #
-# A call on two numbers, beside the bare ufunc and beside the same call without recording:
+# A call on vectors of two numbers, beside the bare ufunc, with and without recording:
 
 # %%
 x, y = torch.ones(2, requires_grad=True), torch.ones(2)
@@ -814,8 +838,8 @@ for label, action in {
     print(f"{label:24} {microseconds(action):5.2f} µs")
 
 # %% [markdown]
-# The difference between the first two lines is the tensor: unpacking, choosing, wrapping. Between the second and the third lies the node. For ten elements all of it
-# outweighs the work; for a million it cannot be measured.
+# The difference between the first two lines is the tensor: unpack, choose, wrap. The difference between the second and
+# the third is the node. For ten elements this outweighs the work; for a million it cannot be measured.
 
 
 # %%
@@ -835,10 +859,17 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * The number of columns costs nothing. A column without a kernel for an operator is *fallthrough*, and fallthrough keys are not walked over one by one: each operator has a mask of the keys at which something would happen, and the set of keys is reduced by it before the highest bit is taken.
-# * The autograd kernel also computes tangents, in the same function and if an input has one (forward-mode derivatives): the second expression of each entry in `derivatives.yaml`, `result:`, is for that.
-# * A kernel may be called *boxed*, with its arguments on a stack of variants. Python's operators (`torch.ops.aten.add`), fallbacks and TorchScript call so, and pay for it.
+# * The number of columns costs nothing. A column without a kernel for an operator is *fallthrough*, and a call does not
+#   walk over such keys one by one. Each operator has a mask of the keys at which something happens for it; the set of
+#   keys is reduced by the mask before the highest bit is taken.
+# * The autograd kernel also computes tangents, in the same function, if an input has one (forward-mode derivatives). The
+#   expression `result:` in an entry of `derivatives.yaml` is for that.
+# * A kernel may be called *boxed*, with its arguments on a stack of variants. Python's operators (`torch.ops.aten.add`),
+#   fallbacks and TorchScript call so, and pay for it.
 
 # %%
 #| fact: aten/src/ATen/core/dispatch/DispatchKeyExtractor.h#c10::DispatchKeyExtractor::nonFallthroughKeys_
 #| fact: aten/src/ATen/core/dispatch/Dispatcher.h#c10::Dispatcher::callBoxed
+
+# %% [markdown]
+# `call` hands one case on at its first line: the caller has brought the memory for the result. [The next part](06b_given_outputs.py) takes it up.

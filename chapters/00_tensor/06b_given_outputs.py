@@ -15,14 +15,24 @@
 # ---
 
 # %% [markdown]
-# # Results written where the caller says
+# # `out=`: results written where the caller says
 #
-# "`torch.add(a, b, out=c)` saves an allocation. What may `c` be?" Of another shape, with a warning. Of a wider dtype for `add`, never for `mm`. One of the operands for `add`, not for `cat`; part of one
-# for neither. The answers follow the kernel that writes and not the operator's mathematics, and upstream gives them one after another in three places: the parser (is it a tensor, are there as many as
-# results), the generated Autograd kernel (nothing is recorded), and whatever prepares the kernel's loop (dtype, shape, memory).
+# "`torch.add(a, b, out=c)` saves an allocation. What may `c` be?" It depends on the operator more than one would think:
 #
-# Here a result is computed as always and then written, so that one function asks all of it between the two, and nothing is written before everything has been asked. What is left of the kernels is a table of names: which convert on
-# the way out, which look for memory that is also an operand's, which resize without a word.
+# | `out=` is | `add` | `mm` | `cat` |
+# |---|---|---|---|
+# | of another shape | resized, with a warning unless it was empty | the same | the same |
+# | of a wider dtype | converted to | refused | converted to |
+# | one of the operands | allowed | accepted, and wrong | refused |
+# | part of an operand | refused | accepted, and wrong | refused |
+#
+# The answers follow the kernel that writes, not the mathematics of the operator. Upstream gives them in three places, one
+# after another: the parser (is it a tensor, are there as many as results?), the generated Autograd kernel (nothing may be
+# recorded), and whatever prepares the kernel's loop (dtype, shape, memory).
+#
+# Here a result is computed as always and then written to `out`. So one function can ask everything between the two, and
+# nothing is written before all has been asked. What is left of the kernels is a table of names: which of them convert on
+# the way out, which look for memory that an operand uses too, which resize without a word.
 
 # %%
 import warnings
@@ -64,10 +74,14 @@ from readtorch.csrc.utils.structseq import StructSequence, structseq
 
 
 # %% [markdown]
-# ## What the kernels ask
+# ## Which dtype may `out=` have?
 #
-# A loop driven by upstream's `TensorIterator` converts each element to the dtype of `out` where `can_cast` allows it: integer to float, float to double. Most other kernels are
-# compiled for one dtype and insist on it. Comparisons write truth values, which any dtype holds. Sums and the makers of new tensors turn the question round and compute in the dtype of `out`.
+# A loop driven by upstream's `TensorIterator` converts each element to the dtype of `out` where `can_cast` allows it:
+# integer to float, float to double. Most other kernels are compiled for one dtype and insist on it. Comparisons write
+# truth values, which any dtype can hold. Sums, and functions that make new tensors, do it the other way round: they
+# compute in the dtype of `out`.
+#
+# The sets below are facts about upstream's kernels, operator by operator. They are for looking up.
 
 
 # %%
@@ -137,6 +151,9 @@ SHARED_PLACES = FILLING & _names("empty eye full ones randperm zeros") | _names(
     "all amax amin any argmax argmin bmm cummax cummin histc linalg_vector_norm nansum norm prod std sum threshold tril triu var"
 )
 
+# %% [markdown]
+# The same kind of table for memory: which operators look for overlap, and when.
+
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 #: one loop reads and writes: before they resize `out`, they look for several elements of it in one place, and for operands that are part of it
@@ -170,9 +187,11 @@ RECORDED = _names(
 
 
 # %% [markdown]
-# ## From `out=` to the tensors themselves
+# ## What is asked before anything is written?
 #
-# Autocast is off inside: its casts are registered for operators that return, and `mm.out` is another operator than `mm`. An `out=` computed in bfloat16 would not hold the result anyway.
+# The parser's questions come first, then the call, then dtype, device, memory and shape of each result, then the write.
+# Autocast is off inside: its casts are registered for operators that return a result, and `mm.out` is another operator
+# than `mm`. (A result computed in bfloat16 could not be written to a float32 `out` of `mm` anyway.)
 
 
 # %%
@@ -301,7 +320,9 @@ def tensors_among(values: Any) -> Iterator[Any]:
 
 
 # %% [markdown]
-# A node would have to say whose result it is: that of the call, or what `out` was before. Upstream refuses. Where it computes a result first and copies it over, the copy is an in-place operation like any other, and is recorded.
+# Why is nothing recorded? A node would have to say whose result `out` is: that of the call, or of what made `out` before.
+# Upstream refuses both. Some functions compute a result first and copy it over; there the copy is an in-place operation
+# like any other, and is recorded.
 
 
 # %%
@@ -472,7 +493,8 @@ def assign(target: Any, raw: Any) -> None:
 
 
 # %% [markdown]
-# The same addition into four tensors: one of the right shape keeps its strides, a wider one is converted to, an empty one grows, and one that has elements grows with a warning.
+# The same addition into four tensors. One of the right shape keeps its strides, a wider one is converted to, an empty one
+# grows, and one that has elements grows with a warning.
 
 # %%
 #| needs: a1_operators
@@ -524,6 +546,15 @@ def _(torch):
 
 # %%
 #| needs: a1_operators
+#| claim: mm does not look whether out= is one of its operands, and overwrites what it has yet to read: a wrong product and no error
+#| differs: here the product is computed before it is written, and is right
+def _(torch):
+    a = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert torch.mm(a, a, out=a).tolist() != [[7.0, 10.0], [15.0, 22.0]]
+
+
+# %%
+#| needs: a1_operators
 #| claim: an input that requires grad is refused, unless the result is copied over as tensordot's is: then the copy is recorded
 def _(torch):
     a = torch.ones(2, 2, requires_grad=True)
@@ -538,8 +569,39 @@ def _(torch):
     assert out.grad_fn is not None
 
 
+# %%
+#| needs: a1_operators
+#| claim: an out= of another shape is resized, with a warning unless it was empty; one that cannot hold the dtype, or a gradient, is refused
+#| upstream: aten/src/ATen/native/Resize.h#at::native::resize_output
+def _(torch):
+    import warnings
+
+    ones = torch.ones(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.add(ones, 1, out=torch.empty(0))
+        assert not caught
+        assert torch.add(ones, 1, out=torch.ones(3)).shape == (2,)
+    assert "An output with one or more elements was resized" in str(caught[0].message)
+    for refused in (
+        lambda: torch.add(ones, 1, out=torch.empty(0, dtype=torch.int64)),
+        lambda: torch.add(ones.clone().requires_grad_(), 1, out=torch.empty(0)),
+    ):
+        try:
+            refused()
+        except RuntimeError as error:
+            assert "can't be cast" in str(error) or "don't support automatic differentiation" in str(error)
+        else:
+            raise AssertionError("written")
+
+
 # %% [markdown]
 # ### What upstream does more
 #
-# * It writes to the given memory from the kernel, and so saves the allocation that `out=` is there for. Here there is a result and then a copy; a loop into memory of the right dtype is what `a.add_(b)` has.
-# * When a reduction is given its input as `out=` (`torch.sum(a, 1, out=a)`), upstream resizes the input before it looks at the dimension, which is then out of range, or sums what is left of it. Here the sum is right.
+# * The kernel writes to the given memory, which saves the allocation that `out=` is there for. Ours makes a result and
+#   copies it; the form that does write straight into memory is the in-place one, `a.add_(b)`.
+# * When a reduction gets its input as `out=` (`torch.sum(a, 1, out=a)`), upstream resizes the input before it looks at
+#   the dimension, which may then be out of range, or sums what is left. Here the sum is right.
+#
+# So far a call was one of a few tensors and options. Pointwise operators and views take shorter ways: [the
+# forms](07_forms_of_operators.py).

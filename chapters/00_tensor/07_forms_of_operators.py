@@ -17,7 +17,11 @@
 # %% [markdown]
 # # The forms of an operator
 #
-# What [the part before](../00_tensor/06_from_call_to_result.py) does for tensors in front and options behind, each further form does its own way: pointwise operators in one stroke, views without a kernel's copy, in-place operators with the checks that keep the graph true, composites by calling other operators. Autocast stands in front of them all.
+# Which path does `x * 2` take, and which `x[0]` or `index_add(x, 0, i, y)`? [From a call to the
+# result](06_from_call_to_result.py) has the form for operators with tensors in front and options behind. Three more stand
+# here: pointwise operators, which are most of what a program calls; signatures of any kind; and views, whose result
+# shares memory with an argument. [The next part](07a_in_place_and_composites.py) has the two that are left, in place and
+# composite.
 
 # %%
 import readtorch as torch
@@ -26,8 +30,10 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Pointwise operators
-# They are most of what a program calls, so the common case, tensors of one dtype or a tensor and a number, is written out; all else (promotion, other devices, `out=`) takes the second path through the same table.
+# ## Which two paths does a pointwise operator have?
+# Pointwise operators are most of what a program calls. So the common case is written out: tensors of one dtype, or a
+# tensor and a number. Everything else (promotion, other devices, `out=`, modes) takes the second path, through the same
+# table.
 
 
 # %%
@@ -97,6 +103,12 @@ def unary(entry: OperatorEntry) -> Call:
         return tensor
 
     return call
+
+
+# %% [markdown]
+# With two operands, either may be a Python number, and NumPy may give another dtype than the rules of promotion ask for.
+# So the fast path looks at the dtype that came out, and hands the call to the second path if it is not that of the
+# operands.
 
 
 # %%
@@ -214,6 +226,11 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
 
 #: these make tensors of two numbers
 _OF_NUMBERS = frozenset(["add", "sub", "mul", "_true_div", "_floor_div", "_trunc_div", "floor_divide"])
+
+
+# %% [markdown]
+# The second path. `alpha` is the odd one among the options: `add(x, y, alpha=2)` scales the second operand first, after
+# the checks that upstream makes on the number.
 
 
 # %%
@@ -345,11 +362,12 @@ a * b
 a * torch.ones(3, dtype=torch.int64)
 
 # %% [markdown]
-# The first multiplication stays in `call`; the second, one level deeper, casts first.
+# The first multiplication stays in `call`. The second goes one level deeper and casts first.
 
 # %% [markdown]
-# ## Everything else
-# Tensors between options, lists of tensors, optional tensors: `cat(tensors, dim)`, `index_add(x, dim, index, source)`. Bound by name, a little slower.
+# ## What if a tensor comes after an option?
+# Then positions do not help: `index_add(x, dim, index, source)`, lists of tensors, optional tensors. The arguments are
+# bound to names first, which is a little slower, and each is looked at by its kind in the schema.
 
 
 # %%
@@ -465,9 +483,11 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
 
 
 # %% [markdown]
-# ## Views
-# The kernel returns an array that looks into the same memory; the tensor around it shares the counter and remembers the way. Some operators cannot say
-# beforehand: `reshape` gives a view if strides allow it, so whether bookkeeping is due is read off the array that came back.
+# ## How does a view come to know its base?
+# The kernel returns an array that looks into the same memory. The tensor around it gets the version counter of its
+# source, and notes how it was taken ([a tensor's place in the graph](05a_place_in_the_graph.py) says why). Some operators
+# cannot say beforehand whether they will give a view: `reshape` does if the strides allow it. So whether anything must be
+# noted is read off the array that came back.
 
 
 # %%
@@ -604,3 +624,14 @@ def _copied(entry: OperatorEntry) -> OperatorEntry:
     if entry.name == "reshape":
         other.node_name = "UnsafeViewBackward0"
     return other
+
+
+# %%
+#| needs: a1_operators
+x = torch.ones(2, 3, requires_grad=True)
+same, copied = x.reshape(6), x.t().reshape(6)
+[(result.grad_fn.name(), result._vc is x._vc, result._view is not None) for result in (same, copied)]
+
+# %% [markdown]
+# One call gave a view, with the counter of `x` and a way back to it; the other gave a copy, with neither, and a node of another name.
+# Upstream notes the same in `as_view`, in the kernels of `ADInplaceOrView`.

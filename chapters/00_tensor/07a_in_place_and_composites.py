@@ -15,9 +15,11 @@
 # ---
 
 # %% [markdown]
-# # In place, and composites
+# # In place, and operators made of operators
 #
-# [The forms before](07_forms_of_operators.py) make new tensors. Two remain: one writes into a tensor that is there, the other calls other operators.
+# Why does `x.add_(1)` fail where `x + 1` works, and why has `F.cross_entropy` no node called `CrossEntropyBackward0`?
+# [The forms before](07_forms_of_operators.py) make new tensors. Of the two that are left, one writes to a tensor that is
+# there, and the other calls other operators.
 
 # %%
 import readtorch as torch
@@ -27,11 +29,11 @@ live()
 
 
 # %% [markdown]
-# ## In place
+# ## What must be asked before a tensor is overwritten?
 #
-# Either the kernel itself writes to its first argument (`copy_`, `zero_`), or the result of the ordinary one is written there. Three
-# checks stand before: no leaf, no forbidden view, a result that fits. Each prevents a graph that would be wrong or
-# could not be drawn:
+# Either the kernel writes to its first argument itself (`copy_`, `zero_`), or the result of the ordinary kernel is
+# written there. Three checks come first: no leaf, no forbidden view, a result that fits. Each prevents a graph that would
+# be wrong, or that nobody could draw:
 
 
 # %%
@@ -52,11 +54,13 @@ computed = leaf * 1
 ]
 
 # %% [markdown]
-# A leaf with a history would be no leaf, and its gradient would go on to somewhere else than `.grad`. A view of a leaf would make one of it. And a result of another shape has no
-# place.
+# A leaf with a history would not be a leaf, and its gradient would go somewhere else than to `.grad`. A write to a view
+# of a leaf would give the leaf a history just the same. And a result of another shape has no place.
 #
-# The two questions about memory come from [the part on storage](../00_tensor/02_storage_and_views.py). Most operators read and write in step, so an operand may be the written tensor itself. Those that scatter may not. Some ask nothing: filling with one value cannot
-# go wrong. And three, `index_fill_`, `index_put_` and `masked_fill_`, were once allowed on expanded tensors and still are, with a warning.
+# The two questions about memory are those of [the part on storage](02_storage_and_views.py#where-may-a-write-go). Most
+# operators read and write in step, so an operand may be the written tensor itself. Operators that scatter do not, so
+# theirs may not. Some ask nothing, because filling with one value cannot go wrong. And three, `index_fill_`, `index_put_`
+# and `masked_fill_`, were once allowed on expanded tensors and still are, with a warning.
 
 
 # %%
@@ -101,8 +105,9 @@ def _check_operands(check: Callable[[Any, Any], None], array: Any, operands: Any
 
 
 # %% [markdown]
-# Most writes are of the kind `p.add_(update)` or `average.mul_(0.9)`, without gradients, between tensors of one dtype and shape that lie in memory of their own. Nothing of the above is in question then, and what would be asked takes twice as long as the arithmetic. So pointwise operators of two operands look first whether theirs
-# is such a call.
+# Most writes are of the kind `p.add_(update)` or `average.mul_(0.9)`: no gradients, one dtype and shape, memory of their
+# own. Then nothing of the above is in question, and asking would take twice as long as the arithmetic. So pointwise
+# operators of two operands first look whether they have such a call.
 
 
 # %%
@@ -155,6 +160,12 @@ def _plain_write(entry: OperatorEntry) -> Callable[[Any, Any], bool] | None:
         return True
 
     return write
+
+
+# %% [markdown]
+# All other writes go through here. The order matters: the checks, then the kernel, then the version counter, then [the
+# new history](05a_place_in_the_graph.py#rebase_history). If the formula names the value that is about to be overwritten
+# (`mul_` by itself, say), a copy of it is kept instead.
 
 
 # %%
@@ -394,8 +405,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Composites
-# A composite has no node of its own: it calls other operators, and they record. Nor does it take tensors apart, so a number in a tensor's place might get through its arithmetic: the places where its signature says tensor are looked at first.
+# ## Why do some operators have no node of their own?
+# A composite calls other operators, and they record; a node of its own would record the same derivative twice. Composites
+# do not take tensors apart either, so a number in a tensor's place might get through their arithmetic unnoticed. That is
+# why the places where the signature says tensor are looked at first.
 
 
 # %%
@@ -524,38 +537,30 @@ def inplace_composite(entry: OperatorEntry, at: Any) -> Call:
     return call
 
 
-# %% [markdown]
-# ### What upstream does more
-#
-# * `add`, `add_` and `add.out` are three operators there, with three rows and three entries in a profile; torchgen writes two of them from the third (`structured_delegate`). One operator here, whose form is chosen by the call.
-# * An `out=` of another shape is resized, as here. If it had elements, there is a warning: the memory that somebody else may still look into is not what it was.
-# * Every view operator has a twin that copies, `select_copy` for `select`. Functionalisation, which makes of a program one without writes, calls these and puts writes back by functions kept with each view (`ViewFunc`).
+# %%
+#| needs: a2_layers
+loss = torch.nn.functional.cross_entropy(torch.ones(2, 3, requires_grad=True), torch.tensor([0, 1]))
+loss.grad_fn.name(), loss.grad_fn.next_functions[0][0].name()
 
 
 # %%
-#| needs: a1_operators
-#| claim: an out= of another shape is resized, with a warning unless it was empty; one that cannot hold the dtype, or a gradient, is refused
-#| upstream: aten/src/ATen/native/Resize.h#at::native::resize_output
+#| needs: a2_layers
+#| claim: a composite leaves the nodes of what it called: cross_entropy those of nll_loss and log_softmax, matmul of two matrices that of mm
 def _(torch):
-    import warnings
+    x, y = torch.ones(2, 3, requires_grad=True), torch.ones(3, 2)
+    loss = torch.nn.functional.cross_entropy(x, torch.tensor([0, 1]))
+    assert loss.grad_fn.name() == "NllLossBackward0"
+    assert loss.grad_fn.next_functions[0][0].name() == "LogSoftmaxBackward0"
+    assert torch.matmul(x, y).grad_fn.name() == "MmBackward0"
 
-    ones = torch.ones(2)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.add(ones, 1, out=torch.empty(0))
-        assert not caught
-        assert torch.add(ones, 1, out=torch.ones(3)).shape == (2,)
-    assert "An output with one or more elements was resized" in str(caught[0].message)
-    for refused in (
-        lambda: torch.add(ones, 1, out=torch.empty(0, dtype=torch.int64)),
-        lambda: torch.add(ones.clone().requires_grad_(), 1, out=torch.empty(0)),
-    ):
-        try:
-            refused()
-        except RuntimeError as error:
-            assert "can't be cast" in str(error) or "don't support automatic differentiation" in str(error)
-        else:
-            raise AssertionError("written")
+
+# %% [markdown]
+# ### What upstream does more
+#
+# * `add`, `add_` and `add.out` are three operators, with three rows in the table and three entries in a profile. Two of
+#   them are generated from the third (`structured_delegate`). Here it is one operator, whose form is chosen by the call.
+# * Every view operator has a twin that copies, `select_copy` for `select`. Functionalisation, which turns a program into
+#   one without writes, calls the twins and puts the writes back by functions that are kept with each view (`ViewFunc`).
 
 
 # %%

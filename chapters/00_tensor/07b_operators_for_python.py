@@ -17,7 +17,10 @@
 # %% [markdown]
 # # Autocast, and operators handed to Python
 #
-# An entry of the dispatcher's table has all its forms by now. Two things stand between it and a program: the layer that may change the dtype of the arguments before any form is chosen, and the methods and functions that Python sees.
+# Why is the result of a softmax float32 on a GPU and bfloat16 on a CPU, inside the same `with torch.autocast(…)`? And how
+# does an operator become `torch.add`, `x.add` and `x.add_` at once? Every row of the dispatcher's table has its form by
+# now. Two things stand between it and a program: autocast, which may change the dtype of the arguments before any form is
+# chosen, and the functions and methods that Python sees.
 
 # %%
 import readtorch as torch
@@ -26,12 +29,16 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Autocast
-# Why is the result of a softmax float32 on a GPU and bfloat16 on a CPU, in the same `with torch.autocast(…)`? Because autocast is no rule but three lists of names, and each kind of device has its own. Operators of the list "low" get their floating inputs cast to
-# the low-precision type, those of "float32" to that, those of "widest" to the widest among them. Whatever is on no list takes its inputs as they come: the fallback of the column lets every other call through.
+# ## Why does autocast cast one operator and not another?
+# Because it is not a rule but three lists of names, and each kind of device has lists of its own. Operators on the list
+# "low" get their floating inputs cast to the low-precision type, those on "float32" to float32, those on "widest" to the
+# widest dtype among them. Operators on no list take their inputs as they come: the fallback of the column lets the call
+# through.
 #
-# The lists follow from what a type can do. float16 ends at 65504, so CUDA's second list has every function that grows or adds up: `exp`, `pow`, `sum`, `softmax`, the norms, the losses. bfloat16 has the range of float32, and the CPU's second list
-# has no `exp` and no `softmax`. It has the losses, products, and operators for which the CPU had no kernel in bfloat16 when the list was made: Fourier transforms, decompositions, padding, pooling of volumes.
+# The lists follow from what a type can hold. float16 ends at 65504, so CUDA's list "float32" has every function that
+# grows or adds up: `exp`, `pow`, `sum`, `softmax`, the norms, the losses. bfloat16 has the range of float32, and the
+# CPU's list has neither `exp` nor `softmax`. It has the losses, `prod`, and operators for which the CPU had no kernel in
+# bfloat16 when the list was made: Fourier transforms, decompositions, padding, pooling of volumes.
 
 
 # %%
@@ -143,9 +150,15 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
         print(f"{name:45} {result.dtype}")
 
 # %% [markdown]
-# The cache holds casts of *parameters*, by the identity of the tensor, until the outermost region ends. Two things follow that look like bugs of something else. A weight that is changed inside the region, by an optimizer's step or by hand, goes on being multiplied
-# by its old values. And for years, a cast made under `no_grad` was found again by the training step behind it, in the same region, and had no history: the weight got no gradient, and nothing was said. Since the end of 2025 (pytorch/pytorch#165068) a cast that goes into the cache is always recorded,
-# whatever mode surrounds it. So put the region around the forward pass alone, and `torch.clear_autocast_cache()` where you cannot.
+# The cache holds casts of *parameters*, by the identity of the tensor, until the outermost region ends. Two things follow
+# that look like bugs of something else.
+#
+# A weight that is changed inside the region, by an optimizer's step or by hand, goes on being multiplied by its old
+# values. So put the region around the forward pass alone, and call `torch.clear_autocast_cache()` where you cannot.
+#
+# And for years a cast made under `no_grad` was found again by the training step after it, in the same region, and had no
+# history: the weight got no gradient, and nothing was said. Since the end of 2025 (pytorch/pytorch#165068) a cast that
+# goes into the cache is always recorded, whatever mode surrounds it.
 
 
 # %%
@@ -184,9 +197,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Handing them to Python
+# ## How does one operator become `torch.add`, `x.add` and `x.add_`?
 #
-# A listener of the table makes the entry point of each operator that is registered, and puts it where Python looks: into the namespace of functions, and on the class.
+# A listener of the table makes the entry point of each operator that is registered, and puts it where Python looks: into
+# a namespace of functions, and on the tensor class. Operators with several outputs return a tuple whose items have names.
 
 # %%
 #| into: csrc/utils/structseq.py
@@ -244,7 +258,7 @@ def structseq(name: str, names: tuple[str, ...]) -> Any:
 
 
 # %% [markdown]
-# The classes have a module of their own, for `isinstance`.
+# The classes of such tuples have a module of their own, `torch.return_types`, so that a program can ask `isinstance`.
 
 # %%
 #| into: return_types.py
@@ -293,6 +307,10 @@ from readtorch.csrc.autograd import variable_type
 from readtorch.csrc.utils.gates import COMPILED, Public, gates
 from readtorch.csrc.utils.python_arg_parser import shown
 from readtorch.csrc.utils.structseq import structseq
+
+# %% [markdown]
+# `offer` is the listener: it runs once per operator, at import, and again whenever somebody registers one. `entry_point`,
+# at the end of the cell, picks the form.
 
 # %%
 #| into: csrc/autograd/python_torch_functions.py
@@ -376,76 +394,13 @@ def _offer_inplace(entry: OperatorEntry) -> None:
 
 
 #: the in-place operators that are functions of `torch` too, and not methods alone
-INPLACE_FUNCTIONS = frozenset(
-    [
-        "abs_",
-        "acos_",
-        "acosh_",
-        "addmv_",
-        "alpha_dropout_",
-        "arccos_",
-        "arccosh_",
-        "arcsin_",
-        "arcsinh_",
-        "arctan_",
-        "arctanh_",
-        "asin_",
-        "asinh_",
-        "atan_",
-        "atanh_",
-        "ceil_",
-        "celu_",
-        "clamp_",
-        "clamp_max_",
-        "clamp_min_",
-        "clip_",
-        "conj_physical_",
-        "cos_",
-        "cosh_",
-        "deg2rad_",
-        "dropout_",
-        "erf_",
-        "erfc_",
-        "exp2_",
-        "exp_",
-        "expm1_",
-        "feature_alpha_dropout_",
-        "feature_dropout_",
-        "fix_",
-        "floor_",
-        "frac_",
-        "gcd_",
-        "index_put_",
-        "lcm_",
-        "ldexp_",
-        "log10_",
-        "log1p_",
-        "log2_",
-        "log_",
-        "logit_",
-        "nan_to_num_",
-        "neg_",
-        "negative_",
-        "rad2deg_",
-        "reciprocal_",
-        "relu_",
-        "round_",
-        "rrelu_",
-        "rsqrt_",
-        "selu_",
-        "sigmoid_",
-        "sin_",
-        "sinc_",
-        "sinh_",
-        "sqrt_",
-        "square_",
-        "tan_",
-        "tanh_",
-        "threshold_",
-        "trunc_",
-        "xlogy_",
-    ]
-)
+_INPLACE_FUNCTIONS = """
+    abs_ acos_ acosh_ addmv_ alpha_dropout_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_
+    atan_ atanh_ ceil_ celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ dropout_
+    erf_ erfc_ exp2_ exp_ expm1_ feature_alpha_dropout_ feature_dropout_ fix_ floor_ frac_ gcd_ index_put_
+    lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_
+    rrelu_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_ trunc_ xlogy_"""
+INPLACE_FUNCTIONS = frozenset(_INPLACE_FUNCTIONS.split())
 
 
 def entry_point(entry: OperatorEntry) -> Any:
@@ -472,7 +427,7 @@ def init() -> None:
 
 
 # %% [markdown]
-# One operator in place is refused for a reason of its own, before its form begins.
+# One in-place operator is refused before its form begins, for a reason of its own.
 
 
 # %%
@@ -491,8 +446,11 @@ def _of_reals(call: Call) -> Call:
 # %% [markdown]
 # ## What does `help` know of a compiled function?
 #
-# Nothing, when it has been compiled. Upstream the docstrings are put on at import: `torch/_torch_docs.py` consists of four hundred calls of `add_docstr`, on 14,500 lines, `_tensor_docs.py` of five hundred for the methods. (The `_add_docstr` that stands in `F.conv2d = _add_docstr(torch.conv2d, …)` is the same function; it returns
-# the function it was given.) It writes into a structure of C, and only where there is no text yet. The first line of the text spells the call, since `inspect.signature` has nothing to look at. Ours is made of the operator's schema and of the docstring of its kernel.
+# Nothing. Upstream the docstrings are attached at import: `torch/_torch_docs.py` is four hundred calls of `add_docstr` on
+# 14,500 lines, and `_tensor_docs.py` has five hundred for the methods. (The `_add_docstr` in `F.conv2d =
+# _add_docstr(torch.conv2d, …)` is the same function; it returns the function it was given.) It writes into a C structure,
+# and only where there is no text yet. The first line of the text spells the call, because `inspect.signature` has nothing
+# to look at. Ours is made of the operator's schema and the docstring of its kernel.
 
 # %%
 #| into: csrc/autograd/python_torch_functions.py
@@ -550,3 +508,7 @@ def _(torch):
     )
     for function in (torch.nn.functional.conv2d, torch.sum, torch.Tensor.index_add_, torch.linalg.svd, torch.softmax):
         assert len(function.__doc__) > 60, function
+
+
+# %% [markdown]
+# The machinery is complete, and the table is nearly empty. [The next part](08_first_operators.py) puts the first operators into it.

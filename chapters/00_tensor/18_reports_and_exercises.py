@@ -86,7 +86,7 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Bug: fail to throw error when computing loss between tensors with shapes [n, 1] and [n]”** (pytorch/pytorch#16045; also #16413, #19699). A model gives a column, the data a row, and the difference is [broadcast](../00_tensor/05_before_the_kernels.py#shapes-that-meet) to a square: every prediction is compared with every target. Nothing is wrong with any single step. What is learned is easy
+# **“Bug: fail to throw error when computing loss between tensors with shapes [n, 1] and [n]”** (pytorch/pytorch#16045; also #16413, #19699). A model gives a column, the data a row, and the difference is [broadcast](../00_tensor/05_before_the_kernels.py#why-did-a-wrong-shape-give-no-error) to a square: every prediction is compared with every target. Nothing is wrong with any single step. What is learned is easy
 # to tell from the formula: the sum over all targets of (p − t)² is smallest where p is their mean, whatever the input. The line below is fitted twice, and the second time it has learned to be flat.
 
 # %%
@@ -136,7 +136,7 @@ def _(torch):
 # ## Bugs you can now explain: the graph
 #
 # **“Getting gradient of element of tensor wrt the element itself”** (pytorch/pytorch#23941, and many under the words “appears to not have been used in the graph”, #73697). `grad(b[0][0], b[0])` fails, `c = b[0]; grad(c[0], c)` does not. Each pair of brackets makes a *new* tensor with a new node, so the second `b[0]` is a sibling
-# of the first and not its ancestor; [the walk](../00_tensor/04b_the_walk.py#the-walk) leads from results to inputs, along the edges of objects that were really used. The same happens to `grad(loss, x[:, 0])` in programs for differential equations. Cut first and put together afterwards, or
+# of the first and not its ancestor; [the walk](../00_tensor/04b_the_walk.py#how-does-the-engine-know-that-a-node-is-ready) leads from results to inputs, along the edges of objects that were really used. The same happens to `grad(loss, x[:, 0])` in programs for differential equations. Cut first and put together afterwards, or
 # differentiate by the whole and cut the gradient.
 
 
@@ -184,7 +184,7 @@ def _(torch):
 
 # %% [markdown]
 # **“one of the variables needed for gradient computation has been modified by an inplace operation”** (pytorch/pytorch#39141, and the tutorials that broke with it, MorvanZhou/PyTorch-Tutorial#89, leftthomas/SRGAN#79). Adversarial training computes both losses, then steps the discriminator, then calls the generator's `backward`. Until 1.4 it ran, since 1.5 it fails. The
-# product inside the discriminator [has kept its weight](../00_tensor/04_engine.py#what-a-formula-needs-is-kept-and-checked), to send the gradient on to the generator, and the step has overwritten it. It had always done so. The optimizers of 1.4 wrote to `.data`, whose version counter is another one, and the
+# product inside the discriminator [has kept its weight](../00_tensor/04_engine.py#how-is-what-a-formula-needs-kept-and-checked), to send the gradient on to the generator, and the step has overwritten it. It had always done so. The optimizers of 1.4 wrote to `.data`, whose version counter is another one, and the
 # generator was trained with gradients through a discriminator that had not seen its pictures. 1.5 wrote to the parameter itself under `no_grad`, and the counter told. What helps is not `clone`, but to call `backward` for the generator before the discriminator's step, or to run the discriminator once more.
 
 
@@ -291,7 +291,7 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Remove "memory leak" in PyTorch training example”** (google/brax#152; also jostmey/NakedAttention#1, IBM/mi-prometheus#111, pytorch/pytorch#17568). `total += loss`, for the log. The sum has a node, the node has an edge to the loss of every step, and each of these leads to its graph. What [backward has freed](../00_tensor/04_engine.py#what-a-formula-needs-is-kept-and-checked) is gone; what remains is
+# **“Remove "memory leak" in PyTorch training example”** (google/brax#152; also jostmey/NakedAttention#1, IBM/mi-prometheus#111, pytorch/pytorch#17568). `total += loss`, for the log. The sum has a node, the node has an edge to the loss of every step, and each of these leads to its graph. What [backward has freed](../00_tensor/04_engine.py#how-is-what-a-formula-needs-kept-and-checked) is gone; what remains is
 # every node of every step, and everything that was never walked. `loss.item()` is a number and has no edges. Nor has `loss.detach()`, and on a GPU it does not wait.
 
 
@@ -365,7 +365,7 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Modifying inplace views of leaf gives unclear error message”** (pytorch/pytorch#39150; Atcold/NYU-DLSP20#765, Hunter-DDM/knowledge-neurons#14). `table[:, 0::2] = sines` on a parameter. An in-place operation moves a tensor [behind a new node](../00_tensor/05a_place_in_the_graph.py#when-a-views-base-is-written-to); a leaf that were moved would no longer be the thing that collects the gradient. When the report was written the write was allowed and
+# **“Modifying inplace views of leaf gives unclear error message”** (pytorch/pytorch#39150; Atcold/NYU-DLSP20#765, Hunter-DDM/knowledge-neurons#14). `table[:, 0::2] = sines` on a parameter. An in-place operation moves a tensor [behind a new node](../00_tensor/05a_place_in_the_graph.py#what-happens-to-a-view-when-its-base-is-written-to); a leaf that were moved would no longer be the thing that collects the gradient. When the report was written the write was allowed and
 # `backward` said *leaf variable has been moved into the graph interior*. Now the write itself is refused, at the line that does it. Two other things could be meant, and they are not the same:
 
 
