@@ -17,11 +17,13 @@
 # %% [markdown]
 # # The first operators
 #
-# Twenty-odd operators are enough to stand on: arithmetic, a sum, a matrix product, the shapes, copying. Each opens a file that the appendix on
-# operators continues, and each is registered in one of the ways of the part on the dispatcher.
+# Which activations stay in memory after a forward pass? Which in-place operation may follow which layer? Twenty-odd
+# operators are enough to answer: arithmetic, a sum, a matrix product, shapes, copies. Each opens a file that the appendix
+# on operators continues, and each is registered in one of the ways of [the part on the
+# dispatcher](03_dispatcher.py#how-is-a-row-added).
 #
-# Reading them one by one is dull. Three questions make it worth while, because their answers decide what a program may do with a result, and
-# no error message mentions them until it is too late:
+# Read them with three questions. The answers decide what a program may do with a result, and no error message mentions
+# them until it is too late:
 #
 # * What does the node **keep**: inputs, the result, a shape, nothing? (Memory, and which in-place operation may follow.)
 # * Does the result look into the argument's **memory**: always, never, sometimes?
@@ -39,8 +41,8 @@ live()
 # %% [markdown]
 # ## Where is `mul`?
 #
-# Upstream there is no function that multiplies two tensors. The work is cut into pieces that are found under five names, and a search for any
-# one of them does not lead to the next:
+# Upstream there is no single function that multiplies two tensors. The work is cut into pieces with five names, and a
+# search for one of them does not lead to the next:
 #
 # | piece | where | what it says |
 # |---|---|---|
@@ -50,12 +52,13 @@ live()
 # | loop | `native/cpu/BinaryOpsKernel.cpp`, `mul_kernel` | compiled once per vector instruction set; `DispatchStub` picks at the first call (`ATEN_CPU_CAPABILITY=default` makes it pick the plain one) |
 # | derivative | `derivatives.yaml`, `mul.Tensor` | two lines |
 #
-# A stack trace shows further names (`wrapper_CPU_mul_Tensor`, `structured_mul_out_functional`) that are generated and in no source file. What to take from it:
-# search the *stub*. It is declared in a header (`BinaryOps.h`, `UnaryOps.h`, `PointwiseOps.h`), and its uses are the call and the loop. Searching it also shows what has
-# no loop of its own: `sub` calls `add_stub` with `-alpha`.
+# A stack trace shows more names (`wrapper_CPU_mul_Tensor`, `structured_mul_out_functional`), which are generated and in
+# no source file. What helps: search for the *stub*. It is declared in a header (`BinaryOps.h`, `UnaryOps.h`,
+# `PointwiseOps.h`), and its uses are the call and the loop. The search also shows which operators have no loop of their
+# own: `sub` calls `add_stub` with `-alpha`.
 #
-# Both tables are on your disk, by the way, even if the source is not: pip installs them with PyTorch, below
-# `torchgen/packaged/` (`ATen/native/native_functions.yaml`, `autograd/derivatives.yaml`).
+# Both yaml files are on your disk, even if the source is not: pip installs them with PyTorch, below `torchgen/packaged/`
+# (`ATen/native/native_functions.yaml`, `autograd/derivatives.yaml`).
 
 # %%
 #| fact: aten/src/ATen/native/native_functions.yaml#mul.Tensor
@@ -65,8 +68,9 @@ live()
 #| fact: tools/autograd/derivatives.yaml#mul.Tensor
 
 # %% [markdown]
-# What is common to all pointwise operators (promotion, broadcasting, `out=`, `NAME_`) was written once, [before the kernels](../00_tensor/05_before_the_kernels.py#Pointwise) and in [the forms](../00_tensor/07_forms_of_operators.py). What is left to say about one of
-# them is its ufunc, its rule for the type, its signature and its derivative.
+# What all pointwise operators share (promotion, broadcasting, `out=`, `NAME_`) was written once, [before the
+# kernels](05_before_the_kernels.py#Pointwise) and in [the forms](07_forms_of_operators.py). One of them adds its ufunc,
+# its rule for the dtype, its signature and its derivative.
 
 # %%
 #| into: aten/native/__init__.py
@@ -134,8 +138,9 @@ binary(
 
 
 # %% [markdown]
-# Both formulas of `add` return the gradient that came in: one array for two receivers. Nothing is copied here. The leaves copy, and only where
-# somebody else holds the same array, or else a later `a.grad.zero_()` would clear the gradient of `b`, too.
+# Both formulas of `add` return the gradient that came in: one array for two receivers, and nothing is copied. Only the
+# leaves copy, and only if somebody else holds the same array. Otherwise a later `a.grad.zero_()` would clear the gradient
+# of `b` too.
 
 
 # %%
@@ -154,9 +159,10 @@ def _(torch):
 
 
 # %% [markdown]
-# `sub` is `add` with a minus, and one refusal. Until 1.2 a comparison gave `uint8`, and `1 - mask` was how a mask was inverted. When comparisons began to give `bool`, promotion would
-# have made of that line an int64 tensor of zeros and ones, which indexes positions instead of selecting them: a wrong result and no error. So the
-# minus is refused, and the message says what to write.
+# `sub` is `add` with a minus, and one refusal. Until 1.2 a comparison gave `uint8`, and programs inverted a mask by `1 -
+# mask`. When comparisons began to give `bool`, promotion would have made that an int64 tensor of zeros and ones, which
+# indexes positions instead of selecting them: a wrong result and no error. So the minus is refused, and the message says
+# what to write.
 
 
 # %%
@@ -194,7 +200,8 @@ binary(
 )
 
 # %% [markdown]
-# Multiplication is the first that keeps something: each factor, for the *other* one's gradient, and only where that one is wanted.
+# Multiplication is the first operator that keeps something: each factor, for the gradient of the *other* one, and only if
+# that gradient is wanted.
 
 # %%
 #| into: aten/native/binary_ops.py
@@ -210,9 +217,10 @@ binary(
 )
 
 # %% [markdown]
-# Why `conj`? A real loss of a complex variable has no complex derivative. It has a direction of steepest ascent, and that is (up to a factor of 2)
-# the derivative by z̄. Upstream calls that the gradient, so that `z - lr * z.grad` descends as it does for real numbers. The
-# price: for a holomorphic function `.grad` is the conjugate of the derivative in the textbook. For real operands `conj` returns its argument.
+# Why `conj`? A real loss of a complex variable has no complex derivative. It has a direction of steepest ascent, and that
+# is (up to a factor of 2) the derivative by z̄. Upstream calls that the gradient, so that `z - lr * z.grad` descends, as
+# it does for real numbers. The price: for a holomorphic function `.grad` is the conjugate of the derivative in the
+# textbook. For real operands `conj` returns its argument.
 
 
 # %%
@@ -226,8 +234,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Division of integers gives floats, `promote="float"` says so. The second formula divides twice where a mathematician would divide by a
-# square, and that is not pedantry: in float32 the square of 10⁻³⁰ is 0.
+# Division of integers gives floats, which is what `promote="float"` says. The second formula divides twice where a
+# mathematician would divide by a square. That is not pedantry: in float32 the square of 10⁻³⁰ is 0.
 
 # %%
 #| into: aten/native/binary_ops.py
@@ -258,9 +266,10 @@ def _(torch):
 # %% [markdown]
 # ## Which in-place operation may follow?
 #
-# The derivative of eˣ is eˣ: `exp` keeps its *result*, which exists anyway, and lets its input go. The same choice is made wherever a derivative can be
-# written with the result (`tanh`, `sigmoid`, `sqrt`, `relu`, `softmax`). It saves memory: a chain of such operators keeps one tensor per step and
-# not two. And it costs a freedom: nobody may write to the result.
+# The derivative of eˣ is eˣ, so `exp` keeps its *result*, which exists anyway, and lets its input go. The same choice is
+# made wherever a derivative can be written with the result (`tanh`, `sigmoid`, `sqrt`, `relu`, `softmax`). It saves
+# memory: a chain of such operators keeps one tensor per step instead of two. It costs a freedom: nobody may write to the
+# result.
 
 # %%
 #| into: aten/native/__init__.py
@@ -307,7 +316,7 @@ unary("exp", np.exp, formula=lambda at, grad, result: grad * at.conj(result), au
 
 
 # %% [markdown]
-# Which operator keeps what can be read off the table, since a formula's parameters are what is kept:
+# A formula's parameters are what is kept, so the table can be asked which operator keeps what:
 
 # %%
 #| needs: a1_operators
@@ -319,9 +328,10 @@ for name in ("add", "mul", "exp", "log", "tanh", "sigmoid", "relu", "sqrt", "sin
     print(f"{name:8} {', '.join(kept) or 'nothing'}")
 
 # %% [markdown]
-# Upstream's `derivatives.yaml` is read in the same way: a formula that says `result` forbids a write to the result, one that says `self` forbids a write to the
-# input, and an operator whose formula says neither forbids nothing. So `relu_` after a convolution is fine (a convolution keeps its input and its weight, and
-# `relu` needs its own result only), and `relu_` after a `sigmoid` is not.
+# Read upstream's `derivatives.yaml` the same way. A formula that says `result` forbids a write to the result, one that
+# says `self` forbids a write to the input, and one that says neither forbids nothing. So `relu_` after a convolution is
+# fine: the convolution keeps its input and its weight, and `relu` needs only its own result. `relu_` after a `sigmoid` is
+# not.
 
 
 # %%
@@ -394,8 +404,9 @@ def is_complex(value: Any) -> bool:
 
 
 # %% [markdown]
-# Upstream's `conj` computes nothing: it returns a view with a bit set in its key set, and the kernels that know of the bit read the memory conjugated (BLAS has a
-# flag for it). All others are handed a resolved copy by a *fallback* of the dispatcher, one function for two thousand operators. Ours computes at once.
+# Upstream's `conj` computes nothing. It returns a view with a bit set in its key set, and kernels that know the bit read
+# the memory conjugated (BLAS has a flag for it). For all others a *fallback* of the dispatcher makes a resolved copy
+# first, one function for two thousand operators. Ours computes at once.
 
 
 # %%
@@ -411,10 +422,11 @@ def _(torch):
 # %% [markdown]
 # ## What does a copy cut, and what not?
 #
-# Three operations give the same numbers again: `clone`, `copy_`, a conversion. None of them cuts the graph. A clone's gradient goes straight through. A conversion's is converted
-# back, so that a float32 parameter that is used in half precision gets a float32 gradient (which has passed through half precision on its way: the
-# reason for loss scaling, since what is below 3·10⁻⁸ rounds to 0 there). And `copy_` cuts on one side: what *was* in the tensor has no influence any more, its gradient is zero; what
-# was copied gets everything.
+# Three operations give the same numbers again: `clone`, `copy_`, a conversion. None of them cuts the graph. The gradient
+# of a clone goes straight through. That of a conversion is converted back, so a float32 parameter that is used in half
+# precision gets a float32 gradient. (It has passed through half precision on its way, where everything below 3·10⁻⁸
+# rounds to 0: the reason for loss scaling.) `copy_` cuts on one side: what *was* in the tensor has no influence any more,
+# so its gradient is zero; what was copied gets everything.
 
 # %%
 #| into: aten/native/__init__.py
@@ -617,8 +629,8 @@ def _(torch):
 
 
 # %% [markdown]
-# A clone keeps the order of the dimensions in memory if the memory has no gaps and no overlaps. Anything else becomes contiguous, an expanded tensor above all, whose clone is the moment at which it
-# becomes as large as it looks.
+# A clone keeps the order of the dimensions if the memory has no gaps and no overlaps. Anything else becomes contiguous.
+# The case to know is an expanded tensor: its clone is the moment at which it becomes as large as it looks.
 
 
 # %%
@@ -632,10 +644,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Filling is an operation, too
+# ## Does `zero_()` forget the history?
 #
-# `zero_()` on a tensor with a history does not detach it: the tensor's node is now `ZeroBackward0`, and gradients of zero flow to whatever it was computed from. They cost as
-# much as real ones. To *forget* the history, say `detach_()`.
+# No. A tensor with a history that is filled by `zero_()` has the node `ZeroBackward0` afterwards, and gradients of zero
+# flow to whatever it was computed from. They cost as much as real ones. To *forget* the history, say `detach_()`.
 
 # %%
 #| into: aten/native/__init__.py
@@ -689,13 +701,28 @@ def zero_(self: Array) -> Array:
 derivative("zero_", self=lambda at, grad: at.zeros_like(grad))
 
 
+# %%
+#| claim: zero_ keeps the graph and sends zeros back through it; detach_ cuts it
+#| upstream: tools/autograd/derivatives.yaml#zero_
+def _(torch):
+    leaf = torch.ones(2, requires_grad=True)
+    hidden = leaf * 3
+    hidden.zero_()
+    assert hidden.grad_fn.name() == "ZeroBackward0" and hidden.grad_fn.next_functions[0][0].name() == "MulBackward0"
+    hidden.sum().backward()
+    assert leaf.grad.tolist() == [0, 0]
+    other = leaf * 3
+    other.detach_()
+    assert other.grad_fn is None and not other.requires_grad
+
+
 # %% [markdown]
 # ## Which dimension is meant?
 #
-# `dim=-1` counts from the end, and a tensor without dimensions is treated as if it had one, so that code written for vectors runs on
-# scalars. Two more rules are not guessable. `unsqueeze` counts among the *new* dimensions (`-1` puts one behind the last). And an empty list of dimensions
-# means all of them, where NumPy's `axis=()` means none: `x.sum(dims)` with a computed `dims` that happens to be empty is
-# a number.
+# `dim=-1` counts from the end. A tensor without dimensions is treated as if it had one, so that code written for vectors
+# runs on scalars. Two more rules cannot be guessed. `unsqueeze` counts among the *new* dimensions (`-1` puts one behind
+# the last). And an empty list of dimensions means all of them, where NumPy's `axis=()` means none: `x.sum(dims)` with a
+# computed `dims` that happens to be empty is a number.
 
 # %%
 #| into: c10/core/wrap_dim_minimal.py
@@ -831,18 +858,20 @@ def _(torch):
 # %% [markdown]
 # ## A sum: in which type, in which order, and what is its gradient made of?
 #
-# Three things that the line `x.sum()` does not show.
+# Three things that the line `x.sum()` does not show:
 #
 # **The type.** Small integers are summed as int64. Half-precision numbers are summed in float32 and rounded once, at the end: summed in their own type, ones would stop counting at 2048, where the
 # next half-precision number is 2 away.
 #
-# **The order.** Nobody adds from left to right. NumPy adds in blocks whose sums are added pairwise; upstream keeps several accumulators, one per lane of
-# a vector register and several deep (*cascade sum*), and cuts a large tensor into pieces for its threads. Both keep the rounding error from growing with the number of elements,
-# and both give another last digit than a loop does, than each other, than a GPU. Two machines that train differently
-# from the sixth digit on are not broken.
+# **The order.** Nobody adds from left to right. NumPy adds in blocks, whose sums are added pairwise. Upstream keeps
+# several accumulators, one per lane of a vector register and several deep (*cascade sum*), and cuts a large tensor into
+# pieces for its threads. Both keep the rounding error from growing with the number of elements, and both give a last
+# digit that differs from a loop's, from each other's, and from a GPU's. Two machines that train differently from the
+# sixth digit on are not broken.
 #
-# **The gradient.** It is one number, as often as there were elements, so it is not written out: an `expand` of that number, all strides 0. Hence
-# `self_shape` in the formula: the derivative needs to know how large the input was and not what was in it.
+# **The gradient.** It is one number, repeated as often as there were elements. So it is not written out: it is an
+# `expand` of that number, with strides of 0. That is why the formula names `self_shape`: the derivative needs to know how
+# large the input was, not what was in it.
 
 # %%
 #| into: aten/native/__init__.py
@@ -941,7 +970,8 @@ def _(torch):
 
 
 # %% [markdown]
-# Clipping in a hook by `grad.clamp_(…)` works for years, until somebody puts the hooked layer last. A hook should return a new tensor.
+# Clipping in a hook by `grad.clamp_(…)` works for years, until somebody puts the hooked layer last. A hook should return
+# a new tensor.
 
 
 # %%
@@ -963,12 +993,15 @@ derivative("sum_to_size", self=lambda at, grad, self_shape: at.expand(grad, self
 # %% [markdown]
 # ## Shapes: why are the derivatives shapes again?
 #
-# None of these operators computes anything. Each hands out the same memory under other strides, and its derivative is the operator that undoes it: `transpose` its own, `permute` the inverse
-# permutation, `reshape` back to the old shape, `unsqueeze` a `squeeze`. `expand` alone has a derivative that adds. Upstream its formula says so, `sum_to`; here it need not, since the engine sums every gradient down to the
-# shape of the input ([shapes that meet](../00_tensor/05_before_the_kernels.py#sum_to)). So a backward pass through shapes costs as little as the forward pass, as long as nobody needs the elements in order.
+# None of these operators computes anything. Each hands out the same memory under other strides, and its derivative is the
+# operator that undoes it: for `transpose` itself, for `permute` the inverse permutation, for `reshape` the way back to
+# the old shape, for `unsqueeze` a `squeeze`. Only `expand` has a derivative that adds. Upstream its formula says so,
+# `sum_to`; here it need not, since the engine sums every gradient down to [the shape of the
+# input](05_before_the_kernels.py#sum_to). So a backward pass through shapes costs as little as the forward pass, as long
+# as nobody needs the elements in order.
 #
-# The exception is `reshape`, whose registration says `view="maybe"`. It looks into the same memory where it can and copies where it must, and it shows afterwards, in the name of the
-# node.
+# The exception is `reshape`, whose registration says `view="maybe"`. It looks into the same memory where it can and
+# copies where it must. Which of the two it did shows afterwards, in the name of the node.
 
 # %%
 #| into: aten/native/__init__.py
@@ -1107,10 +1140,13 @@ def _(torch):
 
 
 # %% [markdown]
-# "Unsafe" because autograd is not told that the result looks into the memory of something: it does, into the copy's, which nobody else has.
+# "Unsafe", because autograd is not told that the result looks into other memory. It does: into that of the copy, which
+# nobody else has.
 #
-# When must it copy? Walk over the old dimensions from the right and merge two neighbours wherever the outer one's stride is the inner one's stride times its size. Each run of merged
-# dimensions is a stretch of memory with even steps, and a view exists if every new dimension lies within one stretch. That is why neighbouring *rows* of a contiguous tensor can always be flattened, and neighbouring columns never.
+# When must it copy? Walk over the old dimensions from the right and merge two neighbours wherever the outer stride is the
+# inner stride times the inner size. Each run of merged dimensions is a stretch of memory with even steps, and a view
+# exists if every new dimension lies within one stretch. That is why neighbouring *rows* of a contiguous tensor can always
+# be flattened, and neighbouring columns never.
 
 
 # %%
@@ -1151,7 +1187,8 @@ def _(torch):
 
 
 # %% [markdown]
-# `np.broadcast_to` checks so much that it takes longer than a small addition, and `as_strided` longer still. The array constructor itself, given memory and strides, is quick.
+# A detail of speed: `np.broadcast_to` checks so much that it takes longer than a small addition, and `as_strided` longer
+# still. The array constructor, given memory and strides, is quick.
 
 
 # %%
@@ -1308,13 +1345,15 @@ def _permute_backward(at: Any, grad: Any, dims: tuple) -> Any:
 derivative("permute", self=lambda at, grad, dims: _permute_backward(at, grad, dims))
 
 # %% [markdown]
-# ## A matrix product, and what it keeps
+# ## What does a matrix product keep?
 #
-# The derivative needs no calculus to remember. Of `(n, m) × (m, p) → (n, p)` the gradient is `(n, p)`, the input's gradient must be `(n, m)`, and there is one way to make that of a `(n, p)` and a `(m, p)`: `grad @ bᵀ`. The same for the
-# other side. So a backward pass costs two products where the forward pass costs one, which is where the factor of 3 in estimates of training cost
-# comes from; the first layer pays for one only, since nobody wants the gradient of the data.
+# Its derivative can be remembered without calculus. Of `(n, m) × (m, p) → (n, p)` the gradient is `(n, p)`, the input's
+# gradient must be `(n, m)`, and there is one way to make that from `(n, p)` and `(m, p)`: `grad @ bᵀ`. The same holds for
+# the other side. So backward costs two products where forward costs one, which is where the factor of 3 in estimates of
+# training cost comes from. The first layer pays for one only, since nobody wants the gradient of the data.
 #
-# Each side keeps the *other* factor. A layer with a frozen weight does not keep its input, which is the larger of the two; that is what fine-tuning a few parameters saves, besides the optimizer's state.
+# Each side keeps the *other* factor. A layer with a frozen weight does not keep its input, which is usually the larger of
+# the two. That is what fine-tuning a few parameters saves, besides the optimizer's state.
 
 # %%
 #| into: aten/native/__init__.py
@@ -1405,8 +1444,12 @@ first = torch.mm(x, weight)
 second = torch.mm(first, torch.ones(4, 2, requires_grad=True))
 
 # %% [markdown]
-# Two layers, and the walk back: `MmBackward0` of the second runs two products, that of the first one.
+# Two layers, and the walk back: `MmBackward0` of the second layer runs two products, that of the first layer one.
 
 # %%
 #| trace: torch.aten.native.linear_algebra layers=calls,autograd,ops values=summary title="two products forward, three back"
 second.sum().backward()
+
+# %% [markdown]
+# Everything that a call goes through is there. What Python sees of a tensor, its attributes and its syntax, is built on top of it:
+# [the next part](09_python_tensor.py). The main line goes on to [`torch.autograd`](12_autograd.py).

@@ -17,8 +17,10 @@
 # %% [markdown]
 # # The face: `Tensor` as Python sees it
 #
-# Everything below this line of the house works on slots and raw arrays. Here the object gets the attributes and methods that programs use, and here are most of the surprises that are no bugs: a
-# gradient that two names share, a tensor that is contiguous in two formats at once, a float that was never in the tensor, a list of losses without a graph.
+# What does a tensor tell about itself, and what is it that you read when you read `x.grad`, `x.data` or `float(x)`? All
+# floors below work on slots and raw arrays. Here the object gets the attributes and methods that programs use. Most
+# surprises that are no bugs are here as well: a gradient that two names share, a tensor that is contiguous in two formats
+# at once, a float that was never in the tensor, a list of losses without a graph.
 
 # %%
 import readtorch as torch
@@ -29,9 +31,11 @@ live()
 # %% [markdown]
 # ## Why does "go to definition" end at `x.shape`?
 #
-# `torch.Tensor` is a Python class, and nearly nothing is in it. Its one base, `torch._C.TensorBase`, is made in C++, and carries two tables. Getters and setters (`shape`, `grad`, `data`, `T`) are
-# written by hand. The methods (`add`, `sum`, nearly 600) are generated from `native_functions.yaml`, each a parser and a call of the dispatcher. Neither has a Python source, so an IDE has
-# nowhere to go and `inspect.signature` fails; the stubs (`torch/_C/__init__.pyi`) are what completion reads.
+# `torch.Tensor` is a Python class with little in it. Its one base, `torch._C.TensorBase`, is made in C++ and has two
+# tables. The getters and setters (`shape`, `grad`, `data`, `T`; some fifty) are written by hand. The methods (`add`,
+# `sum`; more than 600) are mostly generated from `native_functions.yaml`, each a parser and a call of the dispatcher.
+# Neither table has a Python source, so an IDE has nowhere to go and `inspect.signature` fails. Completion reads the
+# stubs, `torch/_C/__init__.pyi`.
 #
 # Ours are Python functions put on the same base: a debugger that steps into `x.grad` lands in `get_grad` below.
 
@@ -47,7 +51,7 @@ def _(torch):
 
 
 # %% [markdown]
-# In a debugger the attributes answer most questions about a tensor, if one knows which to ask:
+# In a debugger these attributes answer most questions about a tensor:
 #
 # | question | ask |
 # |---|---|
@@ -155,11 +159,14 @@ bind("_base", lambda self: self._view[0] if self._view is not None else None)
 # %% [markdown]
 # ## What is `.grad`?
 #
-# A slot that holds a tensor; nothing is hidden behind it. Assigning stores the object that was given, without a copy, and the next backward adds to *that object* in place. A gradient that two parameters were
-# given is counted twice, and the buffer of a data-parallel bucket that was made a `.grad` is filled by the engine without anybody copying (DDP's `gradient_as_bucket_view`).
+# A slot that holds a tensor; nothing is hidden behind it. Assigning stores the object that was given, without a copy, and
+# the next backward adds to *that object* in place. If two parameters were given one gradient, it counts both. If a
+# data-parallel bucket was made a `.grad`, the engine fills the bucket and nobody copies (DDP's
+# `gradient_as_bucket_view`).
 #
-# The setter's checks are there because the engine trusts the slot: size, device, dtype. The dtype is the tensor's own unless the leaf says otherwise. Half-precision parameters that collect many
-# small gradients lose them one by one; `grad_dtype`, a recent attribute, lets the sum be taken in float32 while the parameter stays as it is.
+# The setter checks size, device and dtype, because the engine trusts the slot. The dtype is the tensor's own unless the
+# leaf says otherwise. Half-precision parameters that collect many small gradients lose them one by one; `grad_dtype`, a
+# recent attribute, lets the sum be taken in float32 while the parameter stays as it is.
 
 
 # %%
@@ -281,9 +288,12 @@ def _(torch):
 # %% [markdown]
 # ## What is `.data = …` good for?
 #
-# `x.data` and `x.detach()` were told apart [where the version counter is](../00_tensor/02_storage_and_views.py): the same memory, with and without the version counter. *Assigning* to `.data` is another matter, and the one use that has not been replaced. It exchanges the memory under
-# a tensor whose identity stays: every list that holds the tensor, every optimizer state keyed by it, the module that owns it see other numbers, even of another dtype or shape. That is how `module.half()`
-# and `module.cuda()` work while an optimizer holds the parameters (chapter 2).
+# [The part on storage](02_storage_and_views.py#who-shares-a-version-counter-and-who-does-not) tells `x.data` and
+# `x.detach()` apart: the same memory, without and with the version counter. *Assigning* to `.data` is another matter, and
+# the one use of it that has no replacement. It exchanges the memory under a tensor whose identity stays. Every list that
+# holds the tensor, every optimizer state keyed by it, and the module that owns it see other numbers from then on, even of
+# another dtype or shape. That is how `module.half()` and `module.cuda()` work while an optimizer holds the parameters
+# (chapter 2).
 #
 # What does not follow is what was derived from the old memory: `.grad` keeps its dtype and shape, and a graph recorded before keeps what it saved.
 
@@ -406,9 +416,11 @@ def _(torch):
 # %% [markdown]
 # ## Is it contiguous?
 #
-# The question is about strides, and strides of dimensions of size 1 mean nothing: nobody ever takes a step along them. So they are not looked at, and a tensor may answer yes to two formats
-# at once. With one channel, or a 1 × 1 image, `contiguous` and `channels_last` are the same bytes. Code that asks "is it channels-last?" to choose its output's format chooses by accident there. Upstream's convolutions therefore ask for
-# `suggest_memory_format`, which looks at the strides too and lets a tie mean contiguous.
+# The question is about strides, and the stride of a dimension of size 1 means nothing, since nobody ever takes a step
+# along it. Such strides are not looked at, so a tensor may answer yes for two formats at once: with one channel, or for a
+# 1 × 1 image, `contiguous` and `channels_last` are the same bytes. Code that asks "is it channels-last?" to choose the
+# format of its output chooses by accident there. Upstream's convolutions ask `suggest_memory_format` instead, which looks
+# at those strides too and takes a tie as contiguous.
 
 
 # %%
@@ -514,9 +526,10 @@ def _(torch):
 # %% [markdown]
 # ## What does a number cost?
 #
-# `x.item()`, `float(x)`, `if x > 0:`, `range(n)` and `some_list[i]` with tensors are one operator, `aten::_local_scalar_dense`. It copies one element to the host, and on a GPU the host must wait until everything queued before
-# it has been computed. A training loop that says `total += loss.item()` runs in step with the device; one that adds tensors and asks once at the end
-# does not. In a profile these waits stand under that operator's name, whoever called it.
+# `x.item()`, `float(x)`, `if x > 0:`, `range(n)` and `some_list[i]` with tensors are all one operator,
+# `aten::_local_scalar_dense`. It copies one element to the host, and on a GPU the host must wait until everything queued
+# before it has been computed. A training loop that says `total += loss.item()` runs in step with the device; one that
+# adds tensors and asks once at the end does not. In a profile these waits have that operator's name, whoever called it.
 #
 # The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, a Python float prints up to seventeen.
 
@@ -610,8 +623,9 @@ def _(torch):
 # | `torch.from_dlpack(x)` | never | kept | across libraries and devices |
 # | `torch.Tensor(…)` | only if it must | default | `Tensor(3)` is three uninitialised elements, `Tensor([3])` is one; of a tensor or an array of its dtype it is a view |
 #
-# `torch.tensor` on nested lists does three walks: the shape is read from the *first* element at each depth, the dtype is promoted over *all* numbers, and only then is the memory filled, with a complaint about
-# the first list that is not as long as the one before it.
+# `torch.tensor` walks over nested lists three times. It reads the shape from the *first* element at each depth, promotes
+# the dtype over *all* numbers, and only then fills the memory, complaining about the first list that is not as long as
+# the one before it.
 
 # %%
 #| into: csrc/utils/__init__.py
@@ -1007,7 +1021,8 @@ def _(torch):
 
 
 # %% [markdown]
-# NumPy is thus a third way around the version counter, after `.data` and C extensions: `x.numpy()[0] = 5` between forward and backward is a wrong gradient and no error.
+# So NumPy is a third way around the version counter, after `.data` and C extensions: `x.numpy()[0] = 5` between forward
+# and backward gives a wrong gradient and no error.
 #
 # > [!NOTE]
 # > **Often told otherwise.** "`torch.tensor([loss_a, loss_b]).sum().backward()` adds losses." It takes a number out of each and starts anew: the error, *does not require grad and does not have a
@@ -1030,7 +1045,8 @@ def _(torch):
 # %% [markdown]
 # ### A device that nobody has used yet
 #
-# The kinds of memory that exist are not known when the library is imported: a GPU is looked for when the first tensor is to go there.
+# Which kinds of memory exist is not known when the library is imported: a GPU is looked for when the first tensor is to
+# go there.
 
 # %%
 #| into: csrc/utils/device_lazy_init.py
@@ -1059,8 +1075,13 @@ def device_lazy_init(kind: str) -> None:
 # %% [markdown]
 # ### What upstream does more
 #
-# * The Python object can be thrown away while C++ holds the tensor, and comes back with its attributes ([`PyObjectSlot`](../00_tensor/02_storage_and_views.py#TensorImpl)).
-# * Negative strides do not exist. `from_numpy(a[::-1])` is refused, since kernels count on offsets that grow; `flip` copies.
+# * While C++ holds a tensor, it also keeps its Python object alive, with all attributes ([what is a tensor, as an
+#   object?](02_storage_and_views.py#what-is-a-tensor-as-an-object)).
+# * Negative strides do not exist. `from_numpy(a[::-1])` is refused, because kernels count on offsets that grow; `flip`
+#   copies.
 
 # %%
 #| fact: torch/csrc/autograd/python_variable.cpp#THPVariable_properties
+
+# %% [markdown]
+# Attributes are half of what Python sees. The other half is syntax, and it begins with [brackets](10_indexing_and_operators.py).

@@ -17,8 +17,9 @@
 # %% [markdown]
 # # What stands behind brackets: indexing, conversions
 #
-# The second half of the tensor's face: syntax. Brackets and `x.to(...)` have to find out what they were given before an operator can be called. What they find decides
-# things that the line does not show: whether a result shares memory, whether the graph goes on. [Operators](10a_python_operators.py), `a + 1`, are the part after this.
+# Does `x[i]` share memory with `x`? Does `x.to(device)` copy? Brackets and `to` must find out what they were given before
+# an operator can be called. What they find decides things that the line does not show: whether the result shares memory,
+# and whether the graph goes on. ([Operators](10a_python_operators.py), `a + 1`, are the part after this.)
 
 # %%
 import time
@@ -33,8 +34,9 @@ live()
 # %% [markdown]
 # ## What does `x[…]` do?
 #
-# `x[1, ..., None, mask]` is four languages in one pair of brackets. Upstream reads it from left to right: integers, slices, `None` and `...` are applied at once, each as a view; tensors are collected, and if there are any, one gather follows at the end. So
-# one index is several operators, and the graph shows each:
+# `x[1, ..., None, mask]` is four languages in one pair of brackets. Upstream reads it from left to right. Integers,
+# slices, `None` and `...` are applied at once, each as a view. Tensors are collected, and if there are any, one gather
+# follows at the end. So one index is several operators, and the graph shows each:
 #
 # | item | operator | node | memory |
 # |---|---|---|---|
@@ -44,9 +46,9 @@ live()
 # | `...` alone | `alias` | `AliasBackward0` | shared |
 # | a list, an array, a tensor, a mask, `True` | `index` | `IndexBackward0` | copied |
 #
-# An integer tensor of no dimension counts as an integer. On a GPU that means reading it: the host waits (`x[i]` with `i` on the device stops as
-# `i.item()` would), while `x[i[None]]` is a gather and does not. A mask is turned into positions by `nonzero`, whose result has a size that only the data knows, so a mask
-# waits, too.
+# An integer tensor without dimensions counts as an integer. On a GPU that means reading it, and the host waits: `x[i]`
+# with `i` on the device stops as `i.item()` would, while `x[i[None]]` is a gather and does not. A mask waits too:
+# `nonzero` turns it into positions, and only the data know how many there are.
 
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
@@ -390,8 +392,10 @@ def _(torch):
 
 
 # %% [markdown]
-# A list is read in two ways. `x[[0, 2]]` is one gather with two positions. But a list with something in it that cannot be a position — a list, a tensor, a slice, `None` — is read as if its brackets were round, one item per dimension,
-# so that `x[[[0, 1], [0, 2]]]` picks two elements and not two times two rows. NumPy read lists so before 1.23; PyTorch still does, warns, and means to stop. From 32 items on a list is data in any case.
+# A list is read in two ways. `x[[0, 2]]` is one gather with two positions. But if something in the list cannot be a
+# position (a list, a tensor, a slice, `None`), the list is read as a tuple, one item per dimension: `x[[[0, 1], [0, 2]]]`
+# picks two elements and not two times two rows. NumPy did so before 1.23; PyTorch still does, warns, and means to stop. A
+# list of 32 items or more is data in any case.
 
 
 # %%
@@ -415,12 +419,13 @@ def _(torch):
 
 # %% [markdown]
 # ### Why is the assignment lost?
-# `x[mask][0] = 9` reads a copy and writes into it. Python makes of `x[a][b] = v` a *get* with `a` and a *set* with `b`, and only the last pair of brackets is an assignment. With views in the first pair it works,
-# which is what makes it a trap.
+# `x[mask][0] = 9` reads a copy and writes to it. Python turns `x[a][b] = v` into a *get* with `a` and a *set* with `b`;
+# only the last pair of brackets is an assignment. If the first pair gives a view it works, which is what makes it a trap.
 #
-# The other trap is an index that occurs twice. Reading it twice is fine, and its gradient is the sum of both. Writing twice is a race that upstream leaves open on a GPU, and
-# `x[i] += 1` is a read, an addition and a write: a position that occurs twice is incremented once. `index_add_`, or `index_put_(…, accumulate=True)`, adds every time; the backward
-# pass of a gather is made of the latter, and so is that of an embedding.
+# The other trap is an index that occurs twice. Reading it twice is fine, and its gradient is the sum of both. Writing
+# twice is a race that upstream leaves open on a GPU. `x[i] += 1` is a read, an addition and a write, so a position that
+# occurs twice is incremented once. `index_add_`, or `index_put_(…, accumulate=True)`, adds every time; the backward pass
+# of a gather is made of the latter, and so is that of an embedding.
 
 
 # %%
@@ -462,8 +467,9 @@ def _(torch):
 
 # %% [markdown]
 # ### Assigning converts, adding does not
-# `counts[0] = 2.7` stores 2, without a word: an assignment is a `copy_`, and copies convert. `counts += 0.7` is refused, since there the types are [promoted first](../00_tensor/01_dtype_and_device.py#can_cast). A gathered assignment
-# stands between: `counts[[0]] = 2.7` converts the number, and a float *tensor* on the right is refused.
+# `counts[0] = 2.7` stores 2, without a word: an assignment is a `copy_`, and copies convert. `counts += 0.7` is refused,
+# because there the types are [promoted first](01_dtype_and_device.py#can_cast). A gathered assignment is in between:
+# `counts[[0]] = 2.7` converts the number, and a float *tensor* on the right is refused.
 
 
 # %%
@@ -482,8 +488,10 @@ def _(torch):
 
 # %% [markdown]
 # ### What does a loop over rows cost?
-# The gradient of `x[i]` has the shape of `x`, zero but for one row. A loop over all rows therefore allocates and adds *n* tensors of the size of `x` in backward, a cost that grows with the square. `for row in x:` looks like the same
-# loop and is one operator, `unbind`, with as many outputs as there are rows, and a node that stacks their gradients once.
+# The gradient of `x[i]` has the shape of `x`: zeros, except for one row. So a loop over all *n* rows allocates and adds
+# *n* tensors of the size of `x` in backward, and the cost grows with the square of *n*. `for row in x:` looks like the
+# same loop and is one operator, `unbind`, with as many outputs as there are rows and one node, which stacks their
+# gradients once.
 
 
 # %%
@@ -515,13 +523,17 @@ def _(torch):
 # %% [markdown]
 # ## Conversions: what does `to` return?
 #
-# `to` takes a device, a dtype, both in this order, or another tensor. Where nothing changes it returns the *same object*, not a copy: whoever writes to the result of `x.to(device)` writes to `x` on the machine where `x` is there already and to a copy
-# on all others. It never works in place; `x.to("cuda")` as a statement does nothing at all. (`module.to` does work in place, since it can exchange `.data`.)
+# `to` takes a device, a dtype, both in this order, or another tensor. If nothing changes it returns the *same object*,
+# not a copy. So whoever writes to the result of `x.to(device)` writes to `x` on a machine where `x` is there already, and
+# to a copy on all others. It never works in place; `x.to("cuda")` as a statement does nothing at all. (`module.to` does
+# work in place, because it can exchange `.data`.)
 #
-# `view(dtype)` is the other reading of the same word. It converts nothing and takes the bytes for something else.
+# `view(dtype)` is the other meaning of "give me this as int32": it converts nothing and takes the bytes for other
+# numbers.
 
 # %% [markdown]
-# `set_` has no derivative, and yet what it leaves may be asked for a gradient. It gets a node that says so when backward arrives, and not before: a program that never asks is not disturbed.
+# One of these methods, `set_`, has no derivative, and what it leaves may still be asked for a gradient. Such a result
+# gets a node that raises when backward arrives, and not before: a program that never asks is not disturbed.
 
 # %%
 #| into: csrc/autograd/functions/basic_ops.py
@@ -559,6 +571,22 @@ class NotImplementedNode(Node):
 
     def apply(self, grads: list[Any], graph: bool) -> list[Any]:
         raise RuntimeError(f"derivative for {self.operation} is not implemented")
+
+
+# %%
+#| needs: a1_operators
+#| claim: set_ on a tensor with a history leaves a node that raises in backward, not in the call
+#| upstream: torch/csrc/autograd/functions/basic_ops.h#torch::autograd::NotImplemented
+def _(torch):
+    x = torch.ones(2, requires_grad=True) * 1
+    x.set_(torch.zeros(2))
+    assert x.requires_grad and x.grad_fn.name().endswith("NotImplemented")
+    try:
+        x.sum().backward()
+    except RuntimeError as error:
+        assert "derivative for" in str(error) and "is not implemented" in str(error)
+    else:
+        raise AssertionError("differentiated")
 
 
 # %%

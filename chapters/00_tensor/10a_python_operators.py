@@ -17,7 +17,9 @@
 # %% [markdown]
 # # What stands behind operators: `a + b` in Python
 #
-# `a + 1` is syntax, and Python decides whom to ask first. This part binds the entry points of the operators to `+`, `==`, `@` and their kin, and says what each side may answer.
+# Who computes `tensor * array`, and why does `tensor in a_list` raise? `a + 1` is syntax, and Python decides whom to ask
+# first. This part binds the entry points of the operators to `+`, `==`, `@` and the others, and says what each side may
+# answer.
 
 # %%
 import numpy as np
@@ -30,8 +32,9 @@ live()
 # %% [markdown]
 # ## Who computes `tensor * array`?
 #
-# `a + b` calls the same entry point as `torch.add`, with one difference: an operand that is neither tensor nor number gives `NotImplemented`, so that Python may ask the other operand. That is the protocol, and it lets a
-# class of the reader's own take part. It also decides who multiplies a tensor with an array, and the answer is: NumPy.
+# `a + b` calls the same entry point as `torch.add`, with one difference: an operand that is neither tensor nor number
+# gives `NotImplemented`, so that Python may ask the other operand. That is Python's protocol, and it lets classes of your
+# own take part. It also decides who multiplies a tensor with an array, and the answer is: NumPy.
 #
 # ```mermaid
 # flowchart LR
@@ -45,7 +48,8 @@ live()
 #
 # `tensor *= array` goes the same way, so it binds the name to a new tensor.
 #
-# So the product has NumPy's promotion (float64 for an ordinary array), no `grad_fn`, and with a tensor that requires a gradient it fails with a message about `numpy()` that nobody called. Turned round, it is a `TypeError`. Say
+# So the product has NumPy's promotion (float64 for an ordinary array) and no `grad_fn`; if the tensor requires a
+# gradient, it fails with a message about `numpy()`, which nobody called. The other way round it is a `TypeError`. Say
 # `torch.from_numpy(array)` or `torch.as_tensor(array)`, and all of that is gone.
 
 # %%
@@ -220,9 +224,10 @@ def _(torch):
 
 # %% [markdown]
 # ### `==` is an operator, too
-# It compares element by element, while `hash` is the object's address. Everything in Python that says "equal" in passing asks `==` for its truth: `tensor in a_list`, `a_list.index(tensor)`, `a_list.remove(tensor)` fail with
-# *Boolean value … is ambiguous* as soon as an element that is not the same object comes first. Dictionaries and sets compare hashes first and work, by identity. To find a tensor in a list, say
-# `any(t is tensor for t in a_list)`.
+# It compares element by element, while `hash` is the object's address. Everything in Python that tests for equality in
+# passing asks `==` for its truth: `tensor in a_list`, `a_list.index(tensor)`, `a_list.remove(tensor)` fail with *Boolean
+# value … is ambiguous* as soon as an element that is not the same object comes first. Dictionaries and sets compare
+# hashes first, so they work, by identity. To find a tensor in a list, say `any(t is tensor for t in a_list)`.
 
 
 # %%
@@ -242,8 +247,9 @@ def _(torch):
 
 # %% [markdown]
 # ### What is `1 / x`?
-# The reciprocal, times one: upstream writes `number / tensor` in Python (`_tensor.py`), as `self.reciprocal() * other`. It shows in the graph, as two nodes, and in the numbers: the
-# reciprocal is rounded before it is multiplied, so `3 / x` and `torch.tensor(3.) / x` differ in the last digit for a good part of all `x`.
+# A reciprocal and a product: upstream writes `number / tensor` in Python (`_tensor.py`), as `self.reciprocal() * other`.
+# That shows in the graph, as two nodes, and in the numbers. The reciprocal is rounded before it is multiplied, so `3 / x`
+# and `torch.tensor(3.) / x` differ in the last digit for a good part of all `x`.
 
 
 # %%

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # Starting the engine: what `backward` asks before anything runs
 #
-# `loss.backward()` hands the engine edges, not tensors. Between the two stand the checks that most scripts meet before they meet the engine, and two questions that they rarely ask: which thread is going to run this, and in which mode.
+# *element 0 of tensors does not require grad and does not have a grad_fn*: where was it lost? `loss.backward()` hands the
+# engine edges, not tensors. Between the two are the checks that most scripts meet before they meet the engine, and two
+# questions that scripts rarely ask: in which thread will this run, and in which mode?
 
 # %%
 import numpy as np
@@ -30,8 +32,9 @@ live()
 # %% [markdown]
 # ## Where was the graph cut?
 #
-# The most frequent error of all is raised here, before anything has run: *element 0 of tensors does not require grad and does not have a grad_fn*. The engine has been given a tensor without an edge. It cannot say where the edge was lost, since
-# what is not recorded leaves no trace. There are few ways to lose it, though, and each can be asked:
+# The most frequent autograd error is raised here, before anything has run. The engine was given a tensor without an edge.
+# It cannot say where the edge was lost, because what is not recorded leaves no trace. But there are few ways to lose it,
+# and each can be tested:
 
 # %%
 #| needs: a1_operators
@@ -51,7 +54,8 @@ for name, make in cuts.items():
     print(f"{name:28} requires_grad={make().requires_grad}")
 
 # %% [markdown]
-# The last one is no cut, and worse: the graph goes on, and the gradient is zero everywhere. To find the place, walk *forward* from the parameters and print `requires_grad`: the graph is whole up to the first `False`.
+# The last line is no cut, and worse: the graph goes on, and the gradient is zero everywhere. To find the place of a cut,
+# walk *forward* from the parameters and print `requires_grad`: the graph is whole up to the first `False`.
 
 # %%
 #| into: csrc/autograd/python_engine.py
@@ -74,7 +78,8 @@ from readtorch.csrc.autograd.node import Node, split_edge
 
 
 # %% [markdown]
-# Some warnings would drown the program's own output if they came at every step: those upstream says once in a process.
+# First a small tool. Some warnings would drown the program's own output if they came at every step; upstream gives those
+# once per process.
 
 # %%
 #| into: c10/util/__init__.py
@@ -119,6 +124,11 @@ def set_warn_always(b: bool, /) -> None:
 def is_warn_always_enabled() -> bool:
     """Do warnings that come once in a process come every time?"""
     return _always
+
+
+# %% [markdown]
+# `run_backward` is what `backward` and `grad` both call. It turns tensors into edges, checks each, and starts [the
+# walk](04b_the_walk.py).
 
 
 # %%
@@ -229,12 +239,14 @@ def _(torch):
 # %% [markdown]
 # ## In which thread, and in which mode, does backward run?
 #
-# On a CPU, in the thread that called it. Upstream keeps worker threads for accelerators only, one for each device; nodes of the CPU go to a ready queue that belongs to the calling thread, which
-# serves it until its own task is done. So `backward` can be called by several threads at once, on graphs that share leaves or even nodes. A leaf's node takes a lock while it adds (ours relies on CPython's), and the order of the additions is nobody's
-# promise.
+# On a CPU, in the thread that called it. Upstream keeps worker threads for accelerators only, one per device. CPU nodes
+# go to a ready queue of the calling thread, which serves it until its own task is done. So several threads can call
+# `backward` at once, on graphs that share leaves or even nodes. A leaf's node takes a lock while it adds (ours relies on
+# CPython's), and nobody promises the order of the additions.
 #
-# The mode is the call's and not the surroundings': recording is on inside backward if `create_graph` was given and off if not, also for hooks and for the `backward` of a custom function. A `no_grad` around
-# `loss.backward()` changes nothing.
+# The mode depends on the call, not on what surrounds it. Inside backward, recording is on if `create_graph` was given and
+# off if not, also in hooks and in the `backward` of a custom function. A `no_grad` around `loss.backward()` changes
+# nothing.
 
 
 # %%
@@ -283,15 +295,18 @@ def _(torch):
 
 
 # %% [markdown]
-# The thread-local modes that do *not* come along to a device's worker are copied there by hand, at the start of the pass (`ThreadLocalState`): autocast, hooks on saved tensors, the profiler. A Python thread-local of
-# one's own is not among them. Code in the `backward` of a custom function that reads one finds it set on a CPU and empty on a GPU.
+# Other thread-local modes (autocast, hooks on saved tensors, the profiler) are copied by hand to a device's worker thread
+# at the start of the pass, as a `ThreadLocalState`. A Python thread-local of your own is not among them: code in the
+# `backward` of a custom function finds it set on a CPU and empty on a GPU.
 
 
 # %% [markdown]
 # ## What may a hook return?
 #
-# A hook stands between two nodes that have agreed on shape and dtype in the forward pass. It may replace a gradient by another value of the same kind, and nothing else: a `float64` that slipped through would be cast back silently at the next node, or, at a leaf, end up in `.grad`. So
-# every answer is compared with what the hook was given. Hooks on nodes see all gradients of the node at once and answer with as many, in a tuple; where there was no gradient, they cannot invent one.
+# A hook stands between two nodes that agreed on shape and dtype in the forward pass. It may replace a gradient by another
+# value of the same kind, and nothing else: a float64 that slipped through would be cast back silently at the next node
+# or, at a leaf, end up in `.grad`. So every answer is compared with what the hook was given. Hooks on nodes see all
+# gradients of the node at once, and answer with as many, in a tuple. Where there was no gradient they cannot invent one.
 #
 # A node's post-hook is called with what the node hands on: after the gradient of a broadcast operand has been summed to the operand's shape.
 

@@ -15,13 +15,13 @@
 # ---
 
 # %% [markdown]
-# # `torch.Tensor`, and the namespace
+# # `torch.Tensor`: hooks, copies, and what NumPy sees
 #
-# The last floor of this chapter: the class that users know, written in Python upstream too (`torch/_tensor.py`). It holds what is left when the generated methods have been taken away: what a subclass may
-# want to override (`backward`, `__repr__`, `__deepcopy__`), what talks to the rest of Python (iteration, NumPy, pickle), and a few operators whose arguments grew in ways that no schema can say (`norm`,
-# `split`, `unique`, `stft`).
-#
-# Its subjects are small, and each holds a surprise: which gradient a hook sees, what a copy shares, what NumPy does with a tensor, how many elements `arange` has.
+# Which gradient does a hook see if the tensor was written to after the hook was registered? What do `clone`, `copy.copy`
+# and `copy.deepcopy` share? What does `np.exp(x)` return? The answers are in the class that users know, which is Python
+# upstream too (`torch/_tensor.py`). It has what is left when the generated methods have been taken away: what a subclass
+# may want to override (`backward`, `__repr__`, `__deepcopy__`), what talks to the rest of Python (iteration, NumPy,
+# pickle), and a few operators whose arguments grew in ways that no schema can say (`norm`, `split`, `unique`, `stft`).
 
 # %%
 import copy
@@ -82,9 +82,10 @@ class Tensor(_C.TensorBase):
 # %% [markdown]
 # ## What class does a result have?
 #
-# `Tensor` is made to be subclassed, and `nn.Parameter` is the first to do so. Every operator's result is given the class of its arguments, by the default `__torch_function__`: a `Tagged`
-# tensor times two is a `Tagged` tensor. `Parameter` alone switches that off, or the activations of a model would all be parameters. How a class comes to be asked at all is [the subject of a part of its own](11c_subclasses.py), for which
-# `__init_subclass__` above sends word.
+# `Tensor` is made to be subclassed, and `nn.Parameter` is the first to do so. The default `__torch_function__` gives
+# every operator's result the class of its arguments: a `Tagged` tensor times two is a `Tagged` tensor. `Parameter` alone
+# switches that off, or all activations of a model would be parameters. How a class comes to be asked at all is [a part of
+# its own](11c_subclasses.py); `__init_subclass__` above is where it notices a new class.
 
 
 # %%
@@ -112,9 +113,11 @@ def _(torch):
 # %% [markdown]
 # ## Which gradient does a hook see?
 #
-# `backward` hands over to `torch.autograd` (next part). The methods behind it look as if they registered something on the tensor. They do not: a hook is kept by the *node and output number* that the tensor's gradient flows to, at the moment
-# of registration. That explains what happens when the tensor is written to afterwards. The write gives it a new node, the hook stays with the old one, and sees the gradient of the value that was overwritten. A hook
-# registered after the write sees the gradient of the present value. `retain_grad` is about the tensor, and moves along.
+# `backward` hands over to [`torch.autograd`](12_autograd.py). The methods after it look as if they registered something
+# on the tensor, and they do not. A hook is kept by the *node and output number* to which the tensor's gradient flows at
+# the moment of registration. That explains what happens when the tensor is written to afterwards: the write gives it a
+# new node, the hook stays with the old one, and sees the gradient of the value that was overwritten. A hook registered
+# after the write sees the gradient of the present value. `retain_grad` is about the tensor, and moves along.
 
 
 # %%
@@ -194,10 +197,12 @@ def _(torch):
 
 
 # %% [markdown]
-# Two consequences. A hook on a *leaf* runs once per backward pass, with the sum of all paths, since the leaf's node is reached once; a hook on an intermediate result likewise. And a hook on a parameter does not see the
-# gradient that is in `.grad`, only what this pass adds.
+# Two consequences. A hook runs once per backward pass, with the sum of all paths, because its node is reached once; that
+# holds for a leaf and for an intermediate result. And a hook on a parameter sees what this pass adds, not what is in
+# `.grad`.
 #
-# Whoever registers a hook gets something that can take it out again, as `handle.remove()` or at the end of a `with` statement. It knows the table by a weak reference and its hook by a number: a forgotten handle keeps nothing alive.
+# Whoever registers a hook gets a handle, which takes the hook out again by `handle.remove()` or at the end of a `with`
+# statement. It refers to the table weakly and to its hook by a number, so a forgotten handle keeps nothing alive.
 
 # %%
 #| into: utils/hooks.py
@@ -302,9 +307,12 @@ def _(torch):
 # | `copy.deepcopy(x)` | new, the whole storage | leaves only | both, copied too | copied |
 # | `pickle.loads(pickle.dumps(x))` | new, the whole storage | a leaf, of anything | both | no |
 #
-# A deep copy copies *storages*, each once: two views of one memory are two views of one memory again, tied weights stay tied, and one element cut from a large table brings a copy of the table. Of a non-leaf it is refused, since a
-# copy of the history would be a graph that nobody recorded; and the history of a copied module would end in the parameters of the old one. (That refusal is what `copy.deepcopy(model)` meets when a module keeps
-# a computed tensor as an attribute.)
+# A deep copy copies *storages*, each once. Two views of one memory are two views of one memory again, tied weights stay
+# tied, and one element cut from a large table brings a copy of the table.
+#
+# A deep copy of a non-leaf is refused. A copy of its history would be a graph that nobody recorded, and the history of a
+# copied module would end in the parameters of the old one. `copy.deepcopy(model)` meets that refusal when a module keeps
+# a computed tensor as an attribute.
 
 
 # %%
@@ -433,10 +441,12 @@ def _(torch):
 
 
 # %% [markdown]
-# ## A sequence of rows
+# ## Why is `sum(x)` so slow?
 #
-# A tensor has `__len__` and `__iter__`, so Python's own functions run on it: `sum(x)`, `max(x)`, `sorted(x)`, `a, b = x`. They see the rows of the first dimension one by one, as tensors, and a loop in Python around operators on rows is what
-# vectorising was meant to avoid: `sum(x)` on a million elements takes seconds and builds a chain of a million nodes, `x.sum()` takes one.
+# Because a tensor is a sequence of rows. It has `__len__` and `__iter__`, so Python's own functions run on it: `sum(x)`,
+# `max(x)`, `sorted(x)`, `a, b = x`. They see the rows of the first dimension one by one, as tensors. `sum(x)` on a
+# million elements makes a million calls, takes many seconds, and builds a chain of a million nodes if a gradient is
+# wanted; `x.sum()` is one call and one node.
 
 
 # %%
@@ -482,9 +492,12 @@ class Tensor(Tensor):
 # %% [markdown]
 # ## What does NumPy see?
 #
-# Three protocols, from the oldest to the youngest. `__array__` gives an array on the same memory: `np.asarray(x)` shares. `__array_wrap__` is asked when a ufunc is done, and makes its result a tensor again, so that `np.exp(x)` of a tensor is a
-# tensor, computed by NumPy and unknown to autograd. It still carries a rule from the time before there was a bool: truth values become `uint8`. `__dlpack__` is the exchange between libraries; the receiver takes over a capsule with
-# address, shape, strides and device, and gives it back when it is done. On a GPU the first two fail, and this one passes the stream, so that the receiver waits for what the giver has queued.
+# There are three protocols, from the oldest to the youngest. `__array__` gives an array on the same memory:
+# `np.asarray(x)` shares. `__array_wrap__` is asked when a ufunc is done and makes its result a tensor again, so
+# `np.exp(x)` is a tensor, computed by NumPy and unknown to autograd. It still has a rule from the time before there was a
+# bool: truth values become `uint8`. `__dlpack__` is the exchange between libraries. The receiver takes over a capsule
+# with address, shape, strides and device, and gives it back when it is done. On a GPU the first two fail; the third
+# passes the stream, so that the receiver waits for what the giver has queued.
 
 
 # %%
@@ -593,7 +606,8 @@ def _(torch):
 
 
 # %% [markdown]
-# From here on, the class that operators return is `Tensor`.
+# Last, the class is put into the slot that [all operators read](02_storage_and_views.py#wrap). From here on they return
+# `Tensor`.
 
 # %%
 #| into: _tensor.py

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # Creation functions
 #
-# `torch.ones(2)` says nothing of a dtype, a device, an order in memory. Somebody decides, and it is not always the same somebody.
+# Why does `torch.arange(1, 1.3, 0.1)` have four elements, and why has `torch.ones(2, requires_grad=True).double()` no
+# `.grad`? `torch.ones(2)` says nothing of a dtype, a device, an order in memory. Somebody decides, and not always the
+# same somebody. The first section has the rules; the code after it is for looking up.
 
 # %%
 import readtorch as torch
@@ -29,13 +31,18 @@ live()
 # %% [markdown]
 # ## What do creation functions decide for you?
 #
-# They share four keywords: `dtype`, `device`, `requires_grad` and the rarely used `layout` and `pin_memory`. What is not given is decided, and by four rules:
+# They share the keywords `dtype`, `device` and `requires_grad`, and the rarely used `layout` and `pin_memory`. What is
+# not given is decided by these rules:
 #
-# * `zeros`, `ones`, `empty`, `rand`: the default dtype and device. `full` and `arange`: the dtype of the numbers, so that `full((2,), 1)` is integral. (It was float once, and old code still believes so.)
-# * `*_like`: everything of the model, its order of dimensions in memory included, and *not* `requires_grad`. `x.new_*`: dtype and device only.
-# * `requires_grad=True` makes the leaf *before* whatever stands behind the call: `torch.ones(2, requires_grad=True).double()` is the leaf's child, and gets no `.grad`. Convert first.
-# * `arange` with a floating step has `⌈(end − start) / step⌉` elements, computed in double precision. Rounding decides whether the end is included. `linspace` is given the number
-#   of elements instead, and counts the second half from the end, so that the last one is exact.
+# * `zeros`, `ones`, `empty`, `rand`: the default dtype and device. `full` and `arange`: the dtype of the numbers, so
+#   `full((2,), 1)` is integral. (Before 1.7 it was float.)
+# * `*_like`: everything of the model, its order of dimensions in memory included, but *not* `requires_grad`. `x.new_*`:
+#   dtype and device only.
+# * `requires_grad=True` makes the leaf *before* whatever follows the call: `torch.ones(2, requires_grad=True).double()`
+#   is the leaf's child, and gets no `.grad`. Convert first.
+# * `arange` with a floating step has `⌈(end − start) / step⌉` elements, computed in double precision, and rounding
+#   decides whether the end is included. `linspace` is given the number of elements instead, and counts the second half
+#   from the end, so that the last one is exact.
 
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
@@ -685,8 +692,9 @@ def _(torch):
 
 
 # %% [markdown]
-# `empty` is what it says. Its content is whatever was there, often zeros in a fresh process and never in a long one, which is why a forgotten initialisation passes the tests. Under `torch.use_deterministic_algorithms(True)` upstream
-# fills such memory with NaN (`torch.utils.deterministic.fill_uninitialized_memory`): the quickest way to find out.
+# `empty` is what it says. Its content is whatever was there: often zeros in a fresh process and never in a long one,
+# which is why a forgotten initialisation passes the tests. Under `torch.use_deterministic_algorithms(True)` upstream
+# fills such memory with NaN (`torch.utils.deterministic.fill_uninitialized_memory`), the quickest way to find out.
 
 # %%
 #| fact: torch/utils/deterministic.py#_Deterministic.fill_uninitialized_memory

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # `torch._C`, and `import readtorch as torch`
 #
-# Two modules remain of the ground floor: the one that upstream compiles, and the one that users import.
+# Where does a name like `torch.float32` or `torch._C._nn.gelu` come from, and when? Two modules remain of the ground
+# floor: the one that upstream compiles, and the one that users import. This part is mostly for looking up; [chapter
+# 1](../01_import/3_extension_module.py) tells the story of the import.
 
 # %%
 import readtorch as torch
@@ -26,10 +28,12 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## `torch._C`
+# ## Who fills `torch._C`?
 #
-# Upstream this is the extension module: nothing but a name for what C++ exports. It is filled by one function, `initModule`, which calls an `init` function of each subsystem in turn, and each
-# adds its names. Chapter 1 is about how that comes to be called, and what the order is for; here are the steps that the ground floor needs. They have upstream's names and stand in upstream's order.
+# Upstream `torch._C` is the extension module: a name for everything that C++ exports. One function fills it,
+# `initModule`, which calls an `init` function of each subsystem in turn, and each adds its names. Chapter 1 says how that
+# comes to be called and what the order is for. Here are the steps that the ground floor needs, with upstream's names and
+# in upstream's order.
 
 # %%
 #| into: csrc/module.py
@@ -92,7 +96,7 @@ def THPModule_initExtension(torch: dict[str, Any]) -> list[str]:
 
 
 # %% [markdown]
-# The small types come first, since everything else has arguments of them.
+# The small types come first, because everything else has arguments of them.
 
 
 # %%
@@ -154,7 +158,8 @@ def THPDevice_init(module: Any) -> None:
 
 
 # %% [markdown]
-# Then the tensor: its class with all methods, and beside them the functions of the `torch` namespace. Custom functions and the engine need the class, and follow.
+# Then the tensor: its class with all methods, and the functions of the `torch` namespace. Custom functions and the engine
+# need the class, so they follow.
 
 
 # %%
@@ -234,7 +239,7 @@ def THPEngine_initModule(module: Any) -> None:
 
 
 # %% [markdown]
-# And the namespaces of functions that are found elsewhere than directly below `torch`.
+# Then the namespaces of functions that are not directly below `torch`.
 
 
 # %%
@@ -276,7 +281,8 @@ def initSpecialFunctions(module: Any) -> None:
 
 
 # %% [markdown]
-# The *objects* of the small types, `torch.float32` and the like, are no names of `torch._C`. They go directly into `torch`, in a second half that the Python side calls when its class `Tensor` is there.
+# The *objects* of the small types, `torch.float32` and the others, are no names of `torch._C`. They go directly into
+# `torch`, in a second half that the Python side calls when its class `Tensor` is there.
 
 
 # %%
@@ -310,8 +316,9 @@ def initializeDtypes(torch: Any) -> None:
 
 
 # %% [markdown]
-# The module itself only calls it. The names below `TYPE_CHECKING` are for tools that read and do not run, as upstream's `_C/__init__.pyi` is. The first import is not among the steps: by the
-# time C++'s `initModule` runs, the operators have registered themselves.
+# The module itself only calls `initModule`. The names below `TYPE_CHECKING` are for tools that read and do not run, as
+# upstream's `_C/__init__.pyi` is. The first import is not among the steps: when C++'s `initModule` runs, the operators
+# have registered themselves already, while the library was loaded.
 
 # %%
 #| into: _C/__init__.py
@@ -377,10 +384,12 @@ from readtorch.csrc.module import initModule
 initModule()
 
 # %% [markdown]
-# ## `import readtorch as torch`
+# ## What does `import readtorch as torch` load?
 #
-# Upstream imports nearly everything at once, which takes a second and a half (a few sub-packages, `torch._dynamo` and `torch._inductor` above all, wait until they are named). Here the package's own file does next to nothing. The library is loaded when a first name is asked for, and sub-packages when they are: the
-# module's `__getattr__` looks them up in a table that each chapter extends. (The book's tools live in the same package, and must work, quickly, while the library is broken.)
+# Next to nothing. Upstream imports nearly everything at once, which takes seconds (a few sub-packages, `torch._dynamo`
+# and `torch._inductor` above all, wait until they are named). Our package loads the library when a first name is asked
+# for, and each sub-package when it is named: the module's `__getattr__` looks names up in a table that each chapter
+# extends. (The book's tools live in the same package, and must work, quickly, while the library is broken.)
 
 # %%
 #| into: __init__.py
@@ -486,6 +495,13 @@ def set_default_dtype(d: _Any, /) -> None:
     _C._set_default_dtype(d)
 
 
+# %% [markdown]
+# ## Why is `str(torch.__version__) > "2.9"` false?
+#
+# Because text compares character by character, and "1" comes before "9". It has been false since 2.10, and so has every
+# test that splits the string at dots and compares the pieces as text. `torch.__version__` itself is a string that
+# compares as a version, with strings and with tuples.
+
 # %%
 #| into: torch_version.py
 #| imports
@@ -572,9 +588,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Tensors that are not strided
-# A layout says how elements are stored, and a creation function can be asked for another than `strided`. The one there is, `sparse_coo`, lists what is not zero (a1, *Sparse tensors*), so `zeros` and `empty` have
-# nothing to store, and `ones` and `full` refuse.
+# ## What does `torch.zeros(3, layout=torch.sparse_coo)` make?
+# A tensor without elements. A layout says how elements are stored, and creation functions can be asked for another than
+# `strided`. The only one here, `sparse_coo`, lists what is not zero (a1, [*Sparse
+# tensors*](../a1_operators/5c_sparse.py)). So `zeros` and `empty` have nothing to store, and `ones` and `full` refuse.
 
 
 # %%
@@ -628,11 +645,11 @@ def _layout_beside(self: Any, layout: Any, function: Any) -> Any:
 
 
 # %% [markdown]
-# The difference is not academic: `str(torch.__version__) > "2.9"` has been false since 2.10, and so has every test that splits the string at dots and compares the pieces as text.
+# ## What if `torch` lacks a name?
 #
-# ### A name that is not here
-#
-# Whoever asks `torch` for a name that it lacks has either mistyped it or followed a page about the real one. The second reader is helped by one more sentence, so the names that are asked for most often have an entry: what to write instead. It is read only when a name was not found. The page “What is here” of this site shows the same list.
+# Whoever asks for such a name has mistyped it, or followed a page about the real PyTorch. One more sentence helps the
+# second reader, so the names that are asked for most often have an entry: what to write instead. The table is read only
+# when a name was not found. The page "What is here" of this site shows the same list.
 
 # %%
 #| into: _not_here.py

@@ -15,13 +15,15 @@
 # ---
 
 # %% [markdown]
-# # A class of one's own
+# # A tensor class of your own: `__torch_function__`
 #
-# An image is more than its numbers: it knows its colour space. A length knows its unit, a batch of boxes the picture they lie in. People write a subclass of `Tensor` for that, and expect it to live through arithmetic. The
-# result of an operator is made deep inside, by a kernel that saw raw memory and never heard of the class.
+# An image is more than its numbers: it knows its colour space. A length knows its unit, a batch of boxes the picture they
+# lie in. People write a subclass of `Tensor` for that and expect it to live through arithmetic. How can it? The result of
+# an operator is made deep inside, by a kernel that saw raw memory and never heard of the class.
 #
-# This part is about `__torch_function__`: how a class takes part in every call that it is an argument of, and who is asked when several do. The rest of PyTorch rests on it more than one would think. `torch.set_default_device` is a
-# mode of this kind, and so is `with torch.device("meta"):`.
+# The answer is `__torch_function__`. This part shows how a class takes part in every call that it is an argument of, and
+# who is asked when several do. More of PyTorch rests on it than one would think: `torch.set_default_device` is a mode of
+# this kind, and so is `with torch.device("meta"):`.
 
 # %%
 import readtorch as torch
@@ -32,7 +34,7 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# The obvious thing is to override the methods. It goes well for one line.
+# The obvious thing is to override the methods. That goes well for one line.
 
 
 # %%
@@ -47,16 +49,20 @@ length = torch.ones(2).as_subclass(Metres)
 [type(result).__name__ for result in (length + 1, 1 + length, length.add(1), torch.add(length, 1), length.sum())]
 
 # %% [markdown]
-# There are two thousand names to override, and methods would not be enough if all of them were: `torch.add` is no method of anything, and in `torch.where(mask, plain, length)` the first argument is not the one that knows better. So the
-# question has to be put by the *functions*, to all of their arguments.
+# There are two thousand names to override, and even that would not be enough: `torch.add` is a method of nothing, and in
+# `torch.where(mask, plain, length)` the first argument is not the one that knows better. So the question must be asked by
+# the *functions*, of all their arguments.
 #
 # ## Who is asked?
 #
-# The answer is NumPy's (NEP 18, from which the protocol was taken): a class that wants a say has a class method `__torch_function__(func, types, args, kwargs)`. A function looks through its arguments, and if one of them is of such a class, it does
-# nothing itself. It returns what that method returns. `func` is the function, so that the method can call it again, or recognise it.
+# The protocol was taken from NumPy (NEP 18). A class that wants a say has a class method `__torch_function__(func, types,
+# args, kwargs)`. A function looks through its arguments. If one of them is of such a class, the function does nothing
+# itself and returns what that method returns. `func` is the function, so that the method can recognise it, or call it
+# again.
 #
-# Three kinds of class are not asked. Most have no such method. `Tensor` has one, and is passed over all the same when the class is exactly `Tensor`. And a class may say that it takes over nothing, by assigning one particular object; `Parameter` is the
-# well-known case.
+# Three kinds of class are not asked. Most have no such method. `Tensor` has one, and is passed over when the class is
+# exactly `Tensor`. And a class may say that it takes over nothing, by assigning one particular object,
+# `torch._C._disabled_torch_function_impl`; `Parameter` is the well-known case.
 
 # %%
 #| into: csrc/utils/disable_torch_function.py
@@ -146,7 +152,8 @@ def has_torch_function_variadic(*relevant_args: Any) -> bool:
 
 
 # %% [markdown]
-# Whoever calls `func` again from inside has to stop it from asking again. Two switches do that, for the thread: one for the classes, one for [modes](11d_modes.py) as well.
+# A method that calls `func` again must keep it from asking again. Two switches do that, for the thread: one for the
+# classes, one for [modes](11d_modes.py) as well.
 
 
 # %%
@@ -184,8 +191,10 @@ def is_torch_function_mode_enabled() -> bool:
 
 
 # %% [markdown]
-# If several classes have a say, the order is: from the left, but a subclass before its bases, since it knows about them and they do not know about it. Each class is asked once, and the first answer that is not `NotImplemented` is the result. When nobody
-# answers, the call is a `TypeError`, with two exceptions: `x + y` lets Python ask the other operand, as operators do.
+# If several classes have a say, they are asked from the left, but a subclass before its bases, since it knows about them
+# and they do not know about it. Each class is asked once, and the first answer that is not `NotImplemented` is the
+# result. When nobody answers, the call is a `TypeError`. Only for operators such as `x + y` it is not yet: Python may ask
+# the other operand first.
 
 
 # %%
@@ -297,8 +306,9 @@ def _(torch):
 # %% [markdown]
 # ## What does a subclass do that says nothing?
 #
-# It inherits the method of `Tensor`. That one lets `func` do its work with the asking switched off, and takes what comes out into the class, inside of tuples and lists too. It declines if another argument is of a class that it does not descend from:
-# what metres times seconds are is for somebody else to say.
+# It inherits the method of `Tensor`. That method lets `func` do its work with the asking switched off, and takes what
+# comes out into the class, in tuples and lists too. It declines if another argument is of a class that it does not
+# descend from: what metres times seconds are is for somebody else to say.
 
 
 # %%
@@ -353,8 +363,10 @@ tagged.tag = "a"
 2 * tagged, tagged.exp(), torch.add(torch.ones(3), tagged)
 
 # %% [markdown]
-# `as_subclass` is a view under another class, so every result is a view of what the kernel made, and a recorded one has one more node in its history. That `tag` is not there afterwards is no oversight: upstream decided that what an attribute becomes when two tensors meet is
-# the class's business. Two attributes are handed out as they are, `grad` and `_base`: they hold a tensor that somebody else made.
+# `as_subclass` is a view under another class. So every result is a view of what the kernel made, and a recorded one has
+# one more node in its history. That `tag` is gone is no oversight: upstream decided that what becomes of an attribute
+# when two tensors meet is the business of the class. Two attributes are handed out as they are, `grad` and `_base`,
+# because they hold a tensor that somebody else made.
 
 
 # %%
@@ -410,10 +422,12 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Where does the question stand?
+# ## What does the asking cost?
 #
-# Upstream it stands at the head of every function: in C++ the argument parser asks each argument that is not exactly a `Tensor`, at the cost of a pointer comparison; in `torch.nn.functional` each function begins with `if has_torch_function_unary(input):`.
-# Written in Python, a comparison for each argument is not so cheap. Here is the naive version, in front of an operator that takes a microsecond:
+# Upstream the question is the first thing in every function. In C++ the argument parser asks each argument that is not
+# exactly a `Tensor`, at the cost of a pointer comparison. In `torch.nn.functional` each function begins with `if
+# has_torch_function_unary(input):`. In Python a comparison for each argument is not so cheap. Here is the naive version,
+# in front of an operator that takes a microsecond:
 
 # %%
 import timeit
@@ -434,17 +448,27 @@ bare, asking = (min(timeit.repeat(lambda f=f: f(x, x), number=2000, repeat=9)) f
 bare < asking
 
 # %% [markdown]
-# Most programs define no subclass that has a say, and should not pay for those that do. The class `Tensor` notices when one is made (`__init_subclass__`). So the question can wait until then: the first such class raises **gates** in front of all public
-# functions, methods and attributes at once.
+# Most programs define no subclass that has a say, and should not pay for those that do. The class `Tensor` notices when
+# one is made (`__init_subclass__`). So the question can wait until then: the first such class raises **gates** in front
+# of all public functions, methods and attributes at once.
 #
-# Putting a wrapper in their place would not do. `from torch import add` at the head of a file has taken the function before, and a `__torch_function__` compares `func is torch.add`. The *object* has to stay. In Python a function object can be given other code: `gate` is compiled
-# once, and every function gets its code object, with what it needs to know as the default of a keyword. One thing about a function is fixed, its closure, and code must fit it: the first instruction of a closure's code says how many cells it takes over, so each function gets a copy of the code with its own number there.
+# What follows is how, in Python. Readers who want to use the protocol, not to build it, can go on at [things that are no
+# tensors](#what-about-things-that-are-no-tensors).
 #
-# That the library itself does not run into the gates needs one more thing. What Python sees as `torch.add` and as `Tensor.add` are two **faces**, further function objects with the same code and the same cells as the one that the dispatcher calls. They cost nothing, and they can be
-# told apart, as upstream's can.
+# A wrapper in place of each function would not do. `from torch import add` at the head of a file has taken the function
+# already, and a `__torch_function__` compares `func is torch.add`. The *object* has to stay. But in Python a function
+# object can be given other code. `gate` is compiled once, and every function gets its code object; what the gate needs to
+# know is the default of a keyword. One thing about a function is fixed, its closure, and code must fit it: the first
+# instruction of a closure's code says how many cells it takes over. So each function gets a copy of the code with its own
+# number there.
 #
-# And a warning must still point at the line that deserves it. `warnings.warn(…, stacklevel=2)` counts frames, and a gate is a frame more. Python passes over one kind of frames when it counts, those of its import system, which it knows by their file's name: `importlib` and `_bootstrap` must be in it. So
-# the gates' code says that it comes from such a file.
+# The library itself must not run into the gates. So what Python sees as `torch.add` and as `Tensor.add` are two
+# **faces**: further function objects with the same code and the same cells as the function that the dispatcher calls.
+# They cost nothing, and they can be told apart, as upstream's can.
+#
+# And a warning must still point at the line that deserves it. `warnings.warn(…, stacklevel=2)` counts frames, and a gate
+# is one frame more. Python skips one kind of frame when it counts, that of its import system, which it knows by the
+# file's name: `importlib` and `_bootstrap` must be in it. So the gates' code says that it comes from such a file.
 
 # %%
 #| into: csrc/utils/gates.py
@@ -626,8 +650,12 @@ def candidates(args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
 
 
 # %% [markdown]
-# `candidates` looks into lists and tuples, since `torch.stack([a, b])` has its tensors there. What a `__torch_function__` is handed differs by how upstream wrote the function. Compiled ones pass the call on as it was made. Python functions spell it out again, `handle_torch_function(relu, (input,), input, inplace=inplace)`, so
-# that all options arrive as keywords, given or not. Operators arrive under the name of a method (`2 * x` as `Tensor.mul`), attributes as the `__get__` or `__set__` of the property. These tables are the facts; that they hold is tested on some hundred calls beside PyTorch.
+# `candidates` looks into lists and tuples, because `torch.stack([a, b])` has its tensors there. What a
+# `__torch_function__` is handed depends on how upstream wrote the function. Compiled functions pass the call on as it was
+# made. Python functions spell it out again, `handle_torch_function(relu, (input,), input, inplace=inplace)`, so all
+# options arrive as keywords, given or not. Operators arrive as the method of that name (`2 * x` as `Tensor.mul`),
+# attributes as the `__get__` or `__set__` of the property. The tables below are these facts; that they hold is tested on
+# some hundred calls beside PyTorch.
 
 # %%
 #| into: csrc/utils/gates.py
@@ -819,7 +847,8 @@ def look_at_subclass(cls: type) -> None:
 )
 
 # %% [markdown]
-# One call, from the operator to the result, with all that is between. The interesting moment is the second time that `mul` is entered: same function, same arguments, and nobody is asked.
+# One call, from the operator to the result. The interesting moment is the second time that `mul` is entered: same
+# function, same arguments, and nobody is asked.
 
 # %%
 #| trace: torch._tensor torch.csrc.utils layers=calls,ops values=summary title="2 * tagged: asked, answered, called again"
@@ -877,8 +906,10 @@ def _(torch):
 # %% [markdown]
 # ## What about things that are no tensors?
 #
-# The method is enough: a lazy array, a unit, a symbolic expression can be passed to `torch.add` without descending from `Tensor`. Nothing tells us when such a class is made. But while the gates are down, no operator can do anything with it, so each of them asks on its way to the
-# `TypeError`: if what stands there has a say, the gates go up, and the call is made again.
+# The method is enough. A lazy array, a unit, a symbolic expression can be passed to `torch.add` without descending from
+# `Tensor`. Nothing tells us when such a class is made. But while the gates are down, no operator can do anything with
+# such a thing. So each operator asks on its way to the `TypeError`: if the thing has a say, the gates go up, and the call
+# is made again.
 
 # %%
 #| into: csrc/utils/gates.py

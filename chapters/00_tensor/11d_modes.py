@@ -17,7 +17,8 @@
 # %% [markdown]
 # # Modes, and `torch.overrides`
 #
-# A class has a say in the calls that one of its tensors is an argument of ([the part before](11c_subclasses.py)). How does one see a call without such an argument?
+# How can a program see `torch.zeros(3)`, a call without any tensor among its arguments? A class has a say only in the
+# calls that one of its tensors is an argument of ([the part before](11c_subclasses.py)).
 
 # %%
 import readtorch as torch
@@ -28,8 +29,9 @@ from readtorch.overrides import TorchFunctionMode
 live()
 
 # %% [markdown]
-# `torch.zeros(3)` has no tensor among its arguments. A **mode** sees it all the same: an object with a `__torch_function__` that is asked first, while one is inside its `with`. Modes lie on a stack that belongs to the thread. A mode that is being asked is off the stack for as long, so that what it calls goes
-# to the next one outside, and none ever sees itself.
+# A **mode** sees such a call all the same. It is an object with a `__torch_function__` that is asked first, while the
+# program is inside its `with`. Modes lie on a stack that belongs to the thread. A mode that is being asked is off the
+# stack for that time, so what it calls goes to the next mode outside, and none ever sees itself.
 
 
 # %%
@@ -164,9 +166,10 @@ def _(torch):
 
 
 # %% [markdown]
-# ## `torch.overrides`
+# ## How does a function of my own ask, as PyTorch's do?
 #
-# What is left is for those who write functions of their own that should ask as PyTorch's do, and for those who want to know what there is to be asked about.
+# With two functions of `torch.overrides`: `has_torch_function` and `handle_torch_function`. The rest of that module tells
+# what there is to be asked about: the list of all functions that can be overridden, and the name of each.
 
 
 # %%

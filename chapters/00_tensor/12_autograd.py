@@ -17,8 +17,10 @@
 # %% [markdown]
 # # `torch.autograd`: backward, grad and the modes
 #
-# The engine takes edges and gradients. What a program writes is `loss.backward()`, or `torch.autograd.grad(loss, x)`, or nothing, inside
-# `no_grad`. This part is the layer between: small, in Python, and upstream too in Python, so that the linked files can be read side by side.
+# Why do `backward` and `autograd.grad` both exist? What exactly does `no_grad` switch off, and what may `inference_mode`
+# do that it may not? The engine takes edges and gradients; what a program writes is `loss.backward()`, or
+# `torch.autograd.grad(loss, x)`, or nothing, inside `no_grad`. This part is the layer between. It is small, and it is
+# Python upstream too, so the linked files can be read side by side.
 
 # %%
 import readtorch as torch
@@ -55,8 +57,8 @@ def __getattr__(name: str) -> Any:
 # %% [markdown]
 # ## Why are there two ways to ask?
 #
-# `backward` *stores*: it adds to the `.grad` of every leaf it reaches. That is right for a training step, and wrong as soon as a
-# derivative is part of the computation. A gradient penalty needs the derivative of the score by the *input*:
+# `backward` *stores*: it adds to the `.grad` of every leaf it reaches. That is right for a training step, and wrong as
+# soon as a derivative is part of the computation. A gradient penalty needs the derivative of the score by the *input*:
 
 # %%
 weight = torch.tensor([2.0, 3.0], requires_grad=True)
@@ -66,7 +68,8 @@ score.backward(retain_graph=True)
 x.grad, weight.grad
 
 # %% [markdown]
-# The penalty wanted `x.grad`. It also got a gradient into `weight`, which the next optimizer step would follow. `grad` *returns*, and touches nothing:
+# The penalty wanted `x.grad`. It also put a gradient into `weight`, which the next optimizer step would follow. `grad`
+# *returns*, and touches nothing:
 
 # %%
 weight.grad = x.grad = None
@@ -79,11 +82,12 @@ weight.grad = x.grad = None
 gradient, x.grad, weight.grad
 
 # %% [markdown]
-# Both go to the same engine; they differ in what is done where the walk ends. `grad` names places in the graph at which gradients are
-# *captured*, and only nodes on the way there run. Those places need not be leaves.
+# Both go to the same engine and differ in what happens where the walk ends. `grad` names places in the graph at which
+# gradients are *captured*, and only nodes on the way there run. Those places need not be leaves.
 #
-# Common to both is where the walk begins. Reverse mode computes a product: weights, one for each element of the output, times the matrix of
-# derivatives. Of one element the weight is 1 if nobody says otherwise; for more there is no natural choice, and none is made.
+# Both begin the walk in the same way. Reverse mode computes a product: weights, one for each element of the output, times
+# the matrix of derivatives. If there is one element, its weight is 1 unless the caller says otherwise. For more there is
+# no natural choice, and none is made: *grad can be implicitly created only for scalar outputs*.
 
 
 # %%
@@ -283,7 +287,8 @@ def grad(
 
 
 # %% [markdown]
-# Second derivatives fall out of `create_graph`: the walk is recorded like any computation, its result is differentiated again.
+# Second derivatives come from `create_graph`: the walk is recorded like any computation, and its result can be
+# differentiated again.
 
 # %%
 x = torch.tensor(3.0, requires_grad=True)
@@ -316,12 +321,12 @@ def _(torch):
 
 
 # %% [markdown]
-# "None" and "zero" are two answers. None means that no path leads there; the optimizers skip such a parameter, while one with a
-# gradient of zeros is still moved by momentum and weight decay.
+# "None" and "zero" are two answers. None means that no path leads there. Optimizers skip such a parameter, while one with
+# a gradient of zeros is still moved by momentum and weight decay.
 #
-# ### The name that was there first
-# Up to 0.3 a tensor could not be in a graph; a `Variable` that wrapped it could. They were merged in 0.4. Code that says `Variable(x)` still
-# runs, and `isinstance(x, Variable)` holds for every tensor, by a metaclass.
+# ### What is a `Variable`?
+# The name that was there first. Up to 0.3 a tensor could not be in a graph; a `Variable` that wrapped it could. They were
+# merged in 0.4. `Variable(x)` still runs, and `isinstance(x, Variable)` holds for every tensor, by a metaclass.
 
 # %%
 #| into: autograd/variable.py
@@ -370,9 +375,10 @@ class Variable(metaclass=VariableMeta):
 
 
 # %% [markdown]
-# ## Turning recording off
+# ## How is recording turned off, and for how long?
 #
-# An optimizer's step is arithmetic on parameters, and must not become part of what is differentiated. Without a way to say so:
+# An optimizer's step is arithmetic on parameters, and must not become part of what is differentiated. Without a way to
+# say so:
 
 # %%
 w = torch.tensor([1.0], requires_grad=True)
@@ -385,8 +391,8 @@ while node.next_functions:
 w.is_leaf, depth
 
 # %% [markdown]
-# After three steps `w` is no leaf any more and drags the history of all steps behind it. The in-place form is refused outright, since a leaf with
-# a history would be a contradiction:
+# After three steps `w` is no leaf any more, and drags the history of all steps behind it. The in-place form is refused
+# outright, because a leaf with a history would be a contradiction:
 
 # %% tags=["raises-exception"]
 w = torch.tensor([1.0], requires_grad=True)
@@ -398,9 +404,9 @@ with torch.no_grad():
 w, w.is_leaf
 
 # %% [markdown]
-# A mode is an object that is a context manager and a decorator at once. The difficult case is a generator: it runs in pieces, between
-# them its caller runs, and the mode must be on in the one and off in the other. So the decorated generator is driven step by step, each step inside the
-# mode.
+# A mode is an object that is a context manager and a decorator at once. The difficult case is a generator. It runs in
+# pieces, and between them its caller runs; the mode must be on in the one and off in the other. So a decorated generator
+# is driven step by step, each step inside the mode.
 
 # %%
 #| into: utils/__init__.py
@@ -626,10 +632,10 @@ def _(torch):
 #
 # ### What may inference_mode leave out that no_grad may not?
 #
-# A tensor made under `no_grad` is an ordinary tensor. It may become an input of a recorded computation later, so its version counter must be
-# right, and its views must know their base. `inference_mode` gives that up: its tensors can *never* be kept for a backward pass.
-# In exchange neither counter nor view bookkeeping is needed. Ours does not exploit that: a counter that is made only when it is needed
-# costs nothing to leave out.
+# A tensor made under `no_grad` is an ordinary tensor. It may become an input of a recorded computation later, so its
+# version counter must be right, and its views must know their base. `inference_mode` gives that up: its tensors can
+# *never* be kept for a backward pass, so neither counter nor bookkeeping of views is needed. Ours gains nothing by that:
+# a counter that is made only when it is needed costs nothing to leave out.
 
 
 # %%
@@ -688,7 +694,7 @@ def _(torch):
 
 
 # %% [markdown]
-# The anomaly mode of the part on the engine is another mode of the thread, and has the same two faces.
+# [Anomaly mode](04b_the_walk.py#where-was-this-made) is another mode of the thread, and has the same two faces.
 
 # %%
 #| into: autograd/anomaly_mode.py
@@ -744,9 +750,10 @@ class set_detect_anomaly:
 
 
 # %% [markdown]
-# ## What a second walk needs
+# ## When is `retain_graph` needed?
 #
-# `retain_graph` is asked for more often than it is needed, and sometimes not asked for where it is. What counts is whether anything was kept:
+# More rarely than it is given, and sometimes where it is not given. What counts is whether a node on the way has kept
+# something:
 
 
 # %%
@@ -781,11 +788,14 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * Forward-mode derivatives: dual numbers, `torch.autograd.forward_ad`, with a second formula per operator in `derivatives.yaml`.
-# * `torch.func`: `grad`, `vmap`, `jacrev` as transformations of functions, stacked by the dispatcher.
+# * Forward-mode derivatives: dual numbers, `torch.autograd.forward_ad`, with a second formula per operator in
+#   `derivatives.yaml`.
 # * `is_grads_batched` runs the backward once under `vmap`; ours runs it once for each row.
 # * `set_multithreading_enabled`, and modes for graph capture.
 
 # %%
 #| fact: torch/autograd/forward_ad.py#dual_level
 #| fact: torch/autograd/grad_mode.py#set_multithreading_enabled
+
+# %% [markdown]
+# So far operators made all nodes. [The next part](13_functions_and_graph.py) makes nodes of your own.

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # Functions of your own, and the graph seen from Python
 #
-# Two doors into the graph. One lets a node in that no operator has made: `autograd.Function`. The other lets a program look at the nodes that are there, hang hooks on them, and take out what they keep: `torch.autograd.graph`.
+# How does a computation that PyTorch does not know get a derivative? And how do I look at the graph that is there, and
+# take hold of a gradient on its way? There are two doors into the graph. `autograd.Function` lets a node in that no
+# operator has made. `torch.autograd.graph` lets a program look at nodes, hang hooks on them, and take out what they keep.
 
 # %%
 import numpy as np
@@ -28,9 +30,10 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## A function of your own
+# ## How do I give the graph a node of my own?
 #
-# The graph is made of operators. What is computed outside of them, by NumPy, a C library or another process, is not in it:
+# The graph is made of operators. What is computed outside of them, by NumPy, a C library or another process, is not in
+# it:
 
 # %%
 x = torch.tensor([0.5, 2.0], requires_grad=True)
@@ -38,17 +41,20 @@ outside = torch.from_numpy(np.sinc(x.detach().numpy()))
 outside.requires_grad, outside.grad_fn
 
 # %% [markdown]
-# `detach` was the price of getting at the numbers, and the graph ends there. The same tool is wanted where the graph *could* be recorded and should not be: the chain rule
-# of the written formula overflows although the derivative is harmless, or keeps five intermediate results where one would do.
+# `detach` was the price of the numbers, and the graph ends there. The same tool is wanted where the graph *could* be
+# recorded and should not be: the chain rule of the written formula overflows although the derivative is harmless, or it
+# keeps five intermediate results where one would do.
 #
-# `autograd.Function` puts a node of the user's making into the graph: `forward` runs with recording off, its outputs get the node,
-# `backward` is called by the engine with tensors. What `apply` does, in order:
+# `autograd.Function` puts a node of the user's into the graph. `forward` runs with recording off, its outputs get the
+# node, and the engine calls `backward` with tensors. What `apply` does, in order:
 #
-# 1. make the node; its edges come from those arguments that are tensors and want a gradient, `needs_input_grad` says which;
-# 2. switch recording off, call `forward(ctx, …)` (or `forward(…)` and then `setup_context`), switch it on again;
-# 3. look at each output: is it one of the inputs, changed in place (`mark_dirty`), one of the inputs as it is, without a derivative
-#    (`mark_non_differentiable`), or new? Make it a result of the node accordingly;
-# 4. turn what `save_for_backward` was given into saved variables, with versions. This comes last, because of an *output* only the data may be kept.
+# 1. make the node. Its edges come from those arguments that are tensors and want a gradient; `needs_input_grad` says
+#    which.
+# 2. switch recording off, call `forward(ctx, …)` (or `forward(…)` and then `setup_context`), switch it on again.
+# 3. look at each output. Is it one of the inputs, changed in place (`mark_dirty`)? One of the inputs as it is? Without a
+#    derivative (`mark_non_differentiable`)? Or new? Make it a result of the node accordingly.
+# 4. turn what `save_for_backward` was given into saved variables, with versions. This comes last, because of an *output*
+#    only the data may be kept.
 
 # %%
 #| into: csrc/autograd/python_function.py
@@ -478,8 +484,8 @@ y.sum().backward()
 y, x.grad
 
 # %% [markdown]
-# Inside `forward`, `x.numpy()` needed no `detach`. The tensor requires a gradient there as well; but recording is off, so nothing is lost by
-# leaving the graph.
+# Inside `forward`, `x.numpy()` needed no `detach`. The tensor requires a gradient there as well, but recording is off, so
+# nothing is lost by leaving the graph.
 
 
 # %%
@@ -599,8 +605,10 @@ def _(torch):
 #
 # A new tensor, and nothing has to be said. For the rest, `apply` looks at each output and asks three questions.
 #
-# *Is it an input, written to?* Then the input itself is returned and its history is replaced, as by any in-place operation, with the same checks. That needs `mark_dirty`. Without it the write is unknown: the version counter is right, since the operators inside have counted, but
-# the input keeps its old node, and a gradient through it ignores what the function did.
+# *Is it an input, written to?* Then the input itself is returned and its history is replaced, as by any in-place
+# operation, with the same checks. That needs `mark_dirty`. Without it nobody knows of the write: the version counter is
+# right, because the operators inside have counted, but the input keeps its old node, and a gradient through it ignores
+# what the function did.
 #
 # *Is it an input, as it is?* Then a view of it is returned, with the new node: `y is x` is false after `y = Identity.apply(x)`. Returning the object would give `x` a new history behind the caller's back.
 #
@@ -691,8 +699,9 @@ def _(torch):
 # %% [markdown]
 # ### And the second derivative?
 #
-# `backward` is called with tensors, and with recording on if the user asked for `create_graph`. What it computes by operators is recorded like anything else and can be
-# differentiated again. `Sinc.backward` leaves the graph, so a second derivative of it would silently be missing the terms through `x`. `once_differentiable` turns the silence into an
+# `backward` is called with tensors, and with recording on if the user asked for `create_graph`. What it computes by
+# operators is recorded like anything else and can be differentiated again. `Sinc.backward` leaves the graph, so its
+# second derivative would silently lack the terms through `x`. `once_differentiable` is meant to turn the silence into an
 # error.
 
 
@@ -734,9 +743,15 @@ class _DelayedError(Function):
 
 
 # %% [markdown]
-# An error in one case of three. The decorator can only hang a node with the error on the result. It does so if a gradient that came *in* is part of a graph; at the end of a network that gradient is a constant 1, nothing is attached, the first derivative comes
-# out without a graph, and a penalty made of it adds nothing to the gradient of the loss. And where the error is attached, it hangs on a new leaf beside the path: `backward` runs into it, `autograd.grad(…, x)` runs only what leads to `x`, and returns
-# the second derivative without the terms that are missing. `gradgradcheck` is the test that is not fooled.
+# It does so in one case of three. All the decorator can do is to hang a node that raises on the result.
+#
+# It does that if a gradient that came *in* is part of a graph. At the end of a network that gradient is a constant 1.
+# Then nothing is attached, the first derivative comes out without a graph, and a penalty made of it adds nothing to the
+# gradient of the loss.
+#
+# And where the node is attached, it hangs on a new leaf beside the path. `backward` runs into it. `autograd.grad(…, x)`
+# runs only what leads to `x`, and returns the second derivative without the terms that are missing. `gradgradcheck` is
+# the test that is not fooled.
 
 
 # %%
@@ -787,10 +802,10 @@ from readtorch.c10.core import autograd_state
 from readtorch.c10.core.tensor_impl import version_counter
 
 # %% [markdown]
-# ## The graph, seen from Python
+# ## How do I look at the graph?
 #
-# `grad_fn` and `next_functions` are enough to draw it. Upstream generates further attributes from `derivatives.yaml`: whatever a node keeps can be read as
-# `_saved_NAME`.
+# `grad_fn` and `next_functions` are enough to draw it. Upstream generates further attributes from `derivatives.yaml`:
+# whatever a node keeps can be read as `_saved_NAME`.
 
 # %%
 #| into: autograd/graph.py
@@ -849,7 +864,8 @@ product = result.grad_fn.next_functions[0][0]
 print(picture(result).count("->"), "edges;", product.name(), "keeps", product._saved_self, product._saved_other)
 
 # %% [markdown]
-# A `GradientEdge` names a place without holding the tensor that is there. A pipeline can drop an activation and still ask for its gradient later.
+# A `GradientEdge` names a place in the graph without holding the tensor that is there. A pipeline can drop an activation
+# and still ask for its gradient later.
 
 
 # %%
@@ -914,7 +930,9 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
 
 
 # %% [markdown]
-# Saved tensors that may be overwritten: each is copied when it is saved. Upstream copies at the first write, which it sees through a dispatch mode; here the copy is made early, and the memory is paid for whether anybody writes or not.
+# `allow_mutation_on_saved_tensors` makes it legal to overwrite saved tensors, by copying them. Upstream copies at the
+# first write, which it sees through a dispatch mode. Here each tensor is copied when it is saved, and the memory is paid
+# for whether anybody writes or not.
 
 
 # %%
@@ -937,10 +955,11 @@ def increment_version(tensor: Any) -> None:
 
 
 # %% [markdown]
-# ## When have they all arrived?
+# ## When have the gradients of several tensors all arrived?
 #
-# A hook on one tensor sees one gradient. Whoever needs several at once (a sum over layers, a bucket to be sent to other machines) must know when the last has come, and some may not come at all: a backward pass from another loss reaches other tensors.
-# The engine knows, as soon as it starts, which nodes it will run.
+# A hook on one tensor sees one gradient. Whoever needs several at once (a sum over layers, a bucket to be sent to other
+# machines) must know when the last has come. Some may not come at all: a backward pass from another loss reaches other
+# tensors. The engine knows, as soon as it starts, which nodes it will run.
 
 
 # %%
@@ -1010,3 +1029,7 @@ def _(torch):
     (a * b).sum().backward()
     (a + b + c).sum().backward()
     assert calls == [[True, True, False], [True, True, True]]
+
+
+# %% [markdown]
+# A derivative that you have written is a derivative that can be wrong. [The next part](13b_gradcheck.py) tests it.

@@ -17,7 +17,8 @@
 # %% [markdown]
 # # Is my derivative right? `gradcheck`
 #
-# A function of one's own brings a derivative of one's own, and nothing in the engine compares the two. Numbers can.
+# A function of your own comes with a derivative of your own, and nothing in the engine compares the two. Numbers can, if
+# they are chosen well.
 
 # %%
 import numpy as np
@@ -28,10 +29,11 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## With which step?
+# ## How small must the step be?
 #
-# Compare it with the difference quotient. The question is with which step: too long, and the curve bends; too short, and the difference of two nearly equal numbers has lost
-# its digits. For the cube at 1, derivative 3, in both precisions:
+# Compare the derivative with a difference quotient. The question is the step. Too long, and the curve bends; too short,
+# and the difference of two nearly equal numbers has lost its digits. For the cube at 1, whose derivative is 3, the error
+# with steps of 10⁻¹ to 10⁻⁹ in both precisions:
 
 # %%
 for dtype in (np.float32, np.float64):
@@ -43,9 +45,9 @@ for dtype in (np.float32, np.float64):
     print(f"{dtype.__name__:8}", *errors)
 
 # %% [markdown]
-# In float32 no step gives more than about four digits, too few to tell a wrong derivative from a rounded one. `gradcheck` does it for every
-# input element in double precision, where a step of 10⁻⁶ leaves enough digits to compare; `gradgradcheck` does it for the derivative's
-# derivative.
+# In float32 no step gives more than about four digits, too few to tell a wrong derivative from a rounded one. So
+# `gradcheck` wants double precision, where a step of 10⁻⁶ leaves enough digits, and perturbs every element of every
+# input. `gradgradcheck` does the same for the derivative of the derivative.
 
 
 # %%
@@ -323,7 +325,7 @@ gradgradcheck = _gradcheck.gradgradcheck
 _gates.gates.offer(globals(), "torch.autograd", _gates.PYTHON, ("backward", "grad"))
 
 # %% [markdown]
-# A derivative with a mistake of the kind that one makes, a factor that is right at 1:
+# A derivative with a mistake that one makes, a factor that is right at 1:
 
 
 # %% tags=["raises-exception"]
@@ -390,7 +392,8 @@ def _(torch):
 
 
 # %% [markdown]
-# The first assertion is the lesson: at 1 the wrong formula is right, and a check at that point passes. Test with random inputs, and with more than one.
+# The first assertion of the first claim is the lesson: at 1 the wrong formula is right, and a check at that point passes.
+# Test with random inputs, and with more than one.
 #
 # ### What upstream does more
 #

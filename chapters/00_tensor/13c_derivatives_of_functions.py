@@ -15,9 +15,11 @@
 # ---
 
 # %% [markdown]
-# # Derivatives of functions
+# # Derivatives of functions: Jacobians, Hessians and products with them
 #
-# `backward` asks a *tensor* where it came from. Mathematics asks a *function*: what is the Jacobian of f at x? `torch.autograd.functional` answers in that form, for functions of one tensor or of several, with one result or several. All of it is `torch.autograd.grad` on inputs made for the purpose.
+# How do I get a Jacobian, and what does it cost? `backward` asks a *tensor* where it came from. Mathematics asks a
+# *function*: what is the Jacobian of f at x? `torch.autograd.functional` answers in that form, for functions of one
+# tensor or several, with one result or several. All of it is `torch.autograd.grad`, on inputs made for the purpose.
 
 # %%
 import readtorch as torch
@@ -45,9 +47,11 @@ import readtorch as torch
 from readtorch._tensor import Tensor
 
 # %% [markdown]
-# ## Inputs of one's own
+# ## On which inputs is the function run?
 #
-# The function gets tensors that require a gradient, whatever the caller's do: views of them where the result is to be differentiated again, else detached copies. Results come back in the form that they were given: a tensor for a tensor, a tuple for a tuple.
+# On tensors that require a gradient, whatever the caller's do: views of the caller's where the result is to be
+# differentiated again, else detached copies. Results come back in the form of what was given: a tensor for a tensor, a
+# tuple for a tuple.
 
 
 # %%
@@ -119,9 +123,11 @@ def _direction(v: Any, like: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...
 
 
 # %% [markdown]
-# ## Products
+# ## How can two backward passes make a forward one?
 #
-# One backward gives $v^\top J$. For $J v$ the engine has no other direction, and two backwards do: $g(u) = u^\top J$ is linear in $u$, and the gradient of $g(u) \cdot v$ by $u$ is $J v$. The value of $u$ does not matter, it need only require a gradient.
+# One backward gives $v^\top J$. For $J v$ the engine has no other direction, and two backwards do it. $g(u) = u^\top J$
+# is linear in $u$, and the gradient of $g(u) \cdot v$ by $u$ is $J v$. The value of $u$ does not matter; it need only
+# require a gradient. Upstream does the same here. (Forward mode, `torch.func.jvp`, does it in one pass.)
 
 
 # %%
@@ -156,9 +162,11 @@ def jvp(
 
 
 # %% [markdown]
-# ## Matrices
+# ## What does a whole matrix cost?
 #
-# A Jacobian is one backward per element of the output, each with a one at that element. Its shape is the output's, then the input's. So the cost grows with the number of outputs: a thousand of them are a thousand walks, and whoever wants only a product with the matrix should not make it.
+# A Jacobian is one backward per element of the output, each with a one at that element. Its shape is that of the output,
+# then that of the input. So the cost grows with the number of outputs: a thousand of them are a thousand walks. Whoever
+# wants only a product with the matrix should not make it.
 
 
 # %%
@@ -288,6 +296,12 @@ def hvp(
     return _hessian_product("hvp", func, inputs, v, create_graph, strict)
 
 
+# %% [markdown]
+# For a Hessian there are two products, and they are not equally dear upstream. `vhp` is a backward through the gradient. `hvp` plays the trick
+# above on top of it, one backward more, for a matrix that is its own transpose. Ours computes both as `vhp`.
+#
+# Three outputs, three walks, each beginning with a one at another place:
+
 # %%
 #| needs: a1_operators
 rows = []
@@ -312,3 +326,22 @@ def _(torch):
     assert torch.equal(matrix, w.T)
     _, along = torch.autograd.functional.jvp(lambda x: x @ w, x, torch.ones(3))
     assert torch.equal(along, w.sum(0))
+
+
+# %%
+#| claim: a Jacobian costs one backward per element of the output; vhp and hvp give the same numbers, and no matrix
+#| upstream: torch/autograd/functional.py#hvp
+#| needs: a1_operators
+def _(torch):
+    functional, walks = torch.autograd.functional, []
+
+    def cubes(x):
+        y = x * x * x
+        y.register_hook(lambda grad: walks.append(1))
+        return y
+
+    x, v = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 0.0, -1.0])
+    functional.jacobian(cubes, x)
+    assert len(walks) == 3
+    products = [product(lambda x: cubes(x).sum(), x, v)[1] for product in (functional.vhp, functional.hvp)]
+    assert products[0].tolist() == products[1].tolist() == [6, 0, -18]

@@ -15,9 +15,14 @@
 # ---
 
 # %% [markdown]
-# # Levels
+# # Levels: what `grad` and `vmap` need in order to nest
 #
-# `backward` works on the graph of the program that ran. `torch.func` works on *functions*: `grad(f)` is a function again, and so is `vmap(f)`, which does for many examples what `f` does for one. Functions can be put into each other in any order: the gradient of each example's loss is `vmap(grad(loss))`, a Hessian is `jacfwd(jacrev(f))`. This part is about what such a nest needs of the dispatcher. The functions themselves stand in chapter 2, where `functional_call` is.
+# How can `vmap(grad(loss))` work, when one of them changes what a tensor's shape is and the other records? `backward`
+# works on the graph of the program that ran. `torch.func` works on *functions*: `grad(f)` is a function again, and so is
+# `vmap(f)`, which does for many examples what `f` does for one. They can be nested in any order: the gradient of each
+# example's loss is `vmap(grad(loss))`, a Hessian is `jacfwd(jacrev(f))`. This part is what such a nest needs of the
+# dispatcher. The functions themselves are in [chapter 2](../02_module/9b_functions_of_functions.py), where
+# `functional_call` is.
 
 # %%
 import readtorch as torch
@@ -28,9 +33,12 @@ live()
 # %% [markdown]
 # ## Why not the graph that is there?
 #
-# Twenty lines would give a `grad` that makes its argument require a gradient, calls `f` and asks the engine. It is right until somebody nests it, or until `f` does what functions do: use tensors from outside, stop recording, write into memory.
+# Twenty lines would give a `grad` that makes its argument require a gradient, calls `f` and asks the engine. It would be
+# right until somebody nested it, or until `f` did what functions do: use tensors from outside, stop recording, write to
+# memory.
 #
-# And nothing of the kind is possible for `vmap`. A function written for one example, given many, is silently another function:
+# For `vmap` nothing of the kind is possible. A function that was written for one example is silently another function
+# when it is given many:
 
 
 # %%
@@ -43,9 +51,12 @@ many = torch.arange(6.0).view(2, 3)
 spread(many), torch.stack([spread(x) for x in many])
 
 # %% [markdown]
-# The loop is right and slow. What is wanted is a tensor that says `shape == (3,)` and holds two of them, and operators that know. The same trick serves for `grad`: a tensor that records, around one that does not know about it.
+# The loop is right and slow. What is wanted is a tensor that says `shape == (3,)` and has two of them inside, and
+# operators that know. The same trick serves for `grad`: a tensor that records, around one that does not know about it.
 #
-# Such a tensor is an ordinary `Tensor` with an extraordinary array: one that has shape and dtype, and in place of elements another *tensor*, that of the level below. Everything in this library that looks at a tensor without its elements works on it unchanged; whoever reaches for elements gets an error and not a wrong number.
+# Such a tensor is an ordinary `Tensor` with an unusual array. The array has shape and dtype and, in place of elements,
+# another *tensor*, that of the level below. Everything in this library that looks at a tensor without its elements works
+# on it unchanged. Whoever reaches for elements gets an error, not a wrong number.
 
 # %%
 #| into: aten/functorch/__init__.py
@@ -179,7 +190,8 @@ class TensorWrapper(WrappedArray):
 
 
 # %% [markdown]
-# A level ends; a tensor may outlive it, in a list of the caller's or among the tensors that a graph saved. A wrapper of a recording level is then as good as what it wraps. One of many examples is nothing at all outside, and is refused.
+# A level ends, and a tensor may outlive it, in a list of the caller's or among the tensors that a graph saved. A wrapper
+# of a recording level is then as good as what it wraps. One of many examples means nothing outside, and is refused.
 
 
 # %%
@@ -216,7 +228,8 @@ def is_wrapped(array: Any) -> bool:
 
 
 # %% [markdown]
-# The tensor of many hides its first dimension. Upstream lets the hidden dimension stand anywhere (`bdim`) and moves it when a rule wants it elsewhere; here it is moved to the front on the way in, which costs a view, and every rule may rely on it.
+# A batched tensor hides its first dimension. Upstream lets the hidden dimension be anywhere (`bdim`) and moves it when a
+# rule wants it elsewhere. Here it is moved to the front on the way in, which costs a view, and every rule may rely on it.
 
 # %%
 #| into: aten/functorch/batched_tensor_impl.py
@@ -248,7 +261,8 @@ class BatchedArray(WrappedArray):
 
 
 # %% [markdown]
-# What a program may not do with one of many: ask for its number, decide by it, or select by a mask of its own. The examples would go different ways, and there is one call.
+# A program may not ask such a tensor for its number, decide by it, or select by its mask. The examples would go different
+# ways, and there is one call.
 
 
 # %%
@@ -296,9 +310,11 @@ DEVICE_OF[BatchedArray] = lambda array: device_of(array.value._array)
 TO_HOST[BatchedArray] = refuse_number
 
 # %% [markdown]
-# ## Who is asked?
+# ## Which level sees a call first?
 #
-# Each transform that is running is a *layer*, and the layers of a thread form a stack, the innermost last. A call goes to the innermost one, whatever tensors it is about, and what that layer calls goes to the one below it. In `vmap(grad(f))`, one multiplication inside `f` takes this way:
+# Each transform that is running is a *layer*, and the layers of a thread form a stack, the innermost last. A call goes to
+# the innermost layer, whatever tensors it is about, and what that layer calls goes to the one below it. In
+# `vmap(grad(f))`, one multiplication inside `f` goes this way:
 #
 # 1. `x * x`, where `x` is a wrapper of `grad`'s layer (level 2) around one of many (level 1) around an array. The operator's fast path wants a NumPy array and does not find one; the slow path sees a column of the table that no device has, and asks the innermost layer, which is `grad`'s.
 # 2. `grad`'s layer finds only tensors of its own and says: go on. The ordinary path runs with a kernel that calls *the same operator* on the wrapped tensors, with this layer taken off the stack, and wraps the result. Then the ordinary path makes a node, as always. All of recording is reused, and level 1 saw nothing of it.
@@ -382,11 +398,15 @@ class Layer:
 
 
 # %% [markdown]
-# ### `grad`
+# ### Which tensors belong to a level of `grad`?
 #
-# What a layer of `grad` has to decide is which tensors are its own. A tensor from outside is a constant here, even if it requires a gradient one level down, where its part in the computation will be recorded as well. That is what keeps derivatives of different nests apart ("perturbation confusion"): a tensor's history on a level is an edge of the wrapper of that level, and no wrapper has two.
+# Those that were made on it. A tensor from outside is a constant here, even if it requires a gradient one level down,
+# where its part in the computation is recorded as well. That keeps derivatives of different nests apart ("perturbation
+# confusion"): a tensor's history on a level is an edge of that level's wrapper, and no wrapper has two.
 #
-# Two rules protect what is outside. `no_grad` inside the function stops this level and those below it, but a `no_grad` around the whole does not stop this one: it remembers how recording stood when it began. And a write in place to a tensor from outside is refused, since the derivative of what it holds afterwards would end with the level.
+# Two rules protect what is outside. `no_grad` inside the function stops this level and those below it, but a `no_grad`
+# around the whole does not stop this one: the layer remembers how recording stood when it began. And a write in place to
+# a tensor from outside is refused, because the derivative of what it holds afterwards would end with the level.
 
 
 # %%
@@ -453,9 +473,11 @@ class GradLayer(Layer):
 
 
 # %% [markdown]
-# ### `vmap`
+# ### What does `vmap` do with an operator?
 #
-# A layer of `vmap` knows how many examples there are. What it makes of an operator is the business of the rules, which are operators' work and stand in the appendix; an operator without a rule is called for each example in turn, with a warning.
+# A layer of `vmap` knows how many examples there are. What it does with an operator is the business of *batching rules*,
+# which belong to the operators and are in [the appendix](../a1_operators/z_batching_rules.py). An operator without a rule
+# is called for each example in turn, with a warning.
 
 
 # %%
@@ -534,9 +556,11 @@ def load_rules() -> None:
 
 
 # %% [markdown]
-# ### The way in
+# ### How does a call reach its layer?
 #
-# `dispatch` is what the operators' entry points call when they meet such a tensor. With a layer entered they come here for other tensors as well: a random operator must be asked for, and what is made on a level of `grad` belongs to it.
+# The operators' entry points call `dispatch` when they meet such a tensor. While a layer is entered they call it for
+# other tensors as well: a random operator must ask for its randomness, and what is made on a level of `grad` belongs to
+# it.
 
 
 # %%
@@ -578,7 +602,7 @@ def map_tensors(function: Callable[[Any], Any], values: Any) -> Any:
 
 
 # %% [markdown]
-# The kernel of `grad`'s column. It has the signature of any kernel, and its body is the whole of step 2 above.
+# The kernel of `grad`'s column has the signature of any kernel, and its body is all of step 2 above.
 
 
 # %%
@@ -619,9 +643,11 @@ def _wrapped(inside: Any, layer: Layer, source: Any) -> Any:
 dispatcher.KERNEL_MAKERS[DispatchKey.FuncTorchGradWrapper] = grad_wrapper_kernel
 
 # %% [markdown]
-# ### Functions that are no operators
+# ### What do creation functions do on a level?
 #
-# Creation functions have no tensor that would tell on which level they are. `zeros_like` has one, and gives one of many for one of many; `torch.rand` has none and asks the innermost `vmap` what randomness it wants; the rest makes a tensor that is the same for all.
+# They have no tensor that tells them their level. `zeros_like` has one, and gives a batched tensor for a batched one.
+# `torch.rand` has none, and asks the innermost `vmap` which randomness it wants. The rest makes a tensor that is the same
+# for all examples.
 
 
 # %%
@@ -681,7 +707,7 @@ def look(x):
 torch.func.vmap(torch.func.grad(look))(many)
 
 # %% [markdown]
-# The way of one multiplication, step by step. Each operator appears once per level, the outer ones first:
+# One multiplication, step by step. Each operator appears once per level, the outer ones first:
 
 # %%
 #| trace: torch._functorch torch.aten.functorch layers=calls,ops values=summary title="One multiplication on two levels"
@@ -771,7 +797,10 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# Upstream has a third and a fourth kind of layer: `jvp`, for forward-mode derivatives, and `functionalize`, which rewrites writes in place for a compiler. Here forward derivatives are two reverse ones, which gives the same numbers at about twice the cost, and there is no compiler. Layers of upstream are made again when a function that `vjp` returned is called after its level has ended; here, too, what the level saved is then taken without its wrapper.
+# Upstream has two more kinds of layer: `jvp`, for forward-mode derivatives, and `functionalize`, which rewrites in-place
+# writes for a compiler. Here a forward derivative is two reverse ones, which gives the same numbers at about twice the
+# cost, and there is no compiler. When a function that `vjp` returned is called after its level has ended, upstream makes
+# the layers again; here, too, what the level saved is then taken without its wrapper.
 
 # %%
 #| fact: aten/src/ATen/functorch/DynamicLayer.h#at::functorch::initAndPushDynamicLayer

@@ -17,8 +17,9 @@
 # %% [markdown]
 # # How a tensor is printed
 #
-# `print(t)` is the most used debugger of all, and its output is parsed by eyes that know it: four digits, one exponent for all or for none, `...` in the middle of what is large. All of it is Python upstream too, in one file. What to know about a
-# debugger is when it lies.
+# `print(t)` is the most used debugger of all. When does it lie? Everybody knows its output: four digits, one exponent for
+# all or for none, `...` in the middle of what is large. All of it is Python upstream too, in one file, and each of those
+# three habits can hide the number that you are looking for.
 
 # %%
 import readtorch as torch
@@ -27,9 +28,9 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Two tensors print alike and are not equal
+# ## Why do two tensors print alike and compare unequal?
 #
-# Four digits are shown, float32 has seven. An assertion fails, both sides are printed, and they are the same:
+# Four digits are shown, and float32 has seven. An assertion fails, both sides are printed, and they are the same:
 
 # %%
 #| needs: a1_operators
@@ -50,7 +51,8 @@ def _(torch):
 
 
 # %% [markdown]
-# `tolist()` gives Python floats, and these print as many digits as are needed to come back to the same number. Nothing that a tensor prints can be read back in: for that there are `torch.save` and `pickle`.
+# `tolist()` gives Python floats, which print as many digits as are needed to come back to the same number. What a tensor
+# prints cannot be read back in; for that there are `torch.save` and `pickle`.
 #
 # The settings are one object for the process, read at each print.
 
@@ -143,7 +145,8 @@ def printoptions(**options: Any) -> Iterator[None]:
 # %% [markdown]
 # ## Why does everything have an exponent now?
 #
-# A column of numbers is readable when the points stand below each other, so one width and one notation are chosen for the whole tensor from its finite, non-zero values:
+# A column of numbers is readable when the points are below each other. So one width and one notation are chosen for the
+# whole tensor, from its finite, non-zero values:
 #
 # ```mermaid
 # flowchart TD
@@ -158,8 +161,9 @@ def printoptions(**options: Any) -> Iterator[None]:
 #   W -- no --> F["1.0000"]
 # ```
 #
-# One small value in a tensor therefore turns all the others into exponents. A vector of losses does so on the day the training begins to work. `torch.set_printoptions(sci_mode=False)` shows fixed digits always, and a learning
-# rate of 10⁻⁵ as `0.0000`.
+# So one small value in a tensor turns all the others into exponents. A vector of losses does that on the day the training
+# begins to work. `torch.set_printoptions(sci_mode=False)` always shows fixed digits, and a learning rate of 10⁻⁵ as
+# `0.0000`.
 #
 # Infinities and NaN have no say, neither in the notation nor in the width: they stick out where the numbers are short.
 
@@ -277,8 +281,9 @@ def _contents(array: np.ndarray, indent: int) -> str:
 # %% [markdown]
 # ## What is said after the numbers?
 #
-# Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the default give away, the shape of something empty, and whether gradients are recorded. So two tensors
-# with the same text may have been made under different defaults, and the text of the *same* tensor changes with `set_default_dtype`.
+# Only what the reader could not guess: a device that is not the default one, a dtype that neither the numbers nor the
+# default give away, the shape of something empty, and whether gradients are recorded. So two tensors with the same text
+# may have been made under different defaults, and the text of *one* tensor changes with `set_default_dtype`.
 #
 # The last word is the most useful one: `requires_grad=True` is a leaf, `grad_fn=<…>` is the node that made the value. After a write through a view it says [`CopySlices`](../00_tensor/05a_place_in_the_graph.py#CopySlices), whatever the write was.
 
@@ -438,10 +443,11 @@ def _(torch):
 
 
 # %% [markdown]
-# ## Inside an f-string
+# ## What does an f-string print?
 #
-# `f"{loss}"` prints a 0-d tensor as the number it holds, and `f"{loss:.3f}"` formats it, through `__format__`, which calls `item()`. Every other tensor refuses a format: a loss of shape `(1,)` raises a `TypeError` in the line that was to report it. A
-# dtype, device or `grad_fn` is not shown either way.
+# `f"{loss}"` prints a 0-d tensor as the number it holds, and `f"{loss:.3f}"` formats it, through `__format__`, which
+# calls `item()`. Every other tensor refuses a format: a loss of shape `(1,)` raises a `TypeError` in the line that was to
+# report it. Neither form shows dtype, device or `grad_fn`.
 
 
 # %%
@@ -461,11 +467,15 @@ def _(torch):
 # %% [markdown]
 # ## What does a print cost?
 #
-# Upstream formats with tensor operators on the tensor's own device: a selection, a minimum, a maximum, and then two *loops over the values*. The first compares each with its ceiling, to find out whether all are whole, and ends at the first that is not; the second formats
-# each, to find the longest. On a GPU each comparison is a launch and a wait for its answer, each formatted number a wait. A thousand elements cost a thousand waits, and three thousand steps if all are whole. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation, are copied
-# first; CUDA is not.) The numbers that stand in the output come row by row, by `tolist`.
+# Upstream formats with tensor operators, on the tensor's own device: a selection, a minimum, a maximum, and then two
+# *loops over the values*. The first compares each value with its ceiling, to find out whether all are whole, and ends at
+# the first that is not. The second formats each, to find the longest. On a GPU each comparison is a launch and a wait for
+# the answer, and each formatted number a wait. A thousand elements cost a thousand waits, and three thousand steps if all
+# are whole. `print(x.cpu())` costs one copy. (Compiled devices, for which each of these operators would be a compilation,
+# are copied first; CUDA is not.) The numbers in the output come row by row, by `tolist`.
 #
-# It all happens under `no_grad` and with the active modes switched off, so that a print in a forward pass records nothing and no `TorchDispatchMode` sees it. (A profiler does.) It is not free of effects, though: it waits for the device, and so a race
+# All this happens under `no_grad` and with the active modes switched off, so a print in a forward pass records nothing,
+# and no `TorchDispatchMode` sees it. (A profiler does.) It still has an effect: it waits for the device, and so a race
 # between streams disappears when one looks.
 #
 # ### What upstream does more

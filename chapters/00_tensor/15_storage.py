@@ -17,8 +17,11 @@
 # %% [markdown]
 # # Storages as objects, and how a tensor is pickled
 #
-# The storage that [stands behind every array](../00_tensor/02_storage_and_views.py#StorageImpl) has a public face: `tensor.untyped_storage()`, bytes without a dtype. It is where a tensor is shared between processes, freed behind everybody's back, and written to files, and where
-# one goes to see bits. Its older relative, `TypedStorage`, is deprecated and cannot die, because every `.pt` file ever written names it: the pickle of a tensor says `torch.FloatStorage`.
+# What do two processes share when they share a tensor? How can the memory of a tensor be freed while the tensor lives?
+# What does pickle write? The storage that [is behind every array](02_storage_and_views.py#StorageImpl) has a public face,
+# `tensor.untyped_storage()`: bytes without a dtype. It is where a tensor is shared between processes, freed behind
+# everybody's back, and written to files, and where one goes to see bits. Its older relative, `TypedStorage`, has [a part
+# of its own](15b_typed_storage.py).
 
 # %%
 import pickle
@@ -31,10 +34,11 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## What is it good for?
+# ## What is a storage good for?
 #
-# **Identity.** Asking twice gives the same object, for every view of the memory. (`==` is Python's default, and means the same.) **Size.** What a tensor keeps alive, as opposed to what it shows. **Bits.** Below any dtype: is this a
-# signalling NaN, a negative zero, a number that some other tool has written byte-swapped?
+# **Identity.** Asking twice gives the same object, for every view of the memory. (`==` is Python's default, and means the
+# same.) **Size.** It tells what a tensor keeps alive, as opposed to what it shows. **Bits.** It shows them below any
+# dtype: is this a signalling NaN, a negative zero, a number that some other tool has written byte-swapped?
 
 # %%
 #| needs: a1_operators
@@ -43,7 +47,8 @@ s = x.untyped_storage()
 s is x[1:].untyped_storage(), [bytes(s.tolist()[i : i + 4]).hex() for i in (0, 4, 8)]
 
 # %% [markdown]
-# What it is *not* good for is writing. A storage knows no version counter; whoever writes to bytes goes around autograd altogether.
+# It is *not* good for writing. A storage knows no version counter, so whoever writes to bytes goes around autograd
+# altogether.
 
 
 # %%
@@ -64,7 +69,8 @@ def _(torch):
 
 
 # %% [markdown]
-# The bytes of a storage may be a file's. Pages are read when they are touched; what is written stays private, or reaches the file.
+# The bytes of a storage may be those of a file. Pages are read when they are touched. What is written stays private, or
+# reaches the file if it was opened shared.
 
 # %%
 #| into: aten/map_allocator.py
@@ -372,11 +378,13 @@ def _storage_from_bytes(data: bytes, where: str = "cpu") -> UntypedStorage:
 
 
 # %% [markdown]
-# ## Who moves when a storage moves?
+# ## What moves when a storage moves?
 #
-# Upstream's tensor holds its storage, and the storage the bytes: exchange the bytes, and every tensor follows, because none of them has looked at the bytes except through the storage. Here a tensor holds an array, and the array has the address in it. That saves a
-# step in every operator, and has to be paid for when bytes move. The price is a walk over all objects that the garbage collector knows, in search of the tensors that look into this memory: some milliseconds, for two methods that are hardly ever called. Nothing is
-# looked for if the count of references to the bytes says that there is nobody to be found.
+# Upstream a tensor holds its storage, and the storage holds the bytes. Exchange the bytes, and every tensor follows,
+# because all of them look through the storage. Here a tensor holds an array, and the array has the address in it. That
+# saves a step in every operator, and has to be paid for when bytes move: by a walk over all objects that the garbage
+# collector knows, in search of the tensors that look into this memory. It takes some milliseconds, for two methods that
+# are hardly ever called. If the reference count of the bytes says that nobody else is there, nobody is looked for.
 
 
 # %%
@@ -462,8 +470,10 @@ def _counts(tensor: Any) -> tuple[int, int]:
 
 
 # %% [markdown]
-# What is left of a tensor whose bytes are gone? Its shape, its strides, its place. For upstream that is nothing new, a tensor never had more than that; reading it follows a null pointer. An array without memory does not exist in NumPy. So the tensor gets one of zeros that
-# nobody has touched, which takes up addresses and no memory, of a class that refuses to be read.
+# What is left of a tensor whose bytes are gone? Its shape, its strides, its place. For upstream that is nothing new,
+# because a tensor never had more than that; reading it follows a null pointer. An array without memory does not exist in
+# NumPy. So the tensor gets an array of zeros that nobody has touched, which takes up addresses and no memory, of a class
+# that refuses to be read.
 
 
 # %%
@@ -556,7 +566,8 @@ DEVICE_OF[FreedArray] = lambda array: array.storage.device
 
 
 # %% [markdown]
-# Fully sharded training lives on that: the parameters of a layer exist as objects all the time, and as memory only while the layer runs.
+# Fully sharded training depends on that: the parameters of a layer exist as objects all the time, and as memory only
+# while the layer runs.
 
 # %%
 #| needs: a1_operators
@@ -603,20 +614,27 @@ def _(torch):
 
 
 # %% [markdown]
-# Reading a tensor at the wrong moment is a crash upstream, or an error from deep inside, by a tensor whose shape looks perfectly good. One thing remains different here: what the graph has saved for the backward is an array, and keeps the old bytes alive until it has been used.
+# Upstream, reading such a tensor at the wrong moment is a crash, or an error from deep inside about a tensor whose shape
+# looks perfectly good. One thing is different here: what the graph has saved for backward is an array, and keeps the old
+# bytes alive until it has been used.
 #
 # ## What do two processes share?
 #
-# `share_memory_()` moves the bytes to a mapping that other processes can have too. Only the bytes are shared. Shape, strides, `requires_grad`, the version counter and `.grad` belong to each process's own tensor object: a write in one
+# The bytes, and nothing else. `share_memory_()` moves the bytes to a mapping that other processes can have too. Shape,
+# strides, `requires_grad`, the version counter and `.grad` belong to each process's own tensor object. A write in one
 # process changes numbers in the other, under a graph that has no way to know.
 #
-# A process that is forked afterwards has the mapping with everything else. One that was not forked has to be given something to map. Upstream's default on Linux, and what is done here, is a *file descriptor* of a file that has no name, passed through a
-# socket: nothing can be left behind, and the memory is gone with the last process that has it. But each storage is an open file then. A loader that collects many small tensors runs into the limit of open files, and the message, *received 0 items of
-# ancdata*, is what Python says when a socket had a descriptor to deliver and the process no room for it (pytorch/pytorch#973). The strategy `file_system` passes names instead, and leaves files behind when a process is killed; a helper process (`torch_shm_manager`)
-# is there to sweep.
+# A process that is forked afterwards has the mapping with everything else. Any other process must be given something to
+# map. Upstream's default on Linux, and what is done here, is a *file descriptor* of a file that has no name, passed
+# through a socket. Nothing can be left behind, and the memory is gone with the last process that has it. But each storage
+# is then an open file. A loader that collects many small tensors runs into the limit of open files, and the message,
+# *received 0 items of ancdata*, is what Python says when a socket had a descriptor to deliver and the process no room for
+# it (pytorch/pytorch#973). The strategy `file_system` passes names instead, and leaves files behind when a process is
+# killed; a helper process (`torch_shm_manager`) is there to sweep.
 #
-# When the table of open files is full, or the system has no such files, the mapping made here is anonymous: forked processes share it and no others, and [sending it](../05_data/3b_crossing.py) is refused. Python's `mmap` holds a duplicate of the descriptor, so a
-# storage counts twice.
+# When the table of open files is full, or the system has no such files, the mapping made here is anonymous: forked
+# processes share it and no others, and [sending it](../05_data/3b_crossing.py) is refused. Python's `mmap` holds a
+# duplicate of the descriptor, so a storage counts twice.
 
 
 # %%
@@ -723,9 +741,9 @@ def _(torch):
 
 
 # %% [markdown]
-# `torch.load(…, mmap=True)` is made of this: a checkpoint is opened, not read, and pages come in as they are touched. The deprecated relative with a dtype has [a part of its own](15b_typed_storage.py).
+# `torch.load(…, mmap=True)` is made of this: a checkpoint is opened, not read, and pages come in as they are touched.
 #
-# The class has to be known before the first tensor is asked for its storage, so `_tensor` imports the module.
+# The class must be known before the first tensor is asked for its storage, so `_tensor` imports the module.
 
 # %%
 #| into: _tensor.py
@@ -733,9 +751,10 @@ def _(torch):
 from readtorch import storage as storage
 
 # %% [markdown]
-# ## A tensor as a call
+# ## What does pickle write for a tensor?
 #
-# What pickle writes for a tensor is a function and its arguments: the storage, where in it the tensor begins, shape, strides, and whether it wants gradients.
+# A function and its arguments: the storage, where in it the tensor begins, shape, strides, and whether it wants
+# gradients.
 
 # %%
 x = torch.arange(6.0).reshape(2, 3).t()
@@ -743,11 +762,15 @@ function, arguments = x.__reduce_ex__(2)
 function.__name__, arguments[1:]
 
 # %% [markdown]
-# `torch.save` puts a reference in the storage's place, one for each piece of memory, and two views are views of one memory again after loading. Plain `pickle` has no such list: each tensor brings a copy of its whole storage, and what was shared is not. (Upstream's
-# pickle of a storage is a `torch.save` archive as a string within the pickle, and unpickling it calls `torch.load` *without* the safe mode. A pickle of tensors from a stranger is as dangerous as any pickle.)
+# `torch.save` puts a reference in the storage's place, one for each piece of memory, so two views are views of one memory
+# again after loading. Plain `pickle` has no such list: each tensor brings a copy of its whole storage, and what was
+# shared is not any more. (Upstream's pickle of a storage is a `torch.save` archive, as a string within the pickle, and
+# unpickling it calls `torch.load` *without* the safe mode. A pickle of tensors from a stranger is as dangerous as any
+# pickle.)
 #
-# The arguments come from a file, so they are checked: a shape and strides that reach beyond the storage would read other people's memory. Upstream does not read it either. It makes the storage larger, and what has been added is whatever
-# the allocator had at hand: a damaged file loads, with noise in it.
+# The arguments come from a file, so they are checked: a shape and strides that reach beyond the storage would read other
+# people's memory. Upstream does not read it either. It makes the storage larger, and the new part is whatever the
+# allocator had at hand: a damaged file loads, with noise in it.
 
 # %%
 #| into: _utils.py
@@ -938,7 +961,8 @@ def _is_shared(tensor: Any) -> bool:
 
 
 # %% [markdown]
-# The round trip, there and back. What is not in the arguments is lost: the version, `.grad`, the graph, hooks (with a warning upstream, since nobody could have meant them).
+# The round trip. What is not in the arguments is lost: the version, `.grad`, the graph, hooks (with a warning upstream,
+# since nobody could have meant to send them).
 
 # %%
 #| needs: a1_operators
@@ -948,26 +972,6 @@ again = pickle.loads(pickle.dumps(x))
 # %%
 #| needs: a1_operators
 again, again.stride() == x.stride()
-
-# %% [markdown]
-# ## `torch.utils` is a drawer
-#
-# Its sub-packages have little in common, and some of them are large. Each is imported when it is first named.
-
-# %%
-#| into: utils/__init__.py
-import importlib as _importlib
-from typing import Any as _Any
-
-_MODULES = ["hooks"]
-
-
-def __getattr__(name: str) -> _Any:
-    """Import the sub-package `name`. AttributeError if there is none."""
-    if name not in _MODULES:
-        raise _importlib.import_module("readtorch._not_here").missing("torch.utils", name)
-    return _importlib.import_module(f"readtorch.utils.{name}")
-
 
 # %%
 #| needs: a1_operators
@@ -989,8 +993,29 @@ def _(torch):
 
 
 # %% [markdown]
-# The answer to both: clone before you pickle. `x[:1].clone()` has a storage of its own, of four bytes.
+# The answer to both is to clone before you pickle: `x[:1].clone()` has a storage of its own, of four bytes.
+
+# %% [markdown]
+# ## What is `torch.utils`?
 #
+# A drawer. Its sub-packages have little in common, and some of them are large, so each is imported when it is first named.
+
+# %%
+#| into: utils/__init__.py
+import importlib as _importlib
+from typing import Any as _Any
+
+_MODULES = ["hooks"]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import the sub-package `name`. AttributeError if there is none."""
+    if name not in _MODULES:
+        raise _importlib.import_module("readtorch._not_here").missing("torch.utils", name)
+    return _importlib.import_module(f"readtorch.utils.{name}")
+
+
+# %% [markdown]
 # ### What upstream does more
 #
 # * A storage's bytes may be mapped lazily, allocated by a plugin, copied at the first write (`COW`), or live on a device; each storage knows the function that frees it.

@@ -15,10 +15,12 @@
 # ---
 
 # %% [markdown]
-# # The storage class that cannot die
+# # Typed storages: the class that cannot die
 #
-# Once a storage had a type, and there was one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. What is left of them is one class that wraps bytes and a dtype, and the old names, which every file ever written uses to say what its bytes are. Reading a file means
-# to map the name back to a dtype; writing one means to go on telling the tale.
+# Why does a checkpoint written today say `torch.FloatStorage`, a class that warns of its own deprecation? Once a storage
+# had a type, and there was one class for each: `FloatStorage`, `HalfStorage`, `cuda.LongStorage`. Two things are left of
+# them: one class that wraps bytes and a dtype, and the old names, by which every file says what its bytes are. To read a
+# file means to map the name back to a dtype; to write one means to go on using the name. This part is for looking up.
 
 # %%
 import warnings
@@ -29,10 +31,11 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Bytes that are taken for numbers
+# ## What do bytes know of numbers?
 #
-# The bytes themselves have methods that want a dtype. `from_buffer` reads numbers that may stand in the other order of bytes; `float()` and its relatives take each *byte* for a number and convert it; `type` makes a storage of another class by its size, which is why it works for
-# classes of one byte alone.
+# Not much, but some methods of untyped storages want a dtype. `from_buffer` reads numbers that may be in the other byte
+# order. `float()` and its relatives take each *byte* for a number and convert it. `type` makes a storage of another class
+# by its size, which is why it works only for classes of one byte.
 
 # %%
 #| into: storage.py
@@ -199,9 +202,11 @@ def _(torch):
 
 
 # %% [markdown]
-# ## A dtype beside the bytes
+# ## What is a `TypedStorage`?
 #
-# `TypedStorage` knows how many elements there are and what they are; all that reads or writes them makes a tensor on the bytes and asks that. Each method says once in a process that the class is deprecated, so that those which the library itself needs have a twin with an underscore that does not.
+# A storage and a dtype beside it. It knows how many elements there are and what they are; whatever reads or writes them
+# makes a tensor on the bytes and asks that. Each method says once per process that the class is deprecated. Those that
+# the library itself needs have a twin with an underscore that does not.
 
 
 # %%
@@ -651,9 +656,10 @@ with warnings.catch_warnings():
     print(halves.float().tolist(), halves.untyped().float().tolist())
 
 # %% [markdown]
-# ## Classes without instances
+# ## What does `torch.FloatStorage(3)` make?
 #
-# `torch.FloatStorage(3)` gives a `TypedStorage`. The class is there to be called, to be named, and to answer `isinstance`, for which its metaclass looks at dtype and device.
+# A `TypedStorage`. The old class has no instances. It is there to be called, to be named, and to answer `isinstance`, for
+# which its metaclass looks at dtype and device.
 
 
 # %%

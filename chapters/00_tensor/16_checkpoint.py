@@ -15,14 +15,17 @@
 # ---
 
 # %% [markdown]
-# # Compute again instead of keeping
+# # Checkpointing: compute again instead of keeping
 #
-# What a forward pass saves for backward is most of what training keeps in memory. `checkpoint(function, x)` keeps the arguments alone, and computes the rest again when backward asks for it: one more forward pass, for the
-# memory of one segment.
+# How much memory does `checkpoint(function, x)` save, what does it cost, and what does it silently break? What a forward
+# pass saves for backward is most of what training keeps in memory. A checkpoint keeps the arguments alone, and computes
+# the rest again when backward asks for it: one more forward pass, for the memory of one segment.
 #
-# Upstream has two ways. The older one is an `autograd.Function` whose backward runs the function again and calls `backward` inside of `backward` (*re-entrant*). The newer one is made of saved-tensor hooks: a place
-# holder is kept for each saved tensor, and the first one that is asked for runs the function again and fills in all of them. Both use nothing but what the parts before have built, so this part is also their test: the engine must nest,
-# the hooks must see every saved tensor, and what runs twice must run the same.
+# Upstream has two ways. The older one is an `autograd.Function` whose backward runs the function again and calls
+# `backward` inside of `backward` (*re-entrant*). The newer one is made of saved-tensor hooks: a placeholder is kept for
+# each saved tensor, and the first one that is asked for runs the function again and fills in all of them. Both use
+# nothing but what the parts before have built. So this part is also their test: the engine must nest, the hooks must see
+# every saved tensor, and what runs twice must run the same.
 
 # %%
 import tracemalloc
@@ -84,11 +87,15 @@ axes.legend(frameon=False)
 figure.tight_layout()
 
 # %% [markdown]
-# One segment only moves the peak: nothing is kept in the forward pass, and in backward all of it is there again at once. Sixteen segments of one layer keep sixteen arguments, which is what was to be saved. Between them lies the square root: with √*n* segments the
-# arguments of all and the insides of one are about equal, and the peak grows with √*n*. The price is one more forward pass, to be seen as the longer curves: about a third more time, if backward costs twice as much as forward. (The sixteen get it for nothing. What a layer saves here is its argument, and the second run ends when that is found, before anything is computed.)
+# One segment only moves the peak: nothing is kept in the forward pass, and in backward all of it is there again at once.
+# Sixteen segments of one layer keep sixteen arguments, which is what was to be saved. In between is the square root: with
+# √*n* segments the arguments of all segments and the insides of one are about equal, and the peak grows with √*n*. The
+# price is one more forward pass, which the longer curves show: about a third more time, if backward costs twice as much
+# as forward. (The sixteen get it for nothing. What a layer saves here is its argument, and the second run ends when that
+# is found, before anything is computed.)
 #
-# Real layers shift the balance. A segment's argument is one activation, while a transformer block saves a dozen; there a checkpoint per block is close to the best, and the square root
-# is for chains of equal parts.
+# Real layers shift the balance. A segment's argument is one activation, while a transformer block saves a dozen. There a
+# checkpoint per block is close to the best; the square root is for chains of equal parts.
 
 
 # %%
@@ -165,8 +172,9 @@ ContextFunction = Callable[[], tuple[AbstractContextManager[Any], AbstractContex
 # %% [markdown]
 # ## What has to be as it was?
 #
-# The second run must give what the first gave, and a function has more inputs than its arguments. Two of the hidden ones are put back: the random generator to where it stood (and afterwards forward again), and autocast. Everything else is the
-# caller's affair: a counter, the time, a flag that `model.eval()` has changed in between, the running statistics of a normalization layer.
+# The second run must give what the first gave, and a function has more inputs than its arguments. Two of the hidden ones
+# are put back: the random generator (and afterwards forward again), and autocast. Everything else is the caller's affair:
+# a counter, the time, a flag that `model.eval()` has changed in between, the running statistics of a normalization layer.
 #
 # Saving the generator is not free: its state on the CPU is five kilobytes, copied at each checkpoint and set twice in backward. `preserve_rng_state=False` is for segments without dropout.
 
@@ -215,8 +223,9 @@ class _Surroundings:
 #   C-->>O: gradients of the arguments
 # ```
 #
-# For the engine that is nothing special: `execute` keeps its state in a `GraphTask`, and the thread's current one is put aside and put back. Upstream has a worry that ours has not. The C++ stack grows with each level, so at a depth of 60 the inner walk is
-# handed to a thread from a pool, and the waiting one sleeps.
+# For the engine that is nothing special: `execute` keeps its state in a `GraphTask`, and the thread's current one is put
+# aside and put back. Upstream has one more worry. The C++ stack grows with each level, so at a depth of 60 the inner walk
+# is handed to a thread from a pool, and the waiting thread sleeps.
 
 
 # %%
@@ -283,10 +292,13 @@ class CheckpointFunction(Function):
 
 
 # %% [markdown]
-# ## The new way: place holders
+# ## The new way: placeholders
 #
-# Here the graph is the ordinary one, node for node; only what the nodes have saved is gone. Tensors are numbered in the order in which they are saved, and the second run saves them in the same order. It is stopped as soon as the last of them is there, by an exception thrown
-# out of the pack hook: what follows would only compute an output that is known. Upstream saves the inputs of an operator before it calls the kernel, so of a block that ends in a matrix product this product is not computed again.
+# Here the graph is the ordinary one, node for node; only what the nodes have saved is gone. Tensors are numbered in the
+# order in which they are saved, and the second run saves them in the same order. It is stopped as soon as the last one is
+# there, by an exception thrown out of the pack hook: what follows would only compute an output that is known. Upstream
+# saves the inputs of an operator before it calls the kernel, so if a block ends in a matrix product, that product is not
+# computed again.
 #
 # Everything that the old way cannot do follows from that graph. Only the nodes on the way run, so `autograd.grad` and `inputs=` work; the edges are real, so arguments hidden in lists and parameters alone are connected; gradients of gradients are recorded.
 
@@ -411,7 +423,8 @@ class _Frame:
 
 
 # %% [markdown]
-# A checkpoint inside a checkpoint is unwound by levels: the arguments of the inner one are themselves place holders of the outer.
+# A checkpoint inside a checkpoint is unwound by levels: the arguments of the inner one are themselves placeholders of the
+# outer.
 
 
 # %%
@@ -524,7 +537,7 @@ def checkpoint_sequential(
 
 
 # %% [markdown]
-# ## Both, run
+# ## What do the two ways look like when they run?
 #
 # A function with dropout in it, by each way. The new one first: `backward` reaches `ExpBackward0`, asks for its result, and that starts the second run. The dropout drops the same numbers, and gets its mask from there.
 
@@ -543,7 +556,7 @@ y = checkpoint(noisy, x, use_reentrant=False)
 
 # %%
 #| needs: a1_operators
-#| trace: torch.utils.checkpoint torch.csrc.autograd.engine layers=calls,ops,autograd values=summary title="place holders: the second run begins inside of ExpBackward0"
+#| trace: torch.utils.checkpoint torch.csrc.autograd.engine layers=calls,ops,autograd values=summary title="placeholders: the second run begins inside of ExpBackward0"
 y.sum().backward()
 
 # %%
@@ -633,10 +646,13 @@ def _(torch):
 # %% [markdown]
 # ## What does the old way break?
 #
-# It is still the default, with a warning, which has promised an exception "in version 2.9" and says so in 2.13 yet. Four programs that it breaks, none with an error in the line that is to blame:
+# It is still the default, with a warning that promises an exception "in version 2.9", and still does in 2.13. Four
+# programs that it breaks, none with an error in the line that is to blame:
 #
-# **The first layer does not learn** (pytorch/pytorch#7617, huggingface/transformers#21381). A node is made if an *argument* requires a gradient, since the arguments are all that `apply` sees. Data does not, a frozen embedding does not, and the
-# parameters inside are no arguments. The segment comes out without a graph. Programs of the time pass a dummy argument, or call `requires_grad_()` on the embedding's output.
+# **The first layer does not learn** (pytorch/pytorch#7617, huggingface/transformers#21381). A node is made if an
+# *argument* requires a gradient, since the arguments are all that `apply` sees. Data does not, a frozen embedding does
+# not, and the parameters inside are no arguments. So the segment comes out without a graph. Programs of the time pass a
+# dummy argument, or call `requires_grad_()` on the embedding's output.
 #
 # **Arguments in a list are constants** (pytorch/pytorch#124725). The same, for tensors in a list or a dataclass.
 #
@@ -688,10 +704,11 @@ def _(torch):
 
 
 # %% [markdown]
-# ## What if the second run is another one?
+# ## What if the second run computes something else?
 #
-# The new way compares: how many tensors were saved, and of each the shape, dtype and device. It does not compare values, which would mean to keep them. A function that draws its own numbers from NumPy, or reads a schedule that has moved on, gets a gradient of a function
-# that was never evaluated, and no error.
+# The new way compares how many tensors were saved, and the shape, dtype and device of each. It does not compare values,
+# which would mean to keep them. A function that draws its own numbers from NumPy, or reads a schedule that has moved on,
+# gets the gradient of a function that was never evaluated, and no error.
 #
 # Side effects happen twice. The one that matters is batch normalization (pytorch/pytorch#62471, #96136): its running statistics are updated by both runs, so that the momentum is in effect
 # 1 − (1 − *m*)² instead of *m*. The loss and the gradients are right, since in training mode the statistics are not read; the model that is evaluated later is another one.
@@ -766,9 +783,12 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * **Choosing what to keep.** `create_selective_checkpoint_contexts` gives the two runs a mode that sees every operator: results that are dear to compute (matrix products, attention) are kept by the first run and looked up by the second. `CheckpointPolicy` says which.
-# * **`debug=True`** records both runs, operator by operator, with stacks, and prints the two lists side by side when they differ.
-# * Random state and autocast of every device type that occurs among the arguments are saved, not the CPU's alone.
+# * **Choosing what to keep.** `create_selective_checkpoint_contexts` gives the two runs a mode that sees every operator.
+#   The first run keeps results that are expensive to compute (matrix products, attention), and the second looks them up.
+#   `CheckpointPolicy` says which.
+# * **`debug=True`** records both runs, operator by operator, with stacks, and prints the two lists side by side when they
+#   differ.
+# * Random state and autocast are saved for every device type that occurs among the arguments, not for the CPU alone.
 
 # %%
 #| fact: torch/utils/checkpoint.py#create_selective_checkpoint_contexts

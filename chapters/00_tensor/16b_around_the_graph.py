@@ -15,9 +15,10 @@
 # ---
 
 # %% [markdown]
-# # Names around the graph
+# # Rarely used names around the graph
 #
-# Reference: what `torch.autograd` offers besides and hardly anybody calls. Two base classes of the time before static methods, switches of the engine, and the two functions by which a long tensor is shortened.
+# To look up: what else `torch.autograd` offers, and hardly anybody calls. Two base classes from the time before static
+# methods, switches of the engine, and the function that shortens a long tensor for printing.
 
 # %%
 import readtorch as torch
@@ -26,9 +27,11 @@ from readtorch.literate import live
 live()
 
 # %% [markdown]
-# ## Functions as they were
+# ## What did custom functions look like before 0.4?
 #
-# Before PyTorch 0.4 a function was an object with a `forward` that took `self`. `InplaceFunction` noted whether it was to write into its input; `NestedIOFunction` took tensors in lists and tuples apart and put them together again. Both can still be derived from, and both say, when an instance is made, that nobody should.
+# A function was an object with a `forward` that took `self`. `InplaceFunction` noted whether it was to write to its
+# input. `NestedIOFunction` took tensors out of lists and tuples and put them together again. Both can still be derived
+# from, and both say, when an instance is made, that nobody should.
 
 
 # %%
@@ -131,9 +134,11 @@ class NestedIOFunction(Function):
 
 
 # %% [markdown]
-# ## In whose order does a gradient lie?
+# ## In which order do the elements of a gradient lie?
 #
-# A leaf's first gradient is kept as it comes if nobody else holds it, unless its strides are not the leaf's: then it is copied, because an optimizer that walks through both wants them in step. `enforce_grad_layout_policy(False)` saves the copy.
+# A leaf's first gradient is kept as it comes if nobody else holds it. If its strides are not those of the leaf it is
+# copied first, because an optimizer that walks through both wants them in step. `enforce_grad_layout_policy(False)` saves
+# the copy.
 
 
 # %%
@@ -209,7 +214,7 @@ def set_override_stale_capture_stream(enabled: bool) -> None:
 
 
 # %% [markdown]
-# ## What is left of a long tensor
+# ## What is printed of a long tensor?
 #
 # A tensor of more than a thousand elements is printed by the three at each end of each dimension.
 

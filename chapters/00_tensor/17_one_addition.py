@@ -17,9 +17,10 @@
 # %% [markdown]
 # # One addition, from Python to the kernel and back
 #
-# "Where is `torch.add` implemented?" (pytorch/pytorch#10778, #35376, #60153). There is no single place, and that is the answer: a call
-# passes through half a dozen files on its way down, and its derivative through as many on the way back. The parts before this one
-# have shown each piece. Here the whole way is walked once, with upstream's file and function beside ours.
+# "Where is `torch.add` implemented?" (pytorch/pytorch#10778, #35376, #60153). There is no single place, and that is the
+# answer: a call passes through half a dozen files on its way down, and its derivative through as many on the way back.
+# The parts before this one show each piece. Here the whole way is walked once, with upstream's file and function beside
+# ours.
 
 # %%
 import readtorch as torch
@@ -33,7 +34,7 @@ a = torch.tensor([1.0, 2.0], requires_grad=True)
 b = torch.tensor([10.0, 20.0])
 
 # %% [markdown]
-# ## Down
+# ## Down: from `a + b` to the loop
 #
 # 1. **Python looks up `+`.** `a + b` calls `type(a).__add__`. The method was put on the class when the operator was registered.
 #    *Ours:* `csrc/autograd/python_variable.py`. *Upstream:* a generated table of methods; the entry `__add__` wraps `add` so
@@ -75,7 +76,7 @@ c = a + b
 c, c.grad_fn.next_functions
 
 # %% [markdown]
-# ## Back
+# ## Back: from `backward()` to `.grad`
 #
 # 8. **`backward` is called.** A missing gradient is replaced by ones, if there is one element. *Ours:* `_tensor.py`,
 #    `autograd/__init__.py`. *Upstream:* the same two files, in Python.
@@ -117,7 +118,7 @@ a.grad, b.grad
 # over the stretched dimension would be taken on the way to `b`. Derivatives need not know of broadcasting, neither here nor in
 # `derivatives.yaml`.
 #
-# To make the way back visible for *any* operator, ask the table:
+# For *any* operator, the table tells the way back:
 
 # %%
 for name in ("add", "sum", "mm"):
@@ -135,7 +136,7 @@ for name in ("add", "sum", "mm"):
 # %% [markdown]
 # ## From `nn.Conv2d` to cuDNN: the names in between
 #
-# An addition has a short way. Whoever follows a layer meets names at which the search ends, and each ends it for another reason:
+# The way of an addition is short. Whoever follows a layer meets names at which the search ends, each for another reason:
 #
 # | you meet | it is | go on at |
 # |---|---|---|
@@ -147,9 +148,12 @@ for name in ("add", "sum", "mm"):
 # | `aten::conv2d` → `aten::convolution` → `aten::_convolution` → `aten::cudnn_convolution` | a profile shows all four. The first is a composite without a kernel of its own for autograd, the second gets the node, the third chooses a backend, the last computes | `_select_conv_backend` in `Convolution.cpp` |
 # | `ConvolutionBackward0` | generated for the first of the four at which the autograd column has a kernel; below it nothing is recorded | `convolution` in `derivatives.yaml` |
 #
-# The last line is the rule for all names of that kind. Implicit composites leave no trace in the graph; a node bears the name of the operator at which their expansion ended. That `derivatives.yaml` has formulas for `_convolution` and `cudnn_convolution`
-# too does not contradict it: they are for whoever calls these directly. So the graph of a layer tells what it is made of, and `NAMEBackward0` is to be looked for as `NAME` in `derivatives.yaml`, in small letters. (A
-# number behind the name other than 0 counts overloads: `PowBackward1` is a power with a tensor for an exponent.) Which kind an operator is, and in which file its kernels are registered, [a row of the dispatcher's table](../00_tensor/03_dispatcher.py#what-stands-in-a-row-upstream) says.
+# The last line is the rule for all names of that kind. Implicit composites leave no trace in the graph; a node has the
+# name of the operator at which their expansion ended. (`derivatives.yaml` has formulas for `_convolution` and
+# `cudnn_convolution` too. They are for whoever calls these directly.) So the graph of a layer tells what it is made of,
+# and `NAMEBackward0` is to be looked for as `NAME` in `derivatives.yaml`, in small letters. A number other than 0 at the
+# end counts overloads: `PowBackward1` is a power with a tensor for an exponent. Which kind an operator is, and in which
+# file its kernels are registered, [a row of the dispatcher's table](03_dispatcher.py#what-stands-in-a-row-upstream) says.
 
 # %%
 #| fact: torch/_VF.py#VFModule.__getattr__
@@ -203,10 +207,11 @@ def _(torch):
 # %% [markdown]
 # ## Bugs you can now explain
 #
-# **“backprop through torch.where backprops nans through path that was not taken”** (pytorch/pytorch#36923; also #23395, #108618, #156212). No path is taken.
-# `where` is an operator like others: both inputs are computed, both get a gradient, for the unselected elements a zero. The zero then goes through the
-# derivative of what made the unselected value, and 0 · ∞ is not a number. The engine cannot tell a zero that means "no gradient" from any other.
-# The way out is to keep the bad value from being *computed*: choose a harmless input first, with a `where` inside.
+# **“backprop through torch.where backprops nans through path that was not taken”** (pytorch/pytorch#36923; also #23395,
+# #108618, #156212). No path is taken. `where` is an operator like others: both inputs are computed, and both get a
+# gradient, for the unselected elements a zero. The zero then goes through the derivative of what made the unselected
+# value, and 0 · ∞ is not a number. The engine cannot tell a zero that means "no gradient" from any other. The way out is
+# to keep the bad value from being *computed*: choose a harmless input first, with a `where` inside.
 
 
 # %%
@@ -273,11 +278,12 @@ def _(torch):
 
 
 # %% [markdown]
-# **“An outer torch.no_grad() is ignored inside a thread”** (pytorch/pytorch#20528, #82145). The mode belongs to the thread that entered it; the part on the engine has the run and the
+# **“An outer torch.no_grad() is ignored inside a thread”** (pytorch/pytorch#20528, #82145). The mode belongs to the
+# thread that entered it; [the part on the engine](04_engine.py#is-anybody-asking-for-gradients) has the run and the
 # claim.
 #
-# **“Freeing a deep computation graph causes a stack overflow”** (pytorch/pytorch#5534). The walk was a loop already in 2018; the destruction was not. Same
-# part, same claims.
+# **“Freeing a deep computation graph causes a stack overflow”** (pytorch/pytorch#5534). The walk was a loop already in
+# 2018; the destruction was not. [The walk](04b_the_walk.py) has a claim for both.
 #
 # **“Memory leak: autograd contexts not being garbage collected when assigned output Tensors as attributes”** (pytorch/pytorch#25340; also #5569). `ctx.y = y` in a custom function: the output's edge leads to the node, the node
 # is the context, the context holds the output. `save_for_backward` knows outputs from inputs and keeps of an output only the data. When the report was written the circle ran through C++ and was never freed; today the garbage

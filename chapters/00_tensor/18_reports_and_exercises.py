@@ -219,7 +219,7 @@ def _(torch):
 
 # %% [markdown]
 # **“question about h_state = h_state.data”** (MorvanZhou/PyTorch-Tutorial#57), **“why in my model_search only loss.backward(retain_graph=True) can run”** (quark0/darts#56), and what comes of it: *if I use retain_graph=True, then buff will OOM* (sgadgil6/cnslab_fmri#4). A recurrent state is carried from one batch to the next, and with it the graph of all batches before.
-# The second `backward` reaches nodes that the first has emptied, and the message recommends [`retain_graph`](../00_tensor/12_autograd.py#what-a-second-walk-needs). It is right about the cause and not about the cure: then nothing is ever emptied, and every step walks back to the beginning of the training. Count the nodes:
+# The second `backward` reaches nodes that the first has emptied, and the message recommends [`retain_graph`](../00_tensor/12_autograd.py#when-is-retain_graph-needed). It is right about the cause and not about the cure: then nothing is ever emptied, and every step walks back to the beginning of the training. Count the nodes:
 
 
 # %%
@@ -444,7 +444,7 @@ def _(torch):
 # %% [markdown]
 # ## Bugs you can now explain: modes and numbers
 #
-# **“torch.no_grad() context manager seems to leak memory”** (pytorch/pytorch#31497) and **“Enhanced generators with grad-mode decorators”** (#48713, #49017). [The mode is a variable of the thread](../00_tensor/12_autograd.py#turning-recording-off), a `with` block sets it and puts back what it found. A generator stops in the middle of its block, and its caller goes on in the generator's mode. That is the milder half. Two of them,
+# **“torch.no_grad() context manager seems to leak memory”** (pytorch/pytorch#31497) and **“Enhanced generators with grad-mode decorators”** (#48713, #49017). [The mode is a variable of the thread](../00_tensor/12_autograd.py#how-is-recording-turned-off-and-for-how-long), a `with` block sets it and puts back what it found. A generator stops in the middle of its block, and its caller goes on in the generator's mode. That is the milder half. Two of them,
 # ended in the order in which they were begun, restore each other's values, and the thread is left without recording for good: the training that follows runs, and learns nothing or fails at a line far away.
 
 
