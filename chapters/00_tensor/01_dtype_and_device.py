@@ -26,7 +26,7 @@
 # array came from NumPy.
 
 # %% [markdown]
-# ## Which of the 35 parts do you need?
+# ## Which of the 36 parts do you need?
 #
 # Chapter 0 is everything below `nn`: what a tensor is, what happens in a call, what `backward` does. Nobody has to read
 # all of it. **The main line** is ten parts, in this order:
@@ -46,7 +46,7 @@
 # * **How is an operator called?** [Shapes and types](05_before_the_kernels.py), [arguments](05b_arguments.py), [the call
 #   itself](06_from_call_to_result.py), [`out=`](06b_given_outputs.py), [pointwise operators and
 #   views](07_forms_of_operators.py), [in place](07a_in_place_and_composites.py), [autocast and the
-#   bindings](07b_operators_for_python.py).
+#   bindings](07b_operators_for_python.py). A device without data: [`meta`](03a_meta.py).
 # * **What does Python see of a tensor?** [Attributes and constructors](09_python_tensor.py), [brackets and
 #   `to`](10_indexing_and_operators.py), [`+` and `==`](10a_python_operators.py), [hooks, copies,
 #   NumPy](11_tensor_class.py), [printing](14_printing.py).
@@ -687,10 +687,10 @@ with torch.device("meta"):
 weight.device, weight.shape, weight.element_size() * weight.numel()
 
 # %% [markdown]
-# Ten gigabytes of shape, and no memory. The `with` block pushed the device on a stack, which the creation functions read.
-# Upstream implements the block as a *mode* ([a later part](11d_modes.py)): a Python object that sees every torch function
-# called inside and adds `device=` to those that create tensors. Ours reads the stack in the creation functions
-# themselves, so that all other functions pay nothing.
+# Ten gigabytes of shape, and no memory ([`meta`](03a_meta.py) has a part of its own). The `with` block pushed the device
+# on a stack, which the creation functions read. Upstream implements the block as a *mode* ([a later part](11d_modes.py)):
+# a Python object that sees every torch function called inside and adds `device=` to those that create tensors. Ours reads
+# the stack in the creation functions themselves, so that all other functions pay nothing.
 
 
 # %%

@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/03_dispatcher.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/03a_meta.py — edit there, or here and run `readtorch sync`.
 
 from __future__ import annotations
 
