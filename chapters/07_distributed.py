@@ -36,20 +36,31 @@ _MODULES.append("distributed")
 
 # %%
 #| into: distributed/__init__.py
+from readtorch.distributed.distributed_c10d import ReduceOp as ReduceOp
 from readtorch.distributed.distributed_c10d import all_gather as all_gather
+from readtorch.distributed.distributed_c10d import all_gather_object as all_gather_object
 from readtorch.distributed.distributed_c10d import all_reduce as all_reduce
 from readtorch.distributed.distributed_c10d import barrier as barrier
 from readtorch.distributed.distributed_c10d import broadcast as broadcast
+from readtorch.distributed.distributed_c10d import broadcast_object_list as broadcast_object_list
 from readtorch.distributed.distributed_c10d import destroy_process_group as destroy_process_group
+from readtorch.distributed.distributed_c10d import gather as gather
 from readtorch.distributed.distributed_c10d import get_backend as get_backend
 from readtorch.distributed.distributed_c10d import get_rank as get_rank
 from readtorch.distributed.distributed_c10d import get_world_size as get_world_size
+from readtorch.distributed.distributed_c10d import group as group
 from readtorch.distributed.distributed_c10d import init_process_group as init_process_group
 from readtorch.distributed.distributed_c10d import is_gloo_available as is_gloo_available
 from readtorch.distributed.distributed_c10d import is_initialized as is_initialized
 from readtorch.distributed.distributed_c10d import is_mpi_available as is_mpi_available
 from readtorch.distributed.distributed_c10d import is_nccl_available as is_nccl_available
 from readtorch.distributed.distributed_c10d import is_torchelastic_launched as is_torchelastic_launched
+from readtorch.distributed.distributed_c10d import new_group as new_group
+from readtorch.distributed.distributed_c10d import recv as recv
+from readtorch.distributed.distributed_c10d import reduce as reduce
+from readtorch.distributed.distributed_c10d import reduce_scatter as reduce_scatter
+from readtorch.distributed.distributed_c10d import scatter as scatter
+from readtorch.distributed.distributed_c10d import send as send
 
 
 def is_available() -> bool:
@@ -66,6 +77,7 @@ def is_available() -> bool:
 #| imports
 from __future__ import annotations
 
+import enum
 import os
 from typing import Any, NoReturn
 
@@ -146,6 +158,94 @@ def broadcast(
     _refuse()
 
 
+def reduce(
+    tensor: Any,
+    dst: int | None = None,
+    op: Any = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: Any = None,
+) -> Any:
+    """Reduce onto one process. ValueError without a process group."""
+    _refuse()
+
+
+def gather(
+    tensor: Any,
+    gather_list: Any = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: Any = None,
+) -> Any:
+    """Gather onto one process. ValueError without a process group."""
+    _refuse()
+
+
+def scatter(
+    tensor: Any,
+    scatter_list: Any = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: Any = None,
+) -> Any:
+    """A part from one process to each. ValueError without a process group."""
+    _refuse()
+
+
+def reduce_scatter(output: Any, input_list: Any, op: Any = None, group: Any = None, async_op: bool = False) -> Any:
+    """Reduce, and leave a part with each. ValueError without a process group."""
+    _refuse()
+
+
+def all_gather_object(object_list: Any, obj: Any, group: Any = None) -> None:
+    """Gather pickled objects from all processes. ValueError without a process group."""
+    _refuse()
+
+
+def broadcast_object_list(
+    object_list: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: Any = None
+) -> None:
+    """Copy pickled objects from one process to all. ValueError without a process group."""
+    _refuse()
+
+
+def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> None:
+    """Send to one process. ValueError without a process group."""
+    _refuse()
+
+
+def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: Any = None) -> int:
+    """Receive from one process. ValueError without a process group."""
+    _refuse()
+
+
+def new_group(ranks: Any = None, **options: Any) -> Any:
+    """A group of some of the processes. ValueError without a process group."""
+    _refuse()
+
+
+class ReduceOp(enum.IntEnum):
+    """What a reduction does with two values."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+    PREMUL_SUM = 8
+
+
+class group:
+    """`group.WORLD` is the default process group: None, as there is none."""
+
+    WORLD = None
+
+
 def destroy_process_group(group: Any = None) -> None:
     """Forget the process group. AssertionError if there is none."""
     raise AssertionError("Process group cannot be None")
@@ -154,6 +254,89 @@ def destroy_process_group(group: Any = None) -> None:
 def init_process_group(backend: str | None = None, init_method: str | None = None, **options: Any) -> None:
     """Join the other processes. RuntimeError: no backend is part of readtorch yet."""
     raise RuntimeError(f"init_process_group: no backend is part of readtorch yet, so neither is {backend!r}")
+
+
+# %% [markdown]
+# `torch.distributed.nn` holds the collectives that gradients pass through. Libraries import it and call it only where there is a group; its functions ask for one first as well, and `import torch` alone does not load it.
+
+# %%
+#| into: distributed/nn/__init__.py
+"""Collectives that gradients pass through, in a process that is alone."""
+
+# %%
+#| into: distributed/nn/__init__.py
+from readtorch.distributed.nn.functional import all_gather as all_gather
+from readtorch.distributed.nn.functional import all_reduce as all_reduce
+from readtorch.distributed.nn.functional import all_to_all as all_to_all
+from readtorch.distributed.nn.functional import all_to_all_single as all_to_all_single
+from readtorch.distributed.nn.functional import broadcast as broadcast
+from readtorch.distributed.nn.functional import gather as gather
+from readtorch.distributed.nn.functional import reduce as reduce
+from readtorch.distributed.nn.functional import reduce_scatter as reduce_scatter
+from readtorch.distributed.nn.functional import scatter as scatter
+
+# %%
+#| into: distributed/nn/functional.py
+"""The functions of `torch.distributed.nn`, each refused without a process group."""
+
+# %%
+#| into: distributed/nn/functional.py
+#| imports
+from __future__ import annotations
+
+from typing import Any
+
+from readtorch.distributed.distributed_c10d import ReduceOp, _refuse
+
+
+# %%
+#| into: distributed/nn/functional.py
+#| upstream: torch/distributed/nn/functional.py#broadcast
+def broadcast(tensor: Any, src: int, group: Any = None) -> Any:
+    """A copy of `tensor` of process `src`; its gradient is summed there. ValueError without a process group."""
+    _refuse()
+
+
+def gather(tensor: Any, dst: int = 0, group: Any = None) -> Any:
+    """The tensors of all on process `dst`. ValueError without a process group."""
+    _refuse()
+
+
+def scatter(tensors: Any, src: int = 0, group: Any = None) -> Any:
+    """This process' part of the tensors of process `src`. ValueError without a process group."""
+    _refuse()
+
+
+def reduce(tensor: Any, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
+    """The tensors of all reduced, on process `dst`. ValueError without a process group."""
+    _refuse()
+
+
+def reduce_scatter(output: Any, input_list: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
+    """This process' part of the reduced tensors. ValueError without a process group."""
+    _refuse()
+
+
+def all_gather(tensor: Any, group: Any = None) -> Any:
+    """The tensors of all, on each. ValueError without a process group."""
+    _refuse()
+
+
+def all_to_all(output_tensor_list: Any, input_tensor_list: Any, group: Any = None) -> Any:
+    """A tensor from each to each. ValueError without a process group."""
+    _refuse()
+
+
+def all_to_all_single(
+    output: Any, input: Any, output_split_sizes: Any = None, input_split_sizes: Any = None, group: Any = None
+) -> Any:
+    """As `all_to_all`, of pieces of one tensor. ValueError without a process group."""
+    _refuse()
+
+
+def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
+    """The tensors of all reduced, on each. ValueError without a process group."""
+    _refuse()
 
 
 # %% [markdown]
@@ -201,7 +384,16 @@ except ValueError as error:
 #| claim: without a process group the rank is refused, and so is DistributedDataParallel
 def _(torch):
     assert not torch.distributed.is_initialized()
-    for ask in (torch.distributed.get_rank, torch.distributed.barrier):
+    import importlib
+
+    functional = importlib.import_module(f"{torch.__name__}.distributed.nn.functional")
+    alone = torch.distributed
+    one = torch.ones(1)
+    asked = [alone.get_rank, alone.barrier, alone.new_group]
+    asked += [lambda: alone.reduce(one, 0), lambda: alone.send(one, 0), lambda: alone.scatter(one, [one], 0)]
+    asked += [lambda: functional.all_reduce(one), lambda: functional.gather(one), lambda: functional.broadcast(one, 0)]
+    assert alone.group.WORLD is None and alone.ReduceOp.SUM != alone.ReduceOp.MAX
+    for ask in asked:
         try:
             ask()
         except ValueError as error:

@@ -49,7 +49,10 @@ _MODULES += ["dlpack", "model_zoo"]
 
 # %%
 #| into: jit/__init__.py
+from typing import Final as Final
+
 from readtorch.jit._script import export as export
+from readtorch.jit._script import fork as fork
 from readtorch.jit._script import ignore as ignore
 from readtorch.jit._script import is_scripting as is_scripting
 from readtorch.jit._script import is_tracing as is_tracing
@@ -57,7 +60,9 @@ from readtorch.jit._script import script as script
 from readtorch.jit._script import script_if_tracing as script_if_tracing
 from readtorch.jit._script import script_method as script_method
 from readtorch.jit._script import trace as trace
+from readtorch.jit._script import trace_module as trace_module
 from readtorch.jit._script import unused as unused
+from readtorch.jit._script import wait as wait
 
 
 def annotate(the_type: object, the_value: object) -> object:
@@ -74,7 +79,8 @@ def annotate(the_type: object, the_value: object) -> object:
 #| imports
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 # %%
 #| into: jit/_script.py
@@ -146,6 +152,47 @@ def trace(func: Any, example_inputs: Any = None, *rest: Any, example_kwarg_input
 
 
 # %%
+#| into: jit/_script.py
+#| upstream: torch/jit/_trace.py#trace_module
+def trace_module(mod: Any, inputs: dict[str, Any], *rest: Any, **options: Any) -> Any:
+    """`mod` itself, after one call of each method that `inputs` names, with what it holds for it. AttributeError for no such method."""
+    if not isinstance(inputs, dict):
+        raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    for method, given in inputs.items():
+        trace(mod if method == "forward" else getattr(mod, method), given)
+    return mod
+
+
+# %% [markdown]
+# `fork` starts a call that may run beside what follows it, and `wait` takes the result. In an eager run upstream the forked call has run when `fork` returns, and so it has here.
+
+
+# %%
+#| into: jit/_script.py
+class _Done(NamedTuple):
+    result: Any
+
+    def wait(self) -> Any:
+        return self.result
+
+    def value(self) -> Any:
+        return self.result
+
+    def done(self) -> bool:
+        return True
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call `func` now and give something to `wait` for."""
+    return _Done(func(*args, **kwargs))
+
+
+def wait(future: Any) -> Any:
+    """The result of a forked call."""
+    return future.wait()
+
+
+# %%
 @torch.jit.script
 def shifted(x):
     return x + 1 if not torch.jit.is_scripting() else x - 1
@@ -171,6 +218,12 @@ def _(torch):
 
     assert [f(1) for f in (one, two, three)] == [2, 3, 4]
     assert not torch.jit.is_scripting() and not torch.jit.is_tracing()
+
+
+# %%
+#| claim: a forked call has its result when it is waited for
+def _(torch):
+    assert torch.jit.wait(torch.jit.fork(torch.add, torch.ones(2), 1)).tolist() == [2.0, 2.0]
 
 
 # %% [markdown]

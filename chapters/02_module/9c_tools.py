@@ -333,3 +333,75 @@ def _(torch):
 
 # %%
 nn.factory_kwargs({"device": "meta"})
+
+# %% [markdown]
+# ## Classes that ask for TorchScript
+#
+# A class may ask for compilation itself: it derives from `ScriptModule` and marks its methods with `script_method`. [As everything of `torch.jit`](../01_import/8b_neighbours.py#torchjit-scripted-code-must-mean-what-the-python-means) it stays
+# Python here, an ordinary module. `freeze` upstream folds the weights of an evaluating module into its code, and refuses one that trains.
+
+
+# %%
+#| into: jit/_script.py
+#| imports
+from typing import NamedTuple
+
+from readtorch.nn.modules.module import Module
+
+
+# %%
+#| into: jit/_script.py
+#| upstream: torch/jit/_script.py#ScriptModule
+class ScriptModule(Module):
+    """A module whose methods upstream compiles; here a `Module`."""
+
+
+class Attribute(NamedTuple):
+    """A value with the type that upstream's compiler should take it for."""
+
+    value: Any
+    type: Any
+
+
+def freeze(mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> Any:
+    """`mod` itself. RuntimeError for what is no module, and for one that is training."""
+    if not isinstance(mod, Module):
+        raise RuntimeError(f"Freezing expects a ScriptModule as input, but got {type(mod).__name__}")
+    if mod.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode: call `.eval()` first")
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> Any:
+    """`mod` itself; one that is training is refused as by `freeze`."""
+    return freeze(mod)
+
+
+# %%
+#| into: jit/__init__.py
+from readtorch.jit._script import Attribute as Attribute
+from readtorch.jit._script import ScriptModule as ScriptModule
+from readtorch.jit._script import freeze as freeze
+from readtorch.jit._script import optimize_for_inference as optimize_for_inference
+
+
+# %%
+#| claim: a class that derives from `ScriptModule` is a module, and one that trains cannot be frozen
+#| upstream: torch/jit/_script.py#ScriptModule
+def _(torch):
+    class Twice(torch.jit.ScriptModule):
+        @torch.jit.script_method
+        def forward(self, x):
+            return 2 * x
+
+    module = Twice()
+    assert isinstance(module, torch.nn.Module) and module(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert torch.jit.Attribute(1, int).value == 1
+    for wrong in (module, torch.ones(1)):
+        try:
+            torch.jit.freeze(wrong)
+        except RuntimeError as error:
+            assert "Freezing" in str(error)
+        else:
+            raise AssertionError
+    assert torch.jit.freeze(module.eval())(torch.ones(1)).item() == 2

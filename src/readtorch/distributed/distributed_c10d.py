@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from typing import Any, NoReturn
 
@@ -71,6 +72,94 @@ def broadcast(
 ) -> Any:
     """Copy from one process to all. ValueError without a process group."""
     _refuse()
+
+
+def reduce(
+    tensor: Any,
+    dst: int | None = None,
+    op: Any = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: Any = None,
+) -> Any:
+    """Reduce onto one process. ValueError without a process group."""
+    _refuse()
+
+
+def gather(
+    tensor: Any,
+    gather_list: Any = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: Any = None,
+) -> Any:
+    """Gather onto one process. ValueError without a process group."""
+    _refuse()
+
+
+def scatter(
+    tensor: Any,
+    scatter_list: Any = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: Any = None,
+) -> Any:
+    """A part from one process to each. ValueError without a process group."""
+    _refuse()
+
+
+def reduce_scatter(output: Any, input_list: Any, op: Any = None, group: Any = None, async_op: bool = False) -> Any:
+    """Reduce, and leave a part with each. ValueError without a process group."""
+    _refuse()
+
+
+def all_gather_object(object_list: Any, obj: Any, group: Any = None) -> None:
+    """Gather pickled objects from all processes. ValueError without a process group."""
+    _refuse()
+
+
+def broadcast_object_list(
+    object_list: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: Any = None
+) -> None:
+    """Copy pickled objects from one process to all. ValueError without a process group."""
+    _refuse()
+
+
+def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> None:
+    """Send to one process. ValueError without a process group."""
+    _refuse()
+
+
+def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: Any = None) -> int:
+    """Receive from one process. ValueError without a process group."""
+    _refuse()
+
+
+def new_group(ranks: Any = None, **options: Any) -> Any:
+    """A group of some of the processes. ValueError without a process group."""
+    _refuse()
+
+
+class ReduceOp(enum.IntEnum):
+    """What a reduction does with two values."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+    PREMUL_SUM = 8
+
+
+class group:
+    """`group.WORLD` is the default process group: None, as there is none."""
+
+    WORLD = None
 
 
 def destroy_process_group(group: Any = None) -> None:

@@ -94,18 +94,27 @@ def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
     rank = len(self.shape)
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
-    if rank != 1 and self.shape[0] != (target.shape[0] if target.shape else 1):
-        raise ValueError(
-            f"Expected input batch_size ({self.shape[0]}) to match target batch_size "
-            f"({target.shape[0] if target.shape else 1})."
+    batch = target.shape[0] if target.shape else 0
+    if rank != 1 and self.shape[0] != batch:
+        raise ValueError(f"Expected input batch_size ({self.shape[0]}) to match target batch_size ({batch}).")
+    if rank == 1 and math.prod(target.shape) != 1:
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target.shape)}")
+    if rank == 2 and len(target.shape) > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if rank == 4 and len(target.shape) != 3:
+        raise RuntimeError(
+            f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {len(target.shape)}"
         )
+    agree = tuple(target.shape[1:]) == tuple(self.shape[2:])
+    if rank > 2 and rank != 4 and not agree:
+        raise RuntimeError(f"Expected target size {[self.shape[0], *self.shape[2:]]}, got {list(target.shape)}")
     if to_string(target.dtype) not in ("Long", "Byte"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {to_string(target.dtype)}")
     if rank > 2 and to_string(target.dtype) != "Long":
         raise RuntimeError(f"expected scalar type Long but found {to_string(target.dtype)}")
+    if rank == 4 and not agree:
+        raise RuntimeError(f"size mismatch (got input: {list(self.shape)}, target: {list(target.shape)})")
     classes = self.shape[0] if rank == 1 else self.shape[1]
-    if rank == 1 and len(target.shape) == 1 and target.shape[0] != 1:
-        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
     if weight is not None and to_string(self.dtype) in _FLOATS and weight.dtype != self.dtype:
         raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
@@ -113,14 +122,6 @@ def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
             f"weight tensor should be defined either for all {classes} classes or no classes, "
             f"not be of shape {list(weight.shape)}"
         )
-    expected = (self.shape[0], *self.shape[2:])
-    if rank == 1:
-        if math.prod(target.shape) != 1:
-            raise ValueError(
-                f"For 1D input, 1D target must have size 1, but got target size: {math.prod(target.shape)}"
-            )
-    elif tuple(target.shape) != expected:
-        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
 
 
 @composite("nll_loss_nd", module="nn", autocast="float32")
