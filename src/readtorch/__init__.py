@@ -338,6 +338,9 @@ def get_device_module(device: _Any = None) -> _Any:
     return __getattr__(kind)
 
 
+_MODULES.append("profiler")
+
+
 def _initialise_cuda() -> None:
     from readtorch import cuda
 

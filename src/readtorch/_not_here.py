@@ -18,8 +18,6 @@ NOT_HERE = {
     "func.functionalize": "the function as it is: nothing here traces it",
     "func.rearrange": "`reshape`, `permute` and `flatten`",
     "autograd.forward_ad": _FORWARD,
-    "autograd.profiler": _TRACED,
-    "profiler": _TRACED,
     "ops": _OWN,
     "library": _OWN,
     "utils._python_dispatch": _HOOKS,

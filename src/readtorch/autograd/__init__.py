@@ -1,4 +1,4 @@
-# Tangled from chapters/00_tensor/ — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/00_tensor/, chapters/01_import/ — edit there, or here and run `readtorch sync`.
 """Automatic differentiation (twin of `torch/autograd/`)."""
 
 import operator
@@ -200,3 +200,5 @@ from readtorch.autograd import functional as functional
 
 from readtorch.autograd.function import NestedIOFunction as NestedIOFunction
 from readtorch.autograd.grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
+
+from readtorch.autograd import profiler as profiler
