@@ -1,4 +1,4 @@
-# Tangled from chapters/01_import/8f_profiler.py — edit there, or here and run `readtorch sync`.
+# Tangled from chapters/01_import/8g_profiled_steps.py — edit there, or here and run `readtorch sync`.
 """Profiles of chosen steps of a loop."""
 
 from __future__ import annotations
