@@ -639,8 +639,14 @@ def _min_all(self: Array) -> Array:
     return _minimum(self, axis=None)
 
 
-derivative("_max_all", self=lambda at, grad, self, result: _shared(at, grad, self, None, False, result))
-derivative("_min_all", self=lambda at, grad, self, result: _shared(at, grad, self, None, False, result))
+def evenly_distributed(at: Any, grad: Any, self: Any, result: Any) -> Any:
+    """The gradient in equal parts to all elements that equal the result, NaN being equal to NaN here; none to the others."""
+    hit = at.logical_or(self == result, at.logical_and(at.isnan(self), at.isnan(result)))
+    return at.where(hit, grad / at.sum(hit), 0)
+
+
+derivative("_max_all", self=evenly_distributed)
+derivative("_min_all", self=evenly_distributed)
 
 
 def _extreme(name: str) -> Any:

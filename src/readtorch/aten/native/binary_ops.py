@@ -191,10 +191,12 @@ binary(
     "remainder",
     _remainder,
     first=lambda at, grad: grad,
-    second=lambda at, grad, self, other: -grad * at.floor(self / other),
+    second=lambda at, grad, self, other: -grad * at._floor_div(self, other),
     numbers="first second",
 )
-binary("fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at.trunc(self / other))
+binary(
+    "fmod", _fmod, first=lambda at, grad: grad, second=lambda at, grad, self, other: -grad * at._trunc_div(self, other)
+)
 
 
 def _by_second(stem: str, number: int = 0) -> Any:
@@ -220,6 +222,8 @@ def _power(a: Any, b: Any) -> Any:
             return a.copy()
         if exponent == 0.5 and kind == "f":
             return np.sqrt(a)
+        if exponent == -0.5 and kind == "f":
+            return 1 / np.sqrt(a)  # NaN below zero, -∞ included
     if kind in "iub" and not isinstance(b, float) and np.any(np.less(b, 0)):
         if number:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -286,24 +290,24 @@ def _which_power(given: dict[str, Any]) -> str:
 overloads("pow", _which_power)
 
 
-def _larger(at: Any, grad: Any, mine: Any, other: Any) -> Any:
-    """The gradient where mine won; half of it where both are equal."""
-    return at.where(mine == other, grad * 0.5, at.where(mine > other, grad, at.zeros_like(grad)))
+def _unless_lost(at: Any, grad: Any, equal: Any, lost: Any) -> Any:
+    """The gradient where the other did not win (over NaN nobody does); half of it where both are equal."""
+    return at.where(lost, at.zeros_like(grad), at.where(equal, grad * 0.5, grad))
 
 
 binary(
     "maximum",
     np.maximum,
-    first=lambda at, grad, self, other: _larger(at, grad, self, other),
-    second=lambda at, grad, self, other: _larger(at, grad, other, self),
+    first=lambda at, grad, self, other: _unless_lost(at, grad, self == other, self < other),
+    second=lambda at, grad, self, other: _unless_lost(at, grad, self == other, other < self),
     inplace=False,
     numbers="",
 )
 binary(
     "minimum",
     np.minimum,
-    first=lambda at, grad, self, other: _larger(at, grad, other, self),
-    second=lambda at, grad, self, other: _larger(at, grad, self, other),
+    first=lambda at, grad, self, other: _unless_lost(at, grad, self == other, self > other),
+    second=lambda at, grad, self, other: _unless_lost(at, grad, self == other, other > self),
     inplace=False,
     numbers="",
 )
