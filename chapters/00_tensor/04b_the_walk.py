@@ -291,6 +291,11 @@ def _apply_watched(node: Node, grads: list[Any], graph: bool) -> Any:
     return outputs
 
 
+# %% [markdown]
+# What the node returned is handed on here. For each edge: one gradient less to wait for, the gradient in the receiver's
+# shape and dtype, and, if it was the last one, the receiver onto the heap.
+
+
 # %%
 #| into: csrc/autograd/engine.py
 #| upstream: torch/csrc/autograd/engine.cpp#torch::autograd::validate_outputs

@@ -455,6 +455,10 @@ def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseExcep
 #: these call what they are given, whose errors are the caller's
 _CALLS_BACK = frozenset(["apply_", "map_", "map2_"])
 
+# %% [markdown]
+# The names of the call are compared with those of the signature in one more function, and `checked` offers all of this to
+# functions that are written in Python beside the operators.
+
 # %%
 #| into: csrc/utils/python_arg_parser.py
 #: what composites call their tensors

@@ -285,6 +285,10 @@ def _refuse_overload(name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}")
 
 
+# %% [markdown]
+# The parser's part: is `out` a tensor, or a tuple of as many as there are results?
+
+
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 def _outs(entry: OperatorEntry, out: Any) -> list[Any]:
@@ -354,6 +358,10 @@ def _refuse_output(name: str, out: Any, recorded: bool) -> None:
         )
 
 
+# %% [markdown]
+# Then the dtype. For sums it decides how the call is made; for the others it is compared with what the call gave.
+
+
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 def _asking_for(name: str, out: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -403,6 +411,10 @@ def _converts(name: str, operands: list[Any], several: bool, target: np.dtype) -
 _TO_REALS = _names("fft_hfft fft_irfft fft_irfft2 fft_irfftn")
 
 
+# %% [markdown]
+# Then device and memory, by [the two questions of every write](02_storage_and_views.py#where-may-a-write-go).
+
+
 # %%
 #| into: csrc/autograd/variable_type_utils.py
 def _check_device(name: str, out: Any, result: Any) -> None:
@@ -432,6 +444,11 @@ def _check_memory(name: str, out: Any, result: Any, operands: list[Any], loops: 
         elif have_one_owner(array, operand._array):
             check = assert_no_overlap if apart or array.shape != shape else assert_no_partial_overlap
             check(array, operand._array)
+
+
+# %% [markdown]
+# Last, shape and write. A resize keeps the memory if it is large enough, and otherwise makes the storage larger, for
+# every tensor that looks into it.
 
 
 # %%

@@ -721,6 +721,12 @@ def check_ragged(data: Any, shape: tuple[int, ...], depth: int = 0) -> None:
         check_ragged(element, shape, depth + 1)
 
 
+# %% [markdown]
+# The walks are for nested sequences only. What has memory already (a tensor, an array, a storage, anything with
+# `__array__` or DLPack) is taken as an array and copied at most once. That is the whole difference in speed between
+# `torch.tensor(list_of_arrays)` and `torch.tensor(np.stack(list_of_arrays))`.
+
+
 # %%
 #| into: csrc/utils/tensor_new.py
 #| upstream: torch/csrc/utils/tensor_new.cpp#torch::utils::internal_new_from_data
@@ -852,6 +858,12 @@ def library_of(target: device) -> tuple[Any, AbstractContextManager[Any]]:
     if target.type not in LIBRARIES:
         device_lazy_init(target.type)
     return LIBRARIES[target.type](target)
+
+
+# %% [markdown]
+# The constructors themselves. All of them end in `finish`, which brings the array to its device, wraps it, and makes a
+# leaf of it if a gradient is wanted. So `torch.tensor(…, device="cuda")` builds on the CPU first and copies, here and
+# upstream.
 
 
 # %%

@@ -174,6 +174,11 @@ def _bounds_of_ints(item: slice) -> tuple[int | None, int | None, int]:
     return start, stop, step
 
 
+# %% [markdown]
+# Before that, the items are brought into a few kinds: ints, slices, `None`, `...`, bools, tensors. Most of the errors
+# that indexing raises come from here.
+
+
 # %%
 #| into: csrc/autograd/python_variable_indexing.py
 #| upstream: torch/csrc/autograd/python_variable_indexing.cpp#torch::autograd::wrapTuple
@@ -262,6 +267,11 @@ def _from_list(data: Sequence[Any]) -> Any:
         if "'str'" in str(error):
             raise TypeError("new(): invalid data type 'str'") from None
         raise
+
+
+# %% [markdown]
+# Reading is views, and then a gather if there are index tensors. Writing is the same views, and then a `copy_` into the
+# last of them, or a scatter. That is why `x[0] = y` shows as `CopySlices` in the graph.
 
 
 # %%
@@ -718,6 +728,12 @@ def _require_format(op: str, value: Any) -> None:
         raise TypeError(f"{op}(): argument 'memory_format' must be torch.memory_format, not {type(value).__name__}")
 
 
+# %% [markdown]
+# The other methods of this file are those that do more than call an operator. `numpy` refuses a tensor that requires a
+# gradient, because what NumPy computes is outside the graph. `set_` and `resize_` exchange or enlarge the memory under a
+# tensor, which no derivative can follow.
+
+
 # %%
 #| into: csrc/autograd/python_variable_methods.py
 #| upstream: tools/autograd/templates/python_variable_methods.cpp#variable_methods
@@ -939,6 +955,11 @@ def as_subclass(self: Any, cls: type) -> Any:
             tensor.forget_edge()
         tensor._vc.register_view(tensor)
     return tensor
+
+
+# %% [markdown]
+# The table of them, put on the class at import. Upstream these are the entries of `python_variable_methods.cpp` that a
+# template spells out by hand.
 
 
 # %%

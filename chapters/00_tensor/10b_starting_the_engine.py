@@ -369,6 +369,10 @@ def _array_again(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
+# %% [markdown]
+# The comparison itself. Its messages name the hook, because the traceback ends in `backward()`.
+
+
 # %%
 #| into: csrc/autograd/python_hook.py
 #| upstream: torch/csrc/autograd/python_hook.cpp#check_result

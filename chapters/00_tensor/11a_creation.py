@@ -248,6 +248,11 @@ def empty_strided(
     return _new(make, shape, kind, device, requires_grad, strides=steps)
 
 
+# %% [markdown]
+# `zeros_like` and its family ask a tensor for everything that is not given. They are also what formulas of derivatives
+# call, so they are put into each column of the dispatcher as well.
+
+
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
 def _like(make: Any) -> Any:
@@ -331,6 +336,10 @@ def _end_point(op: str, name: str, value: Any) -> Any:
         value = value._array.item()
     require(op, "Number", **{name: value})
     return value
+
+
+# %% [markdown]
+# Ranges, and constructors from foreign memory.
 
 
 # %%
@@ -498,6 +507,11 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 def from_dlpack(ext_tensor: Any) -> Any:
     """A tensor that shares the memory of an object with `__dlpack__`, of whatever library."""
     return from_numpy(np.from_dlpack(ext_tensor))
+
+
+# %% [markdown]
+# `x.new_zeros(2, 3)` takes dtype and device from `x`, so that a module can make a tensor beside its input without asking
+# where that is. The last functions of the file answer questions about dtypes, and read memory from a file.
 
 
 # %%

@@ -213,6 +213,9 @@ def is_tensor_like(inp: Any) -> bool:
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
+# %% [markdown]
+# What there is to be asked about is found by looking: every public function that has a gate.
+
 # %%
 #| into: overrides.py
 #| upstream: torch/overrides.py#get_overridable_functions

@@ -77,6 +77,12 @@ from readtorch.csrc.autograd.node import Node, next_sequence_nr
 from readtorch.csrc.autograd.saved_variable import Packed, SavedTensor, check_version, modified, released
 
 
+# %% [markdown]
+# The node comes first, because `ctx` *is* the node: what `forward` leaves on it, `backward` finds on it. Its `apply` is
+# what the engine calls. It turns gradients into tensors, makes zeros for those that never came, and checks that
+# `backward` returned one value for each argument of `forward`.
+
+
 # %%
 #| into: csrc/autograd/python_function.py
 #| upstream: torch/csrc/autograd/python_function.cpp#THPFunction_apply

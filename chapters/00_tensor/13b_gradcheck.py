@@ -95,6 +95,11 @@ def _requires(contradiction: bool, what: str) -> None:
         raise AssertionError(what)
 
 
+# %% [markdown]
+# Two matrices are compared. The numerical one needs two calls of the function per input element, the analytical one a
+# backward pass per output element. So a check of a thousand inputs is two thousand calls: use small tensors.
+
+
 # %%
 #| into: autograd/gradcheck.py
 #| upstream: torch/autograd/gradcheck.py#get_numerical_jacobian
@@ -147,6 +152,11 @@ def _analytical(output: Any, inputs: tuple, number: int) -> np.ndarray:
             grad = grad.to_dense()
         columns.append(np.zeros(array.size, array.dtype) if grad is None else grad.cpu()._array.reshape(-1))
     return np.stack(columns, axis=1) if columns else np.zeros((inputs[number].numel(), 0))
+
+
+# %% [markdown]
+# The analytical matrix is computed twice. A backward that gives other numbers the second time is not a function of its
+# input, and is reported as *not reentrant*.
 
 
 # %%

@@ -134,6 +134,11 @@ from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
 
 
+# %% [markdown]
+# The class adds the public methods to [`StorageImpl`](02_storage_and_views.py#StorageImpl). Its elements are bytes,
+# whatever tensors make of them.
+
+
 # %%
 #| into: storage.py
 #| upstream: torch/storage.py#UntypedStorage

@@ -348,6 +348,11 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
         _debug = outer
 
 
+# %% [markdown]
+# A frame is one checkpointed call. `pack` keeps a number and a description, `unpack` asks for the tensor of that number.
+# The first number that is not there starts the second run, under hooks of its own that collect what it saves.
+
+
 # %%
 #| into: utils/checkpoint.py
 #| upstream: torch/utils/checkpoint.py#_CheckpointFrame
