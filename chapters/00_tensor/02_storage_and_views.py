@@ -735,17 +735,17 @@ class VariableVersion:
 # flowchart LR
 #   accTitle: What a tensor consists of, upstream and here
 #   accDescr: Upstream a Python object points to a TensorImpl, which points to a storage, a version counter and an AutogradMeta with grad, grad_fn and hooks. Here one object has slots for the array, the edge, the counter, the view, the gradient and the rest
-#   subgraph U["upstream"]
-#     P["THPVariable<br/>(Python)"] --> I["TensorImpl<br/>sizes, strides, dtype, keys"]
-#     I --> St["StorageImpl"]
-#     I --> V["VariableVersion"]
-#     I --> M["AutogradMeta<br/>grad, grad_fn, hooks"]
-#   end
 #   subgraph R["readtorch"]
 #     T["Tensor<br/>(six slots)"] -- "_array" --> A["ndarray, its .base"]
 #     T -- "_vc" --> V2["VariableVersion"]
 #     T -- "_edge" --> N["Node"]
 #     T -- "_grad" --> G["Tensor"]
+#   end
+#   subgraph U["upstream"]
+#     P["THPVariable<br/>(Python)"] --> I["TensorImpl<br/>sizes, strides, dtype, keys"]
+#     I --> St["StorageImpl"]
+#     I --> V["VariableVersion"]
+#     I --> M["AutogradMeta<br/>grad, grad_fn, hooks"]
 #   end
 # ```
 #

@@ -1095,8 +1095,9 @@ def mean_square(at, self: Array, dim=None):
 
 # %% [markdown]
 # > [!NOTE]
-# > Three rules for formulas. Return a fresh array or `grad` itself, never a saved one: the engine may add to it in place. Do not sum down what broadcasting stretched: the engine does. Use `at.NAME` and Python's operators, not
-# > NumPy: the same formula runs on tensors under `create_graph=True`, and on CuPy arrays.
+# > Three rules for formulas. Return a fresh array or `grad` itself, never a saved one: the engine may add to it in place.
+# > Do not sum down what broadcasting stretched: the engine does. Use `at.NAME` and Python's operators, not NumPy: the
+# > same formula runs on tensors under `create_graph=True`, and on CuPy arrays.
 
 # %% [markdown]
 # The first rule, broken on purpose. This formula returns a saved array. The engine takes it for a fresh one, which it may

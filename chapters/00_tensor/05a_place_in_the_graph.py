@@ -50,13 +50,13 @@ view.item(), torch.autograd.grad(view, leaf)
 # flowchart RL
 #   accTitle: A view before and after its base is written to
 #   accDescr: Before the write the view's node is SelectBackward on the first MulBackward, after it the base's node is the second MulBackward and the view's is AsStridedBackward on that
-#   subgraph before
-#     V1["view"] --> S1["SelectBackward0"] --> M1["MulBackward0 (× 1)"]
-#     B1["base"] --> M1
-#   end
 #   subgraph after["after base.mul_(10)"]
 #     V2["view"] --> S2["AsStridedBackward0"] --> N2["MulBackward0 (× 10)"] --> M2["MulBackward0 (× 1)"]
 #     B2["base"] --> N2
+#   end
+#   subgraph before
+#     V1["view"] --> S1["SelectBackward0"] --> M1["MulBackward0 (× 1)"]
+#     B1["base"] --> M1
 #   end
 # ```
 #
@@ -315,8 +315,10 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "A view follows its base, whatever is written to it." It does when it is *read*. The check before a write looks at the history that the view had when it was last asked for, and a view of a tensor
-# > that required nothing had none. After the base has got one, the first write to such a view is refused, with words about a leaf, though neither is a leaf. Look at `view.grad_fn` once, and it is allowed.
+# > **Often told otherwise.** "A view follows its base, whatever is written to it." It does when it is *read*. The check
+# > before a *write* looks at the history that the view had when it was last asked for, and a view of a tensor that
+# > required nothing had none. If the base has got a history since, the first write to such a view is refused, with words
+# > about a leaf, although neither is one. Read `view.grad_fn` once, and the write is allowed.
 
 
 # %%

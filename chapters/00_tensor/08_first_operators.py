@@ -362,8 +362,8 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "In-place operations and autograd do not go together." They do wherever the overwritten value is needed by nobody. The activation
-# > `inplace=True` in published models was put there by people who had looked.
+# > **Often told otherwise.** "In-place operations and autograd do not go together." They do, wherever nobody needs the
+# > overwritten value. `nn.ReLU(inplace=True)` in published models was put there by people who had looked.
 
 
 # %%

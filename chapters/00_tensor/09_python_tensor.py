@@ -295,7 +295,8 @@ def _(torch):
 # another dtype or shape. That is how `module.half()` and `module.cuda()` work while an optimizer holds the parameters
 # (chapter 2).
 #
-# What does not follow is what was derived from the old memory: `.grad` keeps its dtype and shape, and a graph recorded before keeps what it saved.
+# What was derived from the old memory does not follow: `.grad` keeps its dtype and shape, and a graph recorded before
+# keeps what it saved.
 
 
 # %%
@@ -531,7 +532,8 @@ def _(torch):
 # before it has been computed. A training loop that says `total += loss.item()` runs in step with the device; one that
 # adds tensors and asks once at the end does not. In a profile these waits have that operator's name, whoever called it.
 #
-# The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, a Python float prints up to seventeen.
+# The number itself is exact, and shows digits that `print(x)` has hidden: a float32 has about seven, and a Python float
+# prints up to seventeen.
 
 # %%
 x = torch.tensor([0.1, 1.5])
@@ -994,8 +996,10 @@ def legacy_new(cls: type, args: tuple, wanted: dtype | None) -> Any:
 torch.tensor([[1, 2.5], [True, 4]])
 
 # %% [markdown]
-# Two floats decide that this is float32. NumPy's scalars carry a dtype of their own and do not decay to Python floats: one `np.float64` in a list, the mean of an array for instance, and the tensor is in double precision. The
-# next layer then refuses it: *mat1 and mat2 must have the same dtype, but got Double and Float*. (A layer without a bias multiplies by `mm`, which says *expected m1 and m2 to have the same dtype*.)
+# One float in the list decides that this is float32. NumPy's scalars carry a dtype of their own and do not decay to
+# Python floats: one `np.float64` in a list (the mean of an array, for instance), and the tensor is in double precision.
+# The next layer then refuses it: *mat1 and mat2 must have the same dtype, but got Double and Float*. (A layer without a
+# bias multiplies by `mm`, which says *expected m1 and m2 to have the same dtype*.)
 
 
 # %%
@@ -1037,8 +1041,9 @@ def _(torch):
 # and backward gives a wrong gradient and no error.
 #
 # > [!NOTE]
-# > **Often told otherwise.** "`torch.tensor([loss_a, loss_b]).sum().backward()` adds losses." It takes a number out of each and starts anew: the error, *does not require grad and does not have a
-# > grad_fn*, comes two lines later. `torch.stack([loss_a, loss_b])` is the operator.
+# > **Often told otherwise.** "`torch.tensor([loss_a, loss_b]).sum().backward()` adds losses." It takes a number out of
+# > each and starts anew. The error, *does not require grad and does not have a grad_fn*, comes two lines later.
+# > `torch.stack([loss_a, loss_b])` is the operator.
 
 
 # %%

@@ -457,9 +457,10 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "Indexing works as in NumPy." Nearly. Where index arrays are separated by a slice, both put the gathered dimension first. But NumPy counts an *integer* among them as an index array, and
-# > here it has been applied as a view before any tensor is looked at. `x[0, :, [1, 2]]` has its dimensions the other way round, which only an asymmetric
-# > shape will tell. And a step may not be negative.
+# > **Often told otherwise.** "Indexing works as in NumPy." Nearly. If index arrays are separated by a slice, both put the
+# > gathered dimension first. But NumPy counts an *integer* among them as an index array, and here it has been applied as
+# > a view before any tensor is looked at. So `x[0, :, [1, 2]]` has its dimensions the other way round, which shows only
+# > if they differ. And a step may not be negative.
 
 
 # %%

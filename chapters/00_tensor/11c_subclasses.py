@@ -989,11 +989,16 @@ def _(torch):
 # %% [markdown]
 # ### What upstream does more
 #
-# * `__torch_dispatch__` asks a second time, below autograd: there a class or a `TorchDispatchMode` sees the operators that a call comes down to, those of the backward pass too. Nearly all of what is called a tensor subclass today (`DTensor`, quantized and sparse weights) is built there. Ours have no
-#   such key; what happens below autograd can be watched with a trace.
-# * `_make_wrapper_subclass` makes a tensor of a shape and a dtype and without memory, for classes that keep theirs elsewhere.
-# * `redispatch_function` calls `func` without asking, once, and lets what it is made of ask.
-# * A thing that is no tensor is noticed, while the gates are down, by operators alone. If the very first call with one is to a *Python* function or takes an attribute, say `F.interpolate(thing)`, raise the gates before: a subclass or a mode does, and so does `torch.overrides.get_overridable_functions()`.
+# * `__torch_dispatch__` asks a second time, below autograd. There a class or a `TorchDispatchMode` sees the operators
+#   that a call comes down to, those of the backward pass too. Nearly all of what is called a tensor subclass today
+#   (`DTensor`, quantized and sparse weights) is built there. Ours has no such key; what happens below autograd can be
+#   watched with a trace.
+# * `_make_wrapper_subclass` makes a tensor that has a shape and a dtype and no memory, for classes that keep theirs
+#   elsewhere.
+# * `redispatch_function` calls `func` once without asking, and lets what it is made of ask.
+# * Here, while the gates are down, only operators notice a thing that is no tensor. If the very first call with one is to
+#   a *Python* function or reads an attribute, `F.interpolate(thing)` say, raise the gates first: a subclass or a mode
+#   does, and so does `torch.overrides.get_overridable_functions()`.
 
 # %%
 #| fact: torch/utils/_python_dispatch.py#TorchDispatchMode
@@ -1004,7 +1009,9 @@ def _(torch):
 # %% [markdown]
 # ### Bugs you can now explain
 #
-# **“`__torch_function__` documentation for inheriting from tensor seems incomplete or incorrect.”** (pytorch/pytorch#55284) The example logged `args`, and the program died of `RecursionError`. To write an argument down is `Tensor.__repr__`, which asks the class, which logs its arguments. The way out is to look at anything with the asking switched off.
+# **“`__torch_function__` documentation for inheriting from tensor seems incomplete or incorrect.”**
+# (pytorch/pytorch#55284) The example logged `args`, and the program died of `RecursionError`. Printing an argument calls
+# `Tensor.__repr__`, which asks the class, which logs its arguments. The way out is to print with the asking switched off.
 
 
 # %%
@@ -1039,8 +1046,11 @@ def _(torch):
 
 
 # %% [markdown]
-# **“`BoundingBox` cannot be deepcopied”** (pytorch/vision#7698), and docarray#1719, “TorchTensor cannot be deep copied.”: `copy.deepcopy` of a model or a sample fails as soon as one tensor in it is of a subclass. `Tensor.__deepcopy__` is asked about like everything else, and the default calls it with the asking switched off. Inside, `self.new_empty`
-# therefore gives a plain tensor; the method finds that it would change the class, and refuses. A class that wants to be copied overrides `new_empty`, which no switch affects, since it is found by Python and not by asking.
+# **“`BoundingBox` cannot be deepcopied”** (pytorch/vision#7698), and docarray#1719, “TorchTensor cannot be deep copied.”:
+# `copy.deepcopy` of a model or a sample fails as soon as one tensor in it is of a subclass. `Tensor.__deepcopy__` is
+# asked about like everything else, and the default calls it with the asking switched off. So `self.new_empty` inside
+# gives a plain tensor; the method finds that the class would change, and refuses. A class that wants to be copied
+# overrides `new_empty`. No switch affects that, since Python finds the method and nobody is asked.
 
 
 # %%

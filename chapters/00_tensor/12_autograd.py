@@ -627,8 +627,8 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "`model.eval()` saves memory at inference, since no gradients are computed." The claim above. `eval` changes what some layers
-# > compute and `no_grad` what is kept; validation wants both.
+# > **Often told otherwise.** "`model.eval()` saves memory at inference, since no gradients are computed." It does not, as
+# > the claim above shows. `eval` changes what some layers compute, and `no_grad` what is kept; validation wants both.
 #
 # ### What may inference_mode leave out that no_grad may not?
 #

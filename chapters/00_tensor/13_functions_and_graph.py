@@ -510,8 +510,9 @@ def _(torch):
 
 # %% [markdown]
 # > [!NOTE]
-# > **Often told otherwise.** "`ctx` is a bag in which forward leaves things for backward." It is the node. What is set on `ctx` can be read off `grad_fn`, lives as long as
-# > the graph, and is not checked, freed or packed by anybody. That is the difference to `save_for_backward`.
+# > **Often told otherwise.** "`ctx` is a bag in which forward leaves things for backward." It is the node. What is set on
+# > `ctx` can be read off `grad_fn`, lives as long as the graph, and is not checked, freed or packed by anybody.
+# > `save_for_backward` does all three.
 
 
 # %%

@@ -297,8 +297,9 @@ def hvp(
 
 
 # %% [markdown]
-# For a Hessian there are two products, and they are not equally dear upstream. `vhp` is a backward through the gradient. `hvp` plays the trick
-# above on top of it, one backward more, for a matrix that is its own transpose. Ours computes both as `vhp`.
+# For a Hessian there are two products, and upstream they do not cost the same. `vhp` is a backward through the gradient.
+# `hvp` plays the trick above on top of it, one backward more, although the matrix is its own transpose. Ours computes
+# both as `vhp`.
 #
 # Three outputs, three walks, each beginning with a one at another place:
 

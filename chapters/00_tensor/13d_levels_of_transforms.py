@@ -321,7 +321,8 @@ TO_HOST[BatchedArray] = refuse_number
 # 3. The wrapped tensors are level 1's, whose layer is now the innermost: `vmap`'s. It takes the tensors of all examples, applies the operator's *batching rule*, and calls operators on those, with no layer left.
 # 4. These are tensors with NumPy arrays. The kernel multiplies.
 #
-# Upstream's stack is `dynamicLayerStack`, the two kinds of layer are *interpreters*, and two dispatch keys stand for going in (`FuncTorchDynamicLayerFrontMode`) and further down (`…BackMode`).
+# Upstream's stack is `dynamicLayerStack`, and the two kinds of layer are *interpreters*. Two dispatch keys do the
+# stepping: one goes in (`FuncTorchDynamicLayerFrontMode`), one goes further down (`…BackMode`).
 
 # %%
 #| into: aten/functorch/dynamic_layer.py

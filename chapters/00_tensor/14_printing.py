@@ -224,8 +224,9 @@ class _ComplexFormatter:
 # %% [markdown]
 # ## What is printed of a large tensor?
 #
-# Above a thousand elements, three at each end of every dimension. The format is chosen from *these*: what is in the middle has no influence and is not even read. A tensor that is NaN everywhere but at its edges prints as a healthy one.
-# `x.isfinite().all()` and `x.aminmax()` ask all of it.
+# Above a thousand elements, three at each end of every dimension. The format is chosen from *these*: what is in the
+# middle has no influence and is not even read. A tensor that is NaN everywhere but at its edges prints as a healthy one.
+# `x.isfinite().all()` and `x.aminmax()` look at all of it.
 
 
 # %%
@@ -480,9 +481,12 @@ def _(torch):
 #
 # ### What upstream does more
 #
-# * Sparse tensors print their indices and values, nested ones their parts, quantised ones scale and zero point, fake ones (`FakeTensor(..., size=(2, 3))`) no numbers at all.
-# * Inside `torch.func` transformations a tensor prints its wrappers: `GradTrackingTensor(lvl=1, value=…)`, `BatchedTensor(lvl=1, bdim=0, value=…)`. To see the value is the reason why a print works there and `item()` does not.
-# * A `Parameter` says `Parameter containing:` above its tensor, since its `repr` is its own.
+# * Sparse tensors print their indices and values, nested ones their parts, quantised ones scale and zero point, fake ones
+#   (`FakeTensor(..., size=(2, 3))`) no numbers at all.
+# * Inside `torch.func` transformations a tensor prints its wrappers: `GradTrackingTensor(lvl=1, value=…)`,
+#   `BatchedTensor(lvl=1, bdim=0, value=…)`. A print looks through them to the value, which is why it works there and
+#   `item()` does not.
+# * A `Parameter` says `Parameter containing:` above its tensor, because its `repr` is its own.
 
 # %%
 #| fact: torch/_tensor_str.py#_functorch_wrapper_str_intern

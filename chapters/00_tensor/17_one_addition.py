@@ -244,9 +244,11 @@ def _(torch):
 
 
 # %% [markdown]
-# **“Type promotion is broken for binary ops with uint8”** (pytorch/pytorch#58489) and **“Unexpected Results in PyTorch Tensor Operations with Python Scalars”**
-# (#114679). Both reports compare with a rule that has one rank of operands. There are three: dimensioned tensors, tensors without dimensions, Python numbers; and a lower rank
-# changes the category at most. In the second report 256 is turned into an int8 before the comparison, where it is 0.
+# **“Type promotion is broken for binary ops with uint8”** (pytorch/pytorch#58489) and **“Unexpected Results in PyTorch
+# Tensor Operations with Python Scalars”** (#114679). Both reports compare with a rule that has one rank of operands.
+# There are [three](05_before_the_kernels.py#in-which-dtype-is-an-operation-computed): tensors with dimensions, tensors
+# without, Python numbers; and a lower rank can change no more than the category. In the second report 256 is turned into
+# an int8 before the comparison, where it is 0.
 
 
 # %%
@@ -285,8 +287,10 @@ def _(torch):
 # **“Freeing a deep computation graph causes a stack overflow”** (pytorch/pytorch#5534). The walk was a loop already in
 # 2018; the destruction was not. [The walk](04b_the_walk.py) has a claim for both.
 #
-# **“Memory leak: autograd contexts not being garbage collected when assigned output Tensors as attributes”** (pytorch/pytorch#25340; also #5569). `ctx.y = y` in a custom function: the output's edge leads to the node, the node
-# is the context, the context holds the output. `save_for_backward` knows outputs from inputs and keeps of an output only the data. When the report was written the circle ran through C++ and was never freed; today the garbage
+# **“Memory leak: autograd contexts not being garbage collected when assigned output Tensors as attributes”**
+# (pytorch/pytorch#25340; also #5569). `ctx.y = y` in a custom function closes a cycle: the output's edge leads to the
+# node, the node is the context, the context holds the output. `save_for_backward` can tell outputs from inputs, and keeps
+# of an output only the data. When the report was written the cycle ran through C++ and was never freed. Today the garbage
 # collector finds it, at a time of its own choosing.
 
 
