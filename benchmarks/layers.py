@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from rows import emit
+from rows import emit, until_threads_sleep
 
 BATCH = 32
 #: (channels in, out, size, kernel, stride), and how many of them a ResNet-18 for CIFAR has
@@ -195,6 +195,7 @@ def medians(ours: Work, theirs: Work, repeat: int) -> tuple[float, float]:
         work()
     for _ in range(repeat):
         for work, found in zip((ours, theirs), times, strict=True):
+            until_threads_sleep()
             begin = time.perf_counter()
             work()
             found.append((time.perf_counter() - begin) * 1e3)

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_info
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "parity"))
 
 import programs  # the training programs that the parity tests hold to equal losses
-from rows import emit
+from rows import emit, until_threads_sleep
 
 Run = Callable[[], Any]
 
@@ -166,6 +166,7 @@ def no_collection() -> Iterator[None]:
 
 def milliseconds(run: Run) -> float:
     """The time of one run; several when it is short."""
+    until_threads_sleep()
     loops, began = 0, time.perf_counter()
     while (spent := time.perf_counter() - began) < 0.03:
         run()

@@ -312,7 +312,7 @@ def _propagate(task: GraphTask, node: Node, outputs: Any, incoming: Any = (), ow
     graph = task.graph
     fresh = node._fresh and not graph
     buffers, dependencies, needed = task.buffers, task.dependencies, task.needed
-    given = [id(grad) for grad in incoming]
+    given = list(map(id, incoming))
     for index, edge in enumerate(edges):
         if edge is None:
             continue

@@ -698,6 +698,7 @@ class GeneratedNode(Node):
     _versions: Any
     _counters: dict[int, Any] | None = None
     _expected = 0
+    _plan: list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]] | None = None
 
     def output_has_counter(self, number: int, counter: Any) -> None:
         if self.entry.derivative is not None and self.entry.derivative.outputs:
@@ -728,21 +729,21 @@ class GeneratedNode(Node):
             return self._on_tensors(grads)
         values = self._values(grads, graph)
         results: list[Any] = [None] * len(edges)
-        for positions, formula, names in self.plan():
+        for positions, formula, names in self._plan or self.plan():
             if key is DispatchKey.CUDA:
                 formula = dispatcher.cuda.maker.function(formula)
             elif key is DispatchKey.Meta:
                 formula = dispatcher.formula_on_meta(formula)
             if positions is None:
-                return list(formula(at, *[values[name] for name in names]))
+                return list(formula(at, *map(values.__getitem__, names)))
             if len(positions) == 1:
                 position = positions[0]
                 if edges[position] is not None:
-                    results[position] = formula(at, *[values[name] for name in names])
+                    results[position] = formula(at, *map(values.__getitem__, names))
             elif any(edges[i] is not None for i in positions):
                 if "mask" not in self.entry.schema.names:
                     values["mask"] = tuple(edges[i] is not None for i in positions)
-                for i, grad in zip(positions, formula(at, *[values[name] for name in names]), strict=True):
+                for i, grad in zip(positions, formula(at, *map(values.__getitem__, names)), strict=True):
                     results[i] = grad if edges[i] is not None else None
         rule = self.entry.derivative
         if graph and rule is not None and rule.opaque is not None:
@@ -758,8 +759,7 @@ class GeneratedNode(Node):
     @classmethod
     def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:
         """For each formula: which edges it serves (None: all of them, one per tensor of a list), and the names it wants."""
-        found = cls.__dict__.get("_plan")
-        if found is None:
+        if cls._plan is None:
             rule, schema = cls.entry.derivative, cls.entry.schema
             assert rule is not None
             order = [name for name in schema.names if name in rule.differentiable]
@@ -768,8 +768,8 @@ class GeneratedNode(Node):
                 is_list = len(key) == 1 and schema.kinds[schema.names.index(key[0])] is TENSOR_LIST
                 positions = None if is_list else tuple(order.index(name) for name in key)
                 found.append((positions, formula, rule.needs[key]))
-            cls._plan = found  # type: ignore[attr-defined]  # kept on the subclass that asks
-        return found
+            cls._plan = found  # at once: another thread may walk a graph with such nodes, too
+        return cls._plan
 
 
 # %% [markdown]
@@ -787,8 +787,9 @@ class GeneratedNode(GeneratedNode):
         versions = self._versions
         for i, name in enumerate(rule.saved):
             values[name] = _unpack(self._saved[i], 0 if versions is None else versions[i], graph, self)
-        for (name, what), value in zip(rule.metas, self._saved[len(rule.saved) :], strict=True):
-            values[f"{name}_{what}"] = value
+        if rule.metas:
+            for (name, what), value in zip(rule.metas, self._saved[len(rule.saved) :], strict=True):
+                values[f"{name}_{what}"] = value
         for i, number in enumerate(rule.outputs):
             array = self._result[i] if len(rule.outputs) > 1 else self._result
             values[entry.outputs[number]] = self._output(array, number, graph)
@@ -796,7 +797,6 @@ class GeneratedNode(GeneratedNode):
             bound = self._bound_options()
             for name in bound:
                 values.setdefault(name, bound[name])
-        values.setdefault("mask", tuple(edge is not None for edge in self._edges))
         return values
 
     def _bound_options(self) -> dict[str, Any]:

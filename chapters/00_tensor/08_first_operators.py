@@ -919,7 +919,7 @@ def _add_up(array: Array, axes: tuple[int, ...], keepdim: bool, dtype: np.dtype 
 
 def spread(at: Any, grad: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     """The gradient of a reduction, stretched back over the reduced dimensions."""
-    if not keepdim and len(shape):
+    if not keepdim and dim is not None and len(shape):
         for axis in sorted(reduced_dims(dim, len(shape))):
             grad = at.unsqueeze(grad, axis)
     return at.expand(grad, shape)
