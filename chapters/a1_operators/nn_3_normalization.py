@@ -641,6 +641,8 @@ def _normalize_one(x: Array, weight: Array | None, bias: Array | None, eps: floa
 
 def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias, of the same shapes as in `_normalize_rows`."""
+    if 0 < x.size <= _FEW:
+        return _few_gradients(dy, x, weight, mean[:, None], rstd[:, None])
     d = x.shape[1]
     dx = np.empty_like(x)
     w = None if weight is None else weight.reshape(-1).astype(x.dtype, copy=False)
@@ -662,6 +664,21 @@ def _row_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd:
         np.subtract(p, c, out=c)
 
     dw, db = sums_in_blocks(x, 2, differentiate)
+    return dx, dw, db
+
+
+def _few_gradients(dy: Array, x: Array, weight: Array | None, mean: Array, rstd: Array) -> tuple[Array, Array, Array]:
+    """What `_row_gradients` gives, in as few calls as possible; mean and rstd are columns."""
+    average = _average(x.shape[1], x.dtype)
+    normal = x - mean
+    normal *= rstd
+    product = dy * normal
+    dw, db = np.add.reduce(product), np.add.reduce(dy)
+    g = dy if weight is None else dy * weight.reshape(-1)
+    dx = g - g.dot(average)[:, None]
+    normal *= (product if weight is None else g * normal).dot(average)[:, None]
+    dx -= normal
+    dx *= rstd
     return dx, dw, db
 
 

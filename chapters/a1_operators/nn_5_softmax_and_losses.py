@@ -97,8 +97,11 @@ def _softmax_backward_data(grad_output: Array, output: Array, dim: int) -> Array
     if _trivial(output):
         return np.zeros_like(grad_output)
     g, y = in_working_precision(grad_output), in_working_precision(output)
-    dx = g * y
-    dx -= y * dx.sum(dim, keepdims=True)
+    if maybe_wrap_dim(dim, y.ndim) == y.ndim - 1:
+        dx = g - np.vecdot(g, y)[..., None]
+    else:
+        dx = g - (g * y).sum(dim, keepdims=True)
+    dx *= y
     return dx.astype(grad_output.dtype, copy=False)
 
 
