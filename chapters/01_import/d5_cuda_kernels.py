@@ -459,6 +459,16 @@ def _may_hold_nan(maker: Maker) -> Callable[..., Any]:
     return lambda y: True  # the same
 
 
+@specialise(pooling.planes_in_block)
+def _planes_in_block(maker: Maker) -> Callable[..., Any]:
+    return lambda count, bytes_each: max(count, 1)  # there is no cache to stay in
+
+
+@specialise(pooling.planes_innermost)
+def _planes_innermost(maker: Maker) -> Callable[..., Any]:
+    return lambda images: images
+
+
 @specialise(average_pool2d._divisor)
 def _divisor(maker: Maker) -> Callable[..., Any]:
     def divisor(*sizes: Any) -> Any:

@@ -162,6 +162,7 @@ OPERATORS: dict[str, Callable[[], list[np.ndarray]]] = {
         lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (32, 24, 32, 32), (24,), (24,), last=True
     ),
     "layer_norm": lambda: _gradients(lambda x, w, b: F.layer_norm(x, (512,), w, b), (40, 64, 512), (512,), (512,)),
+    "max_pool2d, overlapping": lambda: _gradients(lambda x: F.max_pool2d(x, 3, 2, 1), (40, 24, 24, 24)),
 }
 
 
