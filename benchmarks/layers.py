@@ -66,14 +66,20 @@ def convolution(torch: Any, shape: tuple[int, ...], last: bool) -> Work:
 def batch_norm(torch: Any) -> Work:
     norm = torch.nn.functional.batch_norm
     mean, var = torch.zeros(64), torch.ones(64)
-    call = lambda x, w, b: norm(x, mean, var, w, b, training=True)  # noqa: E731
-    return forward_and_backward(torch, call, numbers(32, 64, 32, 32), numbers(64), numbers(64))
+    return forward_and_backward(
+        torch,
+        lambda x, w, b: norm(x, mean, var, w, b, training=True),
+        numbers(32, 64, 32, 32),
+        numbers(64),
+        numbers(64),
+    )
 
 
 def layer_norm(torch: Any) -> Work:
     norm = torch.nn.functional.layer_norm
-    call = lambda x, w, b: norm(x, (512,), w, b)  # noqa: E731
-    return forward_and_backward(torch, call, numbers(64, 128, 512), numbers(512), numbers(512))
+    return forward_and_backward(
+        torch, lambda x, w, b: norm(x, (512,), w, b), numbers(64, 128, 512), numbers(512), numbers(512)
+    )
 
 
 def pool(torch: Any, name: str, *args: Any) -> Work:

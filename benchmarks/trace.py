@@ -21,10 +21,10 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import trace_step as sample  # noqa: E402
+import trace_step as sample  # noqa: E402  # found by the line above
 
-from readtorch.literate.trace import recording, tensors, trace, viewer_script  # noqa: E402
-from readtorch.literate.trace.encode import gzipped_size  # noqa: E402
+from readtorch.literate.trace import recording, tensors, trace, viewer_script  # noqa: E402  # NumPy reads the variables above
+from readtorch.literate.trace.encode import gzipped_size  # noqa: E402  # the same
 
 STEPS = 20
 

@@ -168,7 +168,7 @@ class MetaArray(MetaArray):
         """Two dimensions exchanged."""
         return self.seen_as(self.outline.swapaxes(axis1, axis2))
 
-    def reshape(self, *shape: Any, order: Any = "C") -> MetaArray:  # type: ignore[override]
+    def reshape(self, *shape: Any, order: Any = "C") -> MetaArray:  # type: ignore[override]  # NumPy's overloads take fewer forms of a shape
         """The same elements in another shape: a view where the strides allow it."""
         wanted = np.broadcast_to(np.int8(0), self.shape).reshape(*shape, order=order).shape
         steps = strides_of_view(self.shape, self.steps, wanted) if order == "C" else None

@@ -332,7 +332,7 @@ def _write(
         writes = entry.writing is not None and array.__class__ is ndarray
         token = ignore_floating_errors()
         try:
-            raw = _call_kernel(entry, entry.writing if writes else kernel, raw_values)  # type: ignore[arg-type]
+            raw = _call_kernel(entry, entry.writing if writes else kernel, raw_values)  # type: ignore[arg-type]  # there is one if it writes
         finally:
             restore_floating_errors(token)
         if mutating or writes:

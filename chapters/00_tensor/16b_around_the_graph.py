@@ -97,12 +97,12 @@ class NestedIOFunction(Function):
     It cannot be called: what it calls was removed with the non-static functions.
     """
 
-    def forward(self, *args: Any) -> Any:  # type: ignore[override]
+    def forward(self, *args: Any) -> Any:  # type: ignore[override]  # a method here, static in the base
         """The tensors of what `forward_extended` returns, one after the other."""
         self._nested_output = self.forward_extended(*args)
         return tuple(_tensors_in(self._nested_output))
 
-    def backward(self, *gradients: Any) -> Any:  # type: ignore[override]
+    def backward(self, *gradients: Any) -> Any:  # type: ignore[override]  # a method here, static in the base
         """The tensors of what `backward_extended` returns."""
         return tuple(_tensors_in(self.backward_extended(*gradients)))
 

@@ -594,11 +594,14 @@ def _values_at_sparse(self: Array, indices: Array) -> Array:
 
 
 derivative("_sparse_coo_tensor_with_dims_and_tensors", values=lambda at, grad, indices: at._values_at(grad, indices))
-_SPARSE_GRAD = lambda at, grad, indices, self_shape: at._sparse_coo_tensor_with_dims_and_tensors(  # noqa: E731
-    grad, indices, tuple(self_shape), False
-)
-derivative("_values_at", self=_SPARSE_GRAD)
-sparse_derivative("_values_at", self=_SPARSE_GRAD)
+
+
+def _values_at_backward(at: Any, grad: Any, indices: Any, self_shape: Any) -> Any:
+    return at._sparse_coo_tensor_with_dims_and_tensors(grad, indices, tuple(self_shape), False)
+
+
+derivative("_values_at", self=_values_at_backward)
+sparse_derivative("_values_at", self=_values_at_backward)
 
 
 # %% [markdown]

@@ -571,7 +571,10 @@ def _(torch):
 #| claim: sparse gradients add up to a sparse one, and to a dense one once a dense one has come
 def _(torch):
     table = torch.ones(4, 2, requires_grad=True)
-    look = lambda: torch.nn.functional.embedding(torch.tensor([1, 3]), table, sparse=True).sum()  # noqa: E731
+
+    def look():
+        return torch.nn.functional.embedding(torch.tensor([1, 3]), table, sparse=True).sum()
+
     look().backward()
     look().backward()
     assert table.grad.is_sparse

@@ -96,12 +96,12 @@ class _Dependent(Constraint):
         return answer
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         """Whether its members can be counted."""
         return self._ask("is_discrete")
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         """How many dimensions one event has."""
         return self._ask("event_dim")
 
@@ -304,11 +304,11 @@ class _IndependentConstraint(Constraint):
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
@@ -689,7 +689,7 @@ class Distribution(Distribution):
         return values.expand((-1, *self._batch_shape, *values.shape[1 + batch :])) if expand else values
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]  # compared, not called
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also define a custom .expand() method."
             )

@@ -174,7 +174,7 @@ class _InverseTransform(Transform):
         return self._inv.domain
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self._inv.bijective
 
     @property
@@ -264,7 +264,7 @@ class ComposeTransform(Transform):
         return constraints.independent(last, more) if more else last
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return all(part.bijective for part in self.parts)
 
     @property
@@ -325,7 +325,7 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_transform.bijective
 
     @property

@@ -65,11 +65,11 @@ class Independent(Distribution):
         super().__init__(batch[:left], batch[left:] + base_distribution.event_shape, validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
@@ -179,7 +179,7 @@ class TransformedDistribution(Distribution):
         super().__init__(after[:cut], after[cut:], validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_dist.has_rsample
 
     @constraints.dependent_property

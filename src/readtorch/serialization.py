@@ -550,7 +550,7 @@ def _unpickler(stream: Any, weights_only: bool, persistent_load: Callable[[Any],
     arguments = {"encoding": "utf-8", **arguments}
     kind = _weights_only_unpickler.Unpickler if weights_only else _TrustingUnpickler
     machine = kind(stream, **arguments)
-    machine.persistent_load = persistent_load  # type: ignore[method-assign]
+    machine.persistent_load = persistent_load  # type: ignore[method-assign]  # pickle looks it up on the instance
     return machine
 
 

@@ -804,7 +804,7 @@ class TypedStorage:
         _warn_typed_storage()
         if cls is TypedStorage:
             raise RuntimeError("from_file can only be called on derived classes")
-        storage = UntypedStorage.from_file(filename, shared, size * cls._dtype.itemsize)  # type: ignore[attr-defined]
+        storage = UntypedStorage.from_file(filename, shared, size * cls._dtype.itemsize)  # type: ignore[attr-defined]  # every subclass has one
         return cls(wrap_storage=storage)
 
     @_deprecated

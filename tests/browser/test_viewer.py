@@ -591,7 +591,6 @@ def test_a_step_is_drawn_within_a_frame(reader, tmp_path, record):
 def test_works_when_served_and_reattached(reader, page_file):
     """The site moves elements about when it changes pages without a reload."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(page_file.parent))
-    handler.log_message = lambda *args: None  # type: ignore[attr-defined]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         r = reader().open(f"http://127.0.0.1:{server.server_address[1]}/{page_file.name}").press("ArrowRight")

@@ -119,7 +119,7 @@ def test_arrays_of_a_finished_loop_are_let_go(three_threads: None) -> None:
 
     array = np.ones(1000)
     gone = weakref.ref(array)
-    parallel.parallel_for(0, 3, 1, lambda start, stop, array=array: time.sleep(0.005))  # type: ignore[misc]
+    parallel.parallel_for(0, 3, 1, lambda start, stop, array=array: time.sleep(0.005))  # type: ignore[misc]  # its default holds the array
     del array
     names_of_workers()
     gc.collect()

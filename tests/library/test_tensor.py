@@ -292,7 +292,7 @@ def test_a_number_beside_a_list_is_no_tensor() -> None:
 def test_a_tensor_is_compared_with_an_array_element_by_element() -> None:
     assert (torch.ones(2) == np.array([1.0, 2.0])).tolist() == [True, False]
     assert (torch.ones(2) != np.array([1.0, 2.0])).tolist() == [False, True]
-    assert (torch.ones(2) == None) is False  # noqa: E711
+    assert (torch.ones(2) == None) is False  # noqa: E711  # == is what is tested
 
 
 def test_to_takes_the_device_before_the_dtype() -> None:

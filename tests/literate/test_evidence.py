@@ -312,7 +312,7 @@ def test_facts_and_sources_are_evidence_too(small: SmallBook) -> None:
     evidence.check_facts(book.parts, problems)
     with pytest.raises(Exception, match="does not stand before") as caught:
         problems.raise_if_any()
-    (problem,) = caught.value.problems  # type: ignore[attr-defined]
+    (problem,) = caught.value.problems  # type: ignore[attr-defined]  # found by its words; this kind has them
     assert problem.line == small.line_of("Module.__init__")
     kinds = [evidence.evidence_of(cell, None, {}) for cell in book.parts[0].code_cells]
     assert [(k.kind, k.ours) for k in kinds if k] == [("fact", "not-run"), ("source", "not-run")]

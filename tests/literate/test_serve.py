@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
     def serve() -> None:
         async def go() -> None:
-            server = HTTPServer(make_app(root, site, TOKEN, port, FakeLab()), max_body_size=4096)  # type: ignore[arg-type]
+            server = HTTPServer(make_app(root, site, TOKEN, port, FakeLab()), max_body_size=4096)  # type: ignore[arg-type]  # a stand-in for the lab
             server.add_sockets(sockets)
             loops.append(asyncio.get_running_loop())
             stop = asyncio.Event()

@@ -159,9 +159,9 @@ class Serving:
 
         def counted(page: Page, config: object, files: object) -> None:
             self.converted.append(page.file.src_uri)
-            convert(page, config, files)  # type: ignore[arg-type]
+            convert(page, config, files)  # type: ignore[arg-type]  # objects as mkdocs passes them
 
-        def written(template: Template, context: dict) -> str:  # type: ignore[type-arg]
+        def written(template: Template, context: dict) -> str:  # type: ignore[type-arg]  # of whatever the page is given
             if context["page"] is not None:
                 self.rendered.append(context["page"].file.src_uri)
             return render(template, context)
@@ -306,7 +306,7 @@ def test_the_settings_of_this_site_can_be_compared() -> None:
         config = load_config(str(Path(__file__).parents[2] / "mkdocs.yml"))
         for name, plugin in config.plugins.items():
             if name != "readtorch":
-                plugin.on_config(config)  # type: ignore[attr-defined]
+                plugin.on_config(config)  # type: ignore[attr-defined]  # mkdocs' base class has none, each of these has
         return settings(config)
 
     assert seen() == seen()

@@ -98,7 +98,7 @@ def test_setup_and_tests_are_folded_and_an_exercise_is_one_card(tmp_path: Path) 
 
 def evidence(ours: str, upstream: str, differs: str = "") -> EvidenceResult:
     versions = {"readtorch": "0.1.0", "torch": "2.13.0"}
-    return EvidenceResult("claim", "s", ours, upstream, versions, differs)  # type: ignore[arg-type]
+    return EvidenceResult("claim", "s", ours, upstream, versions, differs)  # type: ignore[arg-type]  # sides are given as plain values
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_title_keeps_what_is_code_in_it(heading: str, title: str) -> None:
 
 
 def rendered(*outputs: dict[str, object]) -> str:
-    return render_outputs(outputs, lambda suffix, data: f"f.{suffix}", lambda d: "TRACE", "alt")  # type: ignore[arg-type]
+    return render_outputs(outputs, lambda suffix, data: f"f.{suffix}", lambda d: "TRACE", "alt")  # type: ignore[arg-type]  # outputs are plain dicts here
 
 
 def test_printed_text_is_escaped_and_joined() -> None:

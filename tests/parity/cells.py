@@ -85,8 +85,8 @@ def layer_cells(table: str) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-def _layer_rows(table: str) -> list[dict[str, object]]:
-    rows: dict[str, dict[str, object]] = {}
+def _layer_rows(table: str) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
     for cell in layer_cells(table):
         text = cell.case.name
         row = rows.setdefault(
@@ -101,9 +101,9 @@ def _layer_rows(table: str) -> list[dict[str, object]]:
             },
         )
         if cell.reason:
-            row["left_out"].append([cell.dtype, cell.layout, cell.reason])  # type: ignore[attr-defined]
+            row["left_out"].append([cell.dtype, cell.layout, cell.reason])
         else:
-            row["cells"].append([cell.dtype, cell.layout])  # type: ignore[attr-defined]
+            row["cells"].append([cell.dtype, cell.layout])
     return list(rows.values())
 
 
@@ -145,9 +145,9 @@ def operator_of(expression: str) -> str:
     return next((name for name in names if name not in _PREPARES), names[0])
 
 
-def rows() -> dict[str, list[dict[str, object]]]:
+def rows() -> dict[str, list[dict[str, Any]]]:
     """By table, a row for every line: its operator, what it runs, and what is left out."""
-    operators: dict[int, dict[str, object]] = {}
+    operators: dict[int, dict[str, Any]] = {}
     for cell in operator_cells():
         row = operators.setdefault(
             id(cell.case),
@@ -161,7 +161,7 @@ def rows() -> dict[str, list[dict[str, object]]]:
             },
         )
         kind = "left_out" if cell.reason else "cells"
-        row[kind].append([cell.dtype, cell.layout, cell.reason] if cell.reason else [cell.dtype, cell.layout])  # type: ignore[attr-defined]
+        row[kind].append([cell.dtype, cell.layout, cell.reason] if cell.reason else [cell.dtype, cell.layout])
     return {
         "operators": list(operators.values()),
         "functional": _layer_rows("functional"),

@@ -6,6 +6,7 @@ Each line is run on both libraries, forward, backward and twice backward, for ea
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Case:
 class Table:
     cases: list[Case] = field(default_factory=list)
 
-    def __call__(self, expression: str, *inputs: Input, **options: object) -> None:
-        self.cases.append(Case(expression, inputs, **options))  # type: ignore[arg-type]
+    def __call__(self, expression: str, *inputs: Input, **options: Any) -> None:
+        self.cases.append(Case(expression, inputs, **options))
 
 
 op = Table()

@@ -6,14 +6,13 @@ import io
 from typing import Any
 
 import pytest
+from listed import reasons
+from on_meta import difference, forms, lines
 
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
-
-from listed import reasons  # noqa: E402
-from on_meta import difference, forms, lines  # noqa: E402  # draws on modules that import torch
 
 
 def test_every_line_gives_on_meta_the_forms_that_upstream_gives() -> None:

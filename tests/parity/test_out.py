@@ -79,7 +79,7 @@ def test_every_function_that_takes_out_upstream_stands_in_the_table() -> None:
         for node in ast.walk(stubs)
         if isinstance(node, ast.FunctionDef) and any(argument.arg == "out" for argument in node.args.kwonlyargs)
     }
-    named = {ast.unparse(ast.parse(call, mode="eval").body.func) for call in CALLS}  # type: ignore[attr-defined]
+    named = {ast.unparse(ast.parse(call, mode="eval").body.func) for call in CALLS}  # type: ignore[attr-defined]  # each is a call
     there = {f"t.{name}" for name in takers if not name.startswith("_") and hasattr(readtorch, name)}
     for schema in torch._C._jit_get_all_schemas():
         family, _, name = schema.name.removeprefix("aten::").partition("_")

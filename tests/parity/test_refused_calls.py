@@ -38,9 +38,14 @@ def outcome(library: Any, program: str) -> tuple[str, str]:
 def test_refused_alike(line: str) -> None:
     program, _, phrase = line.partition(" ## ")
     torch.manual_seed(0)
-    for library in (torch, readtorch):
-        library.set_warn_always(True)
-    (ours, our_text), (theirs, their_text) = outcome(readtorch, program), outcome(torch, program)
+    always = [library.is_warn_always_enabled() for library in (torch, readtorch)]
+    try:
+        for library in (torch, readtorch):
+            library.set_warn_always(True)
+        (ours, our_text), (theirs, their_text) = outcome(readtorch, program), outcome(torch, program)
+    finally:
+        for library, before in zip((torch, readtorch), always, strict=True):
+            library.set_warn_always(before)
     assert ours == theirs, f"{our_text!r} beside {their_text!r}"
     if phrase:
         assert phrase in their_text, their_text

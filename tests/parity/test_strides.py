@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside import Case as Layer
+from functional_table import CASES as FUNCTIONAL
+from layers_table import CASES as LAYERS
+from listed import lines
+from on_meta import leaves
+from parity_table import Case as Operator
+from parity_table import op
+from test_operators import _copy, evaluate, make
 
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-from beside import Case as Layer  # noqa: E402  # draws on modules that import torch
-from functional_table import CASES as FUNCTIONAL  # noqa: E402
-from layers_table import CASES as LAYERS  # noqa: E402
-from listed import lines  # noqa: E402
-from on_meta import leaves  # noqa: E402
-from parity_table import Case as Operator  # noqa: E402
-from parity_table import op  # noqa: E402
-from test_operators import _copy, evaluate, make  # noqa: E402
 
 LAYOUTS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "transposed": lambda array, number: np.asarray(array, order="F"),

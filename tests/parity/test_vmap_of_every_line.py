@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from functional_table import CASES as FUNCTIONAL
+from listed import reasons
+from on_meta import leaves
+from parity_table import op
+from test_operators import evaluate, make
 
 import readtorch as torch
 
 pytest.importorskip("torch", reason="the tables are read beside the real PyTorch (extra `parity`)")
 pytestmark = pytest.mark.torch
 
-from functional_table import CASES as FUNCTIONAL  # noqa: E402  # draws on modules that import torch
-from listed import reasons  # noqa: E402
-from on_meta import leaves  # noqa: E402
-from parity_table import op  # noqa: E402
-from test_operators import evaluate, make  # noqa: E402
 
 SIZE = 3
 Line = tuple[str, Callable[..., Any], list[Any], bool]

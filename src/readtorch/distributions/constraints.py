@@ -37,12 +37,12 @@ class _Dependent(Constraint):
         return answer
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         """Whether its members can be counted."""
         return self._ask("is_discrete")
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         """How many dimensions one event has."""
         return self._ask("event_dim")
 
@@ -213,11 +213,11 @@ class _IndependentConstraint(Constraint):
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
 
     @property
-    def is_discrete(self) -> bool:  # type: ignore[override]
+    def is_discrete(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:

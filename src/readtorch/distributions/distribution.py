@@ -158,7 +158,7 @@ class Distribution:
         return values.expand((-1, *self._batch_shape, *values.shape[1 + batch :])) if expand else values
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]  # compared, not called
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also define a custom .expand() method."
             )

@@ -50,7 +50,7 @@ class TransformedDistribution(Distribution):
         super().__init__(after[:cut], after[cut:], validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:  # type: ignore[override]  # asked of another object, where the base has a plain attribute
         return self.base_dist.has_rsample
 
     @constraints.dependent_property

@@ -71,7 +71,7 @@ class TreeSpec:
             other.children_specs,
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what Python itself writes for a class with __eq__ alone
 
     def __repr__(self) -> str:
         if self.type is None:
