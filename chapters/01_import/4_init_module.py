@@ -186,6 +186,8 @@ def _(torch):
         torch.zeros(3)[5]
     except IndexError as error:
         assert not isinstance(error, RuntimeError)
+    else:
+        raise AssertionError("there is no element 5")
 
 
 # %% [markdown]

@@ -1345,6 +1345,8 @@ def _(torch):
         Box().area
     except AttributeError as error:
         assert "'area'" in str(error) and "widht" not in str(error)
+    else:
+        raise AssertionError("there is no widht")
 
 
 # %% [markdown]

@@ -259,6 +259,8 @@ def _(torch):
         accessor(model).swap_tensors_dict({"0.weight": torch.ones(2, 2), "0.other": torch.ones(1)})
     except RuntimeError as error:
         assert "Missing key(s): '0.other'" in str(error)
+    else:
+        raise AssertionError("put")
     assert model[0].weight is weight and not hasattr(model[0], "other")
     before, missing = accessor(model).swap_tensors_dict({"0.weight": torch.zeros(2, 2)})
     assert before["0.weight"] is weight and missing == [] and model(torch.ones(1, 2)).equal(model[0].bias[None])
@@ -276,10 +278,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.nn.modules.conv import Conv2d
-from readtorch.nn.modules.conv import Conv3d
-from readtorch.nn.modules.conv import ConvTranspose2d
-from readtorch.nn.modules.conv import ConvTranspose3d
+from readtorch.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
 
 # %%
@@ -396,11 +395,7 @@ def _(torch):
         del saved._metadata[""]["spectral_norm"]
         torch.nn.init.zeros_(layer.weight_v)
         layer.load_state_dict(saved)
-        layer.eval()
-        assert torch.allclose(
-            torch.linalg.matrix_norm(layer.weight_orig, 2) * 0 + layer.weight_v.norm(), v.norm(), atol=1e-1
-        )
-        assert torch.allclose(layer.weight_orig @ layer.weight_v, (layer.weight_orig @ v), atol=1e-4)
+        assert torch.allclose(layer.weight_v, v, atol=1e-4)
 
 
 # %% [markdown]
