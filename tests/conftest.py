@@ -1,9 +1,12 @@
-"""`--device`: the device on which the library's tests put their tensors; and how the garbage collector runs meanwhile."""
+"""`--device`: the device on which the library's tests put their tensors; how the garbage collector runs meanwhile; what no test may leave behind."""
 
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,3 +33,31 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def switches(torch: Any) -> dict[str, Any]:
+    """What is set for a whole process, or thread, in a library: what one test sets, the next one would meet."""
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "warn always": torch.is_warn_always_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test of the library or beside PyTorch gives back what it set: in any order the others find what they would find alone."""
+    if request.path.parent.name not in ("library", "parity"):
+        yield
+        return
+    found = {name: switches(sys.modules[name]) for name in ("readtorch", "torch") if name in sys.modules}
+    folder = os.getcwd()
+    yield
+    left = {name: switches(sys.modules[name]) for name in found}
+    assert left == found
+    assert os.getcwd() == folder
