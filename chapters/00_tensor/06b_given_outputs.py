@@ -21,10 +21,13 @@
 #
 # | `out=` is | `add` | `mm` | `cat` |
 # |---|---|---|---|
-# | of another shape | resized, with a warning unless it was empty | the same | the same |
-# | of a wider dtype | converted to | refused | converted to |
-# | one of the operands | allowed | accepted, and wrong | refused |
-# | part of an operand | refused | accepted, and wrong | refused |
+# | of another shape | resized | resized | resized |
+# | of a wider dtype | converted | refused | converted |
+# | an operand | allowed | wrong result | refused |
+# | part of one | refused | wrong result | refused |
+#
+# A resize warns, unless `out` was empty. *Wrong result* means that there is no error: `mm` overwrites what it has yet to
+# read (the claim is below).
 #
 # The answers follow the kernel that writes, not the mathematics of the operator. Upstream gives them in three places, one
 # after another: the parser (is it a tensor, are there as many as results?), the generated Autograd kernel (nothing may be

@@ -28,6 +28,10 @@ from readtorch.literate import live
 live()
 
 # %%
+#| needs: a1_operators
+torch.autograd.functional.jacobian(lambda x: x.cumsum(0) * x, torch.tensor([1.0, 2.0, 3.0]))
+
+# %%
 #| into: autograd/__init__.py
 from readtorch.autograd import functional as functional
 
