@@ -611,8 +611,7 @@ def _(torch):
 # ## How does autograd notice a write?
 #
 # `exp` keeps its result, because the derivative of eˣ is that result. If the program then adds one to it in place,
-# backward uses a wrong number and says nothing. `.data` is the one way around the protection, so it shows what that looks
-# like:
+# backward uses a wrong number and says nothing. `.data` goes around the protection, so it shows what that looks like:
 
 # %%
 #| needs: a1_operators

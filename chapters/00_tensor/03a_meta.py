@@ -53,7 +53,7 @@ from readtorch.c10.core.storage_impl import StorageImpl, data_address
 # %% [markdown]
 # ## How can an array have strides and no elements?
 #
-# The array under a meta tensor is a single element, seen through NumPy strides of zero, so any shape costs a few bytes.
+# The array under a meta tensor is one element, seen through NumPy strides of zero, so any shape costs a few bytes.
 #
 # But `x.t().stride()` must tell the strides that a real tensor would have, so those have to be kept somewhere else. NumPy
 # can do the bookkeeping. It knows elements of no bytes at all (a structure without fields), and an array of those may
@@ -277,6 +277,63 @@ def values_for(operator: str, tensor: Any) -> None:
         )
 
 
+# %%
+#| needs: a1_operators
+left, right = torch.empty(3_000, 2_000, device="meta"), torch.empty(2_000, 10, device="meta")
+product = left @ right
+product.shape, product.device, product._array.strides
+
+# %%
+#| needs: a1_operators
+part = product.t()[1:]
+part.stride(), part.storage_offset(), (part + 1).stride(), part._array.strides, part.untyped_storage().nbytes()
+
+# %% [markdown]
+# A meta kernel answers *what would come out*, and where it would lie in memory. In the last tuple, `part.stride()` comes
+# from the outline and `part._array.strides` from NumPy: zeros, since there is one element.
+#
+# Upstream has a kernel for `Meta` in most rows: the shape function of a structured kernel, generated for it, or a
+# function in Python (`torch/_meta_registrations.py`). Ours fills the column with one function, `meta_kernel` of [the
+# dispatcher](03_dispatcher.py#meta_kernel), which runs the CPU's kernel on a specimen. The compiler's `FakeTensor` is a
+# meta tensor that remembers a device.
+
+
+# %%
+#| needs: a1_operators
+#| claim: a meta tensor tells strides, offset and size of storage as a real one would, and refuses a view that a real one would refuse
+#| upstream: c10/core/TensorImpl.h#c10::TensorImpl
+def _(torch):
+    x = torch.empty(1 << 20, 1 << 20, device="meta")
+    assert (
+        x.t()[3:].stride() == (1, 1 << 20)
+        and x.t()[3:].storage_offset() == 3
+        and x[1:].untyped_storage().nbytes() == 1 << 42
+    )
+    assert (x.t() + 1).stride() == (1, 1 << 20) and x.t().contiguous().is_contiguous() and not x.t().is_contiguous()
+    images = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
+    assert torch.nn.functional.max_pool2d(images * 2, 2).is_contiguous(memory_format=torch.channels_last)
+    try:
+        x.t().view(-1)
+    except RuntimeError as error:
+        assert "view size is not compatible" in str(error)
+    else:
+        raise AssertionError("viewed")
+
+
+# %%
+#| claim: what needs the elements cannot be asked of a meta tensor: neither its number nor a list of them
+#| needs: a1_operators
+def _(torch):
+    x = torch.ones(3, device="meta")
+    for ask in (x.sum().item, x.tolist):
+        try:
+            ask()
+        except (RuntimeError, NotImplementedError) as error:
+            assert "eta" in str(error)
+        else:
+            raise AssertionError("answered")
+
+
 # %% [markdown]
 # ## Who makes a device the current one?
 #
@@ -355,65 +412,9 @@ def device_guard(array: Any) -> AbstractContextManager[Any]:
     return NOTHING if guard is None else guard(array)
 
 
-# %%
-#| needs: a1_operators
-left, right = torch.empty(3_000, 2_000, device="meta"), torch.empty(2_000, 10, device="meta")
-product = left @ right
-product.shape, product.device, product._array.strides
-
-# %%
-#| needs: a1_operators
-part = product.t()[1:]
-part.stride(), part.storage_offset(), (part + 1).stride(), part._array.strides, part.untyped_storage().nbytes()
-
 # %% [markdown]
-# A meta kernel answers *what would come out*, and where it would lie in memory. In the last tuple, `part.stride()` comes
-# from the outline and `part._array.strides` from NumPy: zeros, since there is one element.
-#
-# Upstream has a kernel for `Meta` in most rows: the shape function of a structured kernel, generated for it, or a
-# function in Python (`torch/_meta_registrations.py`). Ours fills the column with one function, `meta_kernel` of [the
-# dispatcher](03_dispatcher.py#meta_kernel), which runs the CPU's kernel on a specimen. The compiler's `FakeTensor` is a
-# meta tensor that remembers a device.
-
-
-# %%
-#| needs: a1_operators
-#| claim: a meta tensor tells strides, offset and size of storage as a real one would, and refuses a view that a real one would refuse
-#| upstream: c10/core/TensorImpl.h#c10::TensorImpl
-def _(torch):
-    x = torch.empty(1 << 20, 1 << 20, device="meta")
-    assert (
-        x.t()[3:].stride() == (1, 1 << 20)
-        and x.t()[3:].storage_offset() == 3
-        and x[1:].untyped_storage().nbytes() == 1 << 42
-    )
-    assert (x.t() + 1).stride() == (1, 1 << 20) and x.t().contiguous().is_contiguous() and not x.t().is_contiguous()
-    images = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
-    assert torch.nn.functional.max_pool2d(images * 2, 2).is_contiguous(memory_format=torch.channels_last)
-    try:
-        x.t().view(-1)
-    except RuntimeError as error:
-        assert "view size is not compatible" in str(error)
-    else:
-        raise AssertionError("viewed")
-
-
-# %%
-#| claim: what needs the elements cannot be asked of a meta tensor: neither its number nor a list of them
-#| needs: a1_operators
-def _(torch):
-    x = torch.ones(3, device="meta")
-    for ask in (x.sum().item, x.tolist):
-        try:
-            ask()
-        except (RuntimeError, NotImplementedError) as error:
-            assert "eta" in str(error)
-        else:
-            raise AssertionError("answered")
-
-
-# %% [markdown]
-# The table of operators is complete, columns and rows. What a row's derivative leaves behind, and who runs it, is [the engine](04_engine.py).
+# The table of operators is complete, columns and rows. What a call leaves behind for `backward`, and who runs it, is [the
+# engine](04_engine.py).
 
 # %%
 #| fact: torch/_meta_registrations.py#register_meta
