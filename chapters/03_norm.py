@@ -85,7 +85,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 #| upstream: torch/nn/functional.py#_verify_spatial_size
 def _verify_batch_size(size: Sequence[int]) -> None:
     if size[0] * math.prod(size[2:]) == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training: an input of {size} has one")
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
 
 
 def _verify_spatial_size(size: Sequence[int]) -> None:

@@ -118,7 +118,7 @@ def is_torchelastic_launched() -> bool:
 #| into: distributed/distributed_c10d.py
 #| upstream: torch/distributed/distributed_c10d.py#_get_default_group
 def _refuse() -> NoReturn:
-    raise ValueError("Default process group has not been initialized: call init_process_group first.")
+    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
 def get_rank(group: Any = None) -> int:

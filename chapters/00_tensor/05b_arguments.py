@@ -233,7 +233,7 @@ def option_check(entry: OperatorEntry, skip: int) -> tuple[Callable[[tuple, dict
                 continue
             if value.__class__ not in good:
                 if not test(value):
-                    raise wrong_kind(entry.name, schema, name, value)
+                    raise wrong_kind(entry, name, value)
                 if value.__class__ in _DECIDED:
                     good.add(value.__class__)
                 elif (number := _plain_number(value, schema.annotations[schema.names.index(name)])) is not value:
@@ -327,12 +327,24 @@ def shown(name: str) -> str:
     return "input" if name == "self" else name
 
 
-def wrong_kind(op: str, schema: Schema, name: str, value: Any) -> TypeError:
-    """The error for an argument of the wrong kind."""
+def type_name(value: Any) -> str:
+    """What messages call a value's type: one that was compiled stands under the name of its module too."""
+    kind = type(value)
+    if kind.__flags__ & _MADE_IN_PYTHON or kind.__module__ == "builtins":
+        return kind.__name__
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+_MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def wrong_kind(entry: OperatorEntry, name: str, value: Any) -> TypeError:
+    """The error for an argument of the wrong kind. A method does not count the tensor that it belongs to."""
+    schema = entry.schema
     position = schema.names.index(name)
-    place = f" (position {position + 1})" if position < schema.positional else ""
+    place = f" (position {position + 1 - entry.is_method})" if position < schema.positional else ""
     wanted = _wanted(schema, position)
-    return TypeError(f"{op}(): argument '{shown(name)}'{place} must be {wanted}, not {type(value).__name__}")
+    return TypeError(f"{entry.name}(): argument '{shown(name)}'{place} must be {wanted}, not {type_name(value)}")
 
 
 def _wanted(schema: Schema, position: int) -> str:
@@ -365,7 +377,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
         for number, value in enumerate(rest):
             if not isinstance(value, TensorImpl):
                 raise TypeError(
-                    f"{op}(): expected Tensor as element {number} in argument 0, but got {type(value).__name__}"
+                    f"{op}(): expected Tensor as element {number} in argument 0, but got {type_name(value)}"
                 )
     for name, value in _bound(op, schema, args, kwargs, ("out", schema.var_positional)[not entry.out :]):
         position = schema.names.index(name)
@@ -381,7 +393,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             for number, item in enumerate(value if good else ()):
                 if not isinstance(item, TensorImpl) and not (item is None and "None" in schema.annotations[position]):
                     raise TypeError(
-                        f"{op}(): expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                        f"{op}(): expected Tensor as element {number} in argument {position}, but got {type_name(item)}"
                     )
         else:
             note = schema.annotations[position]
@@ -389,7 +401,7 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
             unsaid = note not in ("", "Any") or name not in _TENSORS
             good = found[0](value) if found is not None else unsaid or isinstance(value, TensorImpl)
         if not good:
-            raise wrong_kind(op, schema, name, value)
+            raise wrong_kind(entry, name, value)
         if kind is OPTION:
             _in_64_bits(op, name, value, schema.annotations[position])
     error = sys.exc_info()[1]
@@ -442,6 +454,9 @@ def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseExcep
     """The error that stands for one of NumPy's or of Python's; nothing happens if it is ours."""
     if not isinstance(error, ValueError | TypeError | LookupError | ArithmeticError | AttributeError):
         return
+    said = str(error)
+    if error.__class__ is TypeError and said.startswith(_NAMELESS):
+        raise TypeError(f"{op}(){':' if said.startswith('argument') else ''} {said}") from None
     if op in _CALLS_BACK or not _is_nobodys(error):
         return
     given = ", ".join([*map(_given, args), *(f"{name}={_given(value)}" for name, value in kwargs.items())])
@@ -451,6 +466,9 @@ def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseExcep
         raise TypeError(f"{op}() received an invalid combination of arguments - got ({given})") from error
     raise RuntimeError(f"{op}(): the arguments do not fit together: ({given})") from error
 
+
+#: how an error begins that does not know which operator it speaks of: one about a shape
+_NAMELESS = ("argument '", "got an unexpected keyword argument", "missing 1 required positional")
 
 #: these call what they are given, whose errors are the caller's
 _CALLS_BACK = frozenset(["apply_", "map_", "map2_"])

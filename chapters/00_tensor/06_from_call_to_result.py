@@ -102,7 +102,15 @@ from readtorch.csrc.autograd.variable_type_utils import assign, with_out
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
 from readtorch.csrc.autograd.functions.accumulate_grad import AccumulateGrad
-from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, shown, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import (
+    complain,
+    in_new_order,
+    option_check,
+    require,
+    shown,
+    type_name,
+    wrong_kind,
+)
 from readtorch.csrc.autograd.variable import (
     DEFAULT,
     INFERENCE_MODE,
@@ -158,13 +166,12 @@ def leading(entry: OperatorEntry) -> Call:
     make_node = record.leading if differentiable else None
     name = f"aten::{entry.name}"
     count = entry.schema.leading
-    takes_out = entry.out
     check, first_option = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        if kwargs and takes_out and "out" in kwargs:
+        if kwargs and entry.out and "out" in kwargs:
             return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
@@ -491,7 +498,7 @@ def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> t
 
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
-    return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
+    return wrong_kind(entry, entry.schema.names[position], value)
 
 
 #: the columns of tensors inside function transforms: they stand before those of devices

@@ -239,12 +239,11 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
     right = entry.schema.names[1]
-    takes_out = entry.out
 
     def call(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        if kwargs and takes_out and "out" in kwargs:
+        if kwargs and entry.out and "out" in kwargs:
             return with_out(entry, call, (input, other, *rest), kwargs)
         if rest or input is MISSING or other is MISSING:
             if (renewed := in_new_order(entry.name, (*given(input, other), *rest), kwargs)) is not None:
@@ -467,7 +466,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
             for number, item in enumerate(value):
                 if item is not None and not isinstance(item, TensorImpl):
                     raise TypeError(
-                        f"expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                        f"expected Tensor as element {number} in argument {position}, but got {type_name(item)}"
                     )
                 raw[position].append(None if item is None else item._array)
                 if item is not None:
@@ -476,7 +475,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
-            raise wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
+            raise wrong_kind(entry, entry.schema.names[position], value)
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants

@@ -456,7 +456,7 @@ def copy_(self: Array, src: Array, non_blocking: bool = False) -> Array:
         shape, rank = list(src.shape), len(src.shape)
         if rank > self.ndim:
             raise RuntimeError(
-                f"expand(size={shape}): the number of sizes provided ({self.ndim}) must be greater or equal to the number of dimensions in the tensor ({rank})"
+                f"expand({shape}, size={list(self.shape)}): the number of sizes provided ({self.ndim}) must be greater or equal to the number of dimensions in the tensor ({rank})"
             )
         for i in range(1, rank + 1):
             if src.shape[-i] not in (1, self.shape[-i]):
@@ -1328,7 +1328,8 @@ def permute(self: Array, *dims: Any) -> Array:
     order = sizes(dims, "dims")
     if len(order) != self.ndim:
         raise RuntimeError(
-            f"permute(): the number of dimensions in the tensor input ({self.ndim}) and the length of dims ({len(order)}) differ"
+            "permute(): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions: "
+            f"input.dim() = {self.ndim}, len(dims) = {len(order)}"
         )
     wrapped = tuple(maybe_wrap_dim(dim, self.ndim) for dim in order)
     if len(set(wrapped)) != len(wrapped):
@@ -1398,26 +1399,11 @@ def mm(self: Array, mat2: Array) -> Array:
 def product(a: Array, b: Array) -> Array:
     """`a @ b` for one dtype. RuntimeError for two. Half-width floats accumulate in float32, as upstream's kernels do."""
     if a.dtype is not b.dtype and a.dtype != b.dtype:
-        names = " != ".join(_c_name(x.dtype) for x in (a, b))
+        names = " != ".join(scalar_type.cpp_type(x.dtype) for x in (a, b))
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names}")
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     return np.matmul(a, b)
-
-
-_C_NAMES = {
-    "float16": "c10::Half",
-    "float32": "float",
-    "float64": "double",
-    "int64": "long int",
-    "int32": "int",
-    "bfloat16": "c10::BFloat16",
-}
-
-
-def _c_name(kind: np.dtype) -> str:
-    name = scalar_type.from_numpy_dtype(kind).name
-    return _C_NAMES.get(name, name)
 
 
 derivative(

@@ -84,7 +84,7 @@ from readtorch.c10.core import layout as layouts
 from readtorch.c10.core.device import device
 from readtorch.c10.core.device_guard import on_host
 from readtorch.c10.core.dispatch_key import MetaArray, device_of
-from readtorch.c10.core.scalar_type import dtype, to_string
+from readtorch.c10.core.scalar_type import cpp_type, dtype, to_string
 from readtorch.c10.core.storage_impl import FreedArray, data_address, owner_of, storage_of
 from readtorch.c10.core.tensor_impl import (
     INFERENCE,
@@ -210,9 +210,7 @@ def set_grad(self: Any, grad: Any) -> None:
         raise RuntimeError("can't assign Variable as its own grad")
     wanted = grad_dtype(self)
     if wanted is not None and get_dtype(grad) is not wanted:
-        ours = {"float32": "float", "float64": "double", "float16": "c10::Half", "int64": "long int"}.get(
-            get_dtype(grad).name, get_dtype(grad).name
-        )
+        ours = cpp_type(get_dtype(grad))
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{ours}' to a tensor with grad_dtype '{to_string(wanted)}'. The gradient must match the "
             "tensor's grad_dtype (defaults to the tensor's dtype). Set grad_dtype on the tensor to another dtype, or to None to allow any."

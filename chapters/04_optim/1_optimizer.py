@@ -219,8 +219,8 @@ class Optimizer:
         self._patch_step_function()
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable, of Tensors or of dicts, "
-                f"not a {torch.typename(params)}"
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {torch.typename(params)}"
             )
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
@@ -500,7 +500,9 @@ class Optimizer(Optimizer):
             )
         pairs = list(zip(self.param_groups, saved_groups, strict=True))
         if any(len(mine["params"]) != len(saved["params"]) for mine, saved in pairs):
-            raise ValueError("loaded state dict contains a parameter group of another size than the optimizer's")
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
         param_of = {}
         group_of = {}
         for mine, saved in pairs:

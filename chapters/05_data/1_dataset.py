@@ -290,7 +290,7 @@ def random_split(
                 warnings.warn(f"Length of split at index {number} is 0, so that dataset is empty.", stacklevel=2)
         lengths = counts
     if sum(lengths) != size:
-        raise ValueError("Sum of input lengths does not equal the length of the dataset that is split")
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = randperm(size, generator=generator).tolist()
     ends = itertools.accumulate(lengths)
     return [Subset(dataset, order[int(end - length) : int(end)]) for end, length in zip(ends, lengths, strict=True)]

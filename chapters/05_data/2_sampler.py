@@ -287,7 +287,9 @@ def _process_group() -> tuple[int, int]:
     try:
         from readtorch import distributed
     except ImportError:
-        raise ValueError("Default process group has not been initialized: call init_process_group first.") from None
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call init_process_group."
+        ) from None
     return distributed.get_world_size(), distributed.get_rank()
 
 

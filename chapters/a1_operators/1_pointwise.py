@@ -534,20 +534,23 @@ def rsub(at: Any, self: Array, other: Array | Number, alpha: float = 1) -> Any:
 # %%
 #| into: aten/native/binary_ops.py
 #| upstream: aten/src/ATen/native/BinaryOps.cpp#at::native::bitwise_and
-def _whole_numbers(common: dtype) -> str | None:
-    if common.is_floating_point or common.is_complex:
-        return f"\"bitwise_cpu\" not implemented for '{scalar_type.to_string(common)}'"
-    return None
+def _whole_numbers(kernel: str) -> Callable[[dtype], str | None]:
+    def refuse(common: dtype) -> str | None:
+        if common.is_floating_point or common.is_complex:
+            return f"\"{kernel}\" not implemented for '{scalar_type.to_string(common)}'"
+        return None
+
+    return refuse
 
 
-for _name, _ufunc in (
-    ("bitwise_and", np.bitwise_and),
-    ("bitwise_or", np.bitwise_or),
-    ("bitwise_xor", np.bitwise_xor),
-    ("bitwise_left_shift", np.left_shift),
-    ("bitwise_right_shift", np.right_shift),
+for _name, _kernel, _ufunc in (
+    ("bitwise_and", "bitwise_and_cpu", np.bitwise_and),
+    ("bitwise_or", "bitwise_or_cpu", np.bitwise_or),
+    ("bitwise_xor", "bitwise_xor_cpu", np.bitwise_xor),
+    ("bitwise_left_shift", "lshift_cpu", np.left_shift),
+    ("bitwise_right_shift", "rshift_cpu", np.right_shift),
 ):
-    binary(_name, _ufunc, refuse=_whole_numbers, numbers="first second")
+    binary(_name, _ufunc, refuse=_whole_numbers(_kernel), numbers="first second")
 
 # %% [markdown]
 # ## One operand

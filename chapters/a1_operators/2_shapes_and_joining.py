@@ -162,7 +162,7 @@ def _zeros(at: Any, like: Any, dim: int) -> Any:
     return at.zeros_like(at.slice(like, dim, 0, 1))
 
 
-def section_lengths(size: int, split_size: Any) -> list[int]:
+def section_lengths(size: int, split_size: Any, dim: int = 0) -> list[int]:
     """How long each part is. RuntimeError if the lengths given do not add up."""
     if isinstance(split_size, int) or hasattr(split_size, "__index__"):
         if split_size.__class__ is bool:
@@ -172,14 +172,14 @@ def section_lengths(size: int, split_size: Any) -> list[int]:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:
             if size:
-                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, and it is {size}")
+                raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}")
             return [0]
         count = builtins.max(-(-size // length), 1)
         return [length] * (count - 1) + [size - length * (count - 1)]
     lengths = [int(length) for length in split_size]
     if builtins.sum(lengths) != size or any(length < 0 for length in lengths):
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension), but got split_sizes={lengths}"
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), but got split_sizes={lengths}"
         )
     return lengths
 
@@ -191,7 +191,7 @@ def split(self: Array, split_size: Dims, dim: int = 0) -> list[Array]:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     place = maybe_wrap_dim(dim, self.ndim)
     parts, start = [], 0
-    for length in section_lengths(self.shape[place], split_size):
+    for length in section_lengths(self.shape[place], split_size, place):
         parts.append(self[(_range(None),) * place + (_range(start, start + length),)])
         start += length
     return parts
@@ -802,7 +802,8 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     if [array.shape for array in tensors].count(shape) < len(tensors):
         number = next(number for number, array in enumerate(tensors) if array.shape != shape)
         raise RuntimeError(
-            f"stack expects each tensor to be equal size: entry 0 is {list(shape)}, entry {number} is {list(tensors[number].shape)}"
+            f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and "
+            f"{list(tensors[number].shape)} at entry {number}"
         )
     place = maybe_wrap_dim(dim, first.ndim + 1)
     if [array.dtype for array in tensors].count(dtype) < len(tensors):
@@ -886,14 +887,14 @@ def repeat(self: Array, *repeats: Any) -> Array:
     counts = sizes(repeats, "repeats")
     if len(counts) < self.ndim:
         raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than that of the tensor: pass a 1 for each dimension to keep"
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: pass a 1 for each to keep"
         )
     if any(count < 0 for count in counts):
         whole = [
             count * size for count, size in zip(counts, (1,) * (len(counts) - self.ndim) + self.shape, strict=True)
         ]
         if any(size < 0 for size in whole):
-            raise RuntimeError(f"Trying to create tensor with negative dimension: {whole}")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {builtins.min(whole)}: {whole}")
         return np.empty(whole, self.dtype)
     return np.tile(self, counts)
 

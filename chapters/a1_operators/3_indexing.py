@@ -60,7 +60,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import fitting
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of, without_values
-from readtorch.c10.core.scalar_type import not_implemented, from_numpy_dtype, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import not_implemented, cpp_type, from_numpy_dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 from readtorch.aten.tensor_iterator import in_order
@@ -501,7 +501,7 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
     if index.dtype != np.int64 and index.dtype != np.int32:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if (self.ndim or 1) != (index.ndim or 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as the input")
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     if source is not None and (source.ndim or 1) != (index.ndim or 1):
         for axis, size in enumerate(index.shape if source.ndim else ()):
             if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:

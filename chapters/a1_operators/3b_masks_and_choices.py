@@ -35,9 +35,7 @@ live()
 @register("_masked_fill_scalar", key="CPU CUDA", variants="", node="MaskedFill")
 def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
     if mask.dtype.kind != "b":
-        raise RuntimeError(
-            "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
-        )
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + cpp_type(mask.dtype))
     infer_size(self.shape, mask.shape)
     return in_order(np.where(mask, fitting(value, self.dtype), self))
 
@@ -46,7 +44,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
 def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     if value.ndim:
         raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     return in_order(np.where(mask, fitting(value, self.dtype), self))
 

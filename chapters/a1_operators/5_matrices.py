@@ -469,8 +469,9 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]]
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
+        fewer = "fewer" if len(ranks) < len(terms) else "more"
         raise RuntimeError(
-            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(ranks)})"
+            f"einsum(): {fewer} operands were provided than specified in the equation: {len(ranks)}, not {len(terms)}"
         )
     spread = max(
         [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term],
@@ -481,7 +482,8 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]]
         names = _names_of(term, rank, spread)
         if len(names) != rank:
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({len(names)}) does not match the number of dimensions ({rank}) for operand {number}"
+                f"einsum(): the number of subscripts in the equation ({len(names)}) does not match the number of dimensions ({rank}) "
+                f"for operand {number} and no ellipsis was given"
             )
         inputs.append(names)
     if arrow:
@@ -528,7 +530,7 @@ def einsum(at: Any, equation: str, operands: Sequence[Array]) -> Any:
                     sizes[name] = size
                 elif size != 1:
                     raise RuntimeError(
-                        f"einsum(): subscript {name} has size {size} for operand which does not broadcast with previously seen size {sizes[name]}"
+                        f"einsum(): subscript {name} has size {size} for operand {number} which does not broadcast with previously seen size {sizes[name]}"
                     )
     current, names = _diagonals(at, operands[0], inputs[0])
     for number in range(1, len(operands)):

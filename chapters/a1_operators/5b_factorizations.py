@@ -302,7 +302,7 @@ def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool =
     _matrices(f"torch.{name}", LU)
     if LU.shape[-1] != LU.shape[-2]:
         raise RuntimeError(
-            f"torch.{name}: A must be batches of square matrices; these have {LU.shape[-2]} rows and {LU.shape[-1]} columns"
+            f"torch.{name}: A must be batches of square matrices, but they are {LU.shape[-2]} by {LU.shape[-1]} matrices"
         )
     if LU.dtype != B.dtype:
         kinds = to_string(LU.dtype), to_string(B.dtype)

@@ -553,8 +553,12 @@ def multinomial(self: Array, num_samples: int, replacement: bool = False, *, gen
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > weights.shape[1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    if not np.isfinite(weights).all() or (weights < 0).any():
+    wrong = not np.isfinite(weights).all() or (weights < 0).any()
+    if wrong and (not replacement or num_samples == 1):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if wrong:
+        what = "= infinity or NaN" if not np.isfinite(weights).all() else "< 0"
+        raise RuntimeError(f"invalid multinomial distribution (encountering probability entry {what})")
     if (weights.sum(axis=1) <= 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     source = engine(generator)

@@ -108,7 +108,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """(Inputs of one output element, outputs of one input element) of a weight `(out, in, *kernel)`."""
     if tensor.dim() < 2:
-        raise ValueError("Fan in and fan out can not be computed below 2 dimensions: fill this tensor by another rule")
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     outputs, inputs, *kernel = tensor.shape
     field = math.prod(kernel)
     return inputs * field, outputs * field

@@ -275,6 +275,11 @@ def pad_sequence(
     longest = max(row.size(0) for row in rows)
     padded = []
     for row in rows:
+        for dim, (a, b) in enumerate(zip(rows[0].shape[1:], row.shape[1:], strict=True), 1):
+            if a != b:
+                raise RuntimeError(
+                    f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}"
+                )
         missing = longest - row.size(0)
         sides = (0, missing) if padding_side == "right" else (missing, 0)
         padded.append(torch.constant_pad_nd(row, (*(0,) * (2 * (row.dim() - 1)), *sides), padding_value))

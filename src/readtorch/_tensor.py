@@ -56,7 +56,7 @@ class Tensor(_C.TensorBase):
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Call `hook(grad)` whenever the gradient of this tensor is computed; what it returns, if anything, replaces it."""
         if not self.requires_grad:
-            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         node, number = _C._split_edge(_C._gradient_edge(self))
         if node is None:
             return _handle(OrderedDict(), hook)
@@ -73,7 +73,7 @@ class Tensor(_C.TensorBase):
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(self)` after a gradient was added to `.grad`. Leaves only."""
         if not self.requires_grad:
-            raise RuntimeError("cannot register a hook on a tensor that needs no gradient: requires_grad is False")
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.grad_fn is not None:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         node = _C._gradient_edge(self)

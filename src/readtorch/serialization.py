@@ -98,7 +98,7 @@ def _restore_on_accelerator(storage: Any, location: str) -> Any:
         return None
     if not torch.cuda.is_available():
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device, but torch.cuda.is_available() is False. Where there is no "
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. Where there is no "
             "GPU, torch.load(..., map_location=torch.device('cpu')) brings its storages to the CPU."
         )
     return storage.to(device=torch.device(location))
@@ -352,7 +352,7 @@ def save(
         raise RuntimeError(f"Parent directory {Path(f).parent} does not exist.")
     from readtorch.utils.serialization import config
 
-    with _opened(f, "wb") as stream:
+    with _opened(f, "wb", _use_new_zipfile_serialization) as stream:
         if _use_new_zipfile_serialization:
             folder = Path(os.fspath(f)).stem if isinstance(f, str | os.PathLike) else "archive"
             writer = PyTorchStreamWriter(stream, folder, config.save.compute_crc32, config.save.storage_alignment)
@@ -361,10 +361,19 @@ def save(
             _legacy_save(obj, stream, pickle_protocol)
 
 
+def _open(f: Any, mode: str, writes_zip: bool) -> Any:
+    try:
+        return open(f, mode)
+    except OSError as error:
+        if not writes_zip:
+            raise
+        raise RuntimeError(f"open file failed with strerror: {error.strerror} ({os.fspath(f)})") from error
+
+
 @contextmanager
-def _opened(f: Any, mode: str) -> Iterator[Any]:
+def _opened(f: Any, mode: str, writes_zip: bool = False) -> Iterator[Any]:
     if isinstance(f, str | os.PathLike):
-        with open(f, mode) as stream:
+        with _open(f, mode, writes_zip) as stream:
             yield stream
     else:
         yield f

@@ -77,7 +77,7 @@ class Function(metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Compute the gradients of the inputs from those of the outputs."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method: this autograd.Function has neither, and backward reached it."
+            "You must implement either the backward or vjp method for your custom autograd.Function: backward reached it."
         )
 
     #: whether `vmap` may vectorize `forward`, `setup_context` and `backward` as they are

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,29 @@ def _square(name: str, self: Array) -> None:
     _matrices(f"linalg.{name}", self)
     if self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
-            f"linalg.{name}: A must be batches of square matrices; these have {self.shape[-2]} rows and {self.shape[-1]} columns"
+            f"linalg.{name}: A must be batches of square matrices, but they are {self.shape[-2]} by {self.shape[-1]} matrices"
         )
+
+
+def _has_pivot(matrix: Array, order: int) -> bool:
+    return bool(np.linalg.matrix_rank(matrix[:, :order]) == order)
+
+
+def _has_factor(matrix: Array, order: int) -> bool:
+    try:
+        np.linalg.cholesky(matrix[:order, :order])
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _first_failing(A: Array, test: Callable[[Array, int], bool]) -> tuple[str, int]:
+    """Which matrix of a batch, in words, and the number of its first column, from 1, at which a factorization comes to its end."""
+    for number, matrix in enumerate(A.reshape(-1, *A.shape[-2:])):
+        for order in range(1, len(matrix) + 1):
+            if not test(matrix, order):
+                return f"(Batch element {number}): " if A.ndim > 2 else "", order
+    return "", A.shape[-1]
 
 
 def solvable(name: str, A: Any, B: Any, left: bool = True) -> None:
@@ -79,7 +101,8 @@ def linalg_inv(A: Array) -> Array:
         return np.linalg.inv(A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
-            "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed because the input matrix is singular."
+            f"linalg.inv: {_first_failing(A, _has_pivot)[0]}The diagonal element {_first_failing(A, _has_pivot)[1]} is zero, the "
+            "inversion could not be completed because the input matrix is singular."
         ) from None
 
 
@@ -181,7 +204,8 @@ def linalg_cholesky(A: Array, *, upper: bool = False) -> Array:
         lower = np.linalg.cholesky(np.conj(np.swapaxes(A, -1, -2)) if upper else A)
     except np.linalg.LinAlgError:
         raise LinAlgError(
-            "linalg.cholesky: the input is not positive-definite (the leading minor of order 1 is not)."
+            f"linalg.cholesky: {_first_failing(A, _has_factor)[0]}The factorization could not be completed because the input is not "
+            f"positive-definite (the leading minor of order {_first_failing(A, _has_factor)[1]} is not positive-definite)."
         ) from None
     return np.conj(np.swapaxes(lower, -1, -2)) if upper else lower
 
@@ -736,7 +760,7 @@ def linalg_lu_solve(at: Any, LU: Array, pivots: Array, B: Array, *, left: bool =
     _matrices(f"torch.{name}", LU)
     if LU.shape[-1] != LU.shape[-2]:
         raise RuntimeError(
-            f"torch.{name}: A must be batches of square matrices; these have {LU.shape[-2]} rows and {LU.shape[-1]} columns"
+            f"torch.{name}: A must be batches of square matrices, but they are {LU.shape[-2]} by {LU.shape[-1]} matrices"
         )
     if LU.dtype != B.dtype:
         kinds = to_string(LU.dtype), to_string(B.dtype)

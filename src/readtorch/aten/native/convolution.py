@@ -18,7 +18,7 @@ from readtorch.aten.native.unary_ops import is_complex
 from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.parallel import get_num_threads, parallel_for
 from readtorch.c10.core.dispatch_key import meta_like
-from readtorch.c10.core.scalar_type import not_implemented, to_string
+from readtorch.c10.core.scalar_type import cpp_type, not_implemented, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim
 
 
@@ -557,7 +557,7 @@ def _check(input: Any, weight: Any, bias: Any, geometry: Geometry, groups: int, 
         kernel = f"slow_conv_transpose{max(dims, 2)}d_out_cpu" if transposed else "slow_conv_dilated<>"
         raise not_implemented(kernel, input.dtype)
     if bias is not None and bias.dtype != input.dtype:
-        ours, theirs = _c_type(input), _c_type(bias)
+        ours, theirs = cpp_type(input.dtype), cpp_type(bias.dtype)
         raise RuntimeError(f"Input type ({ours}) and bias type ({theirs}) should be the same")
     if weight.dtype != input.dtype and to_string(input.dtype) != "Bool":
         raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(weight.dtype)}")
@@ -605,11 +605,6 @@ def _check_numbers(geometry: Geometry, groups: int) -> None:
         raise RuntimeError("non-positive groups is not supported")
 
 
-def _c_type(array: Any) -> str:
-    name = to_string(array.dtype).lower()
-    return {"long": "int64_t", "half": "c10::Half", "bfloat16": "c10::BFloat16"}.get(name, name)
-
-
 def _check_kernel_fits(size: Sequence[int], kernel: Sequence[int], geometry: Geometry) -> None:
     padded = geometry.padded(size)
     reach = [d * (k - 1) + 1 for d, k in zip(geometry.dilation, kernel, strict=True)]
@@ -650,7 +645,7 @@ def _batched(at: Any, input: Any, dims: int, op: str) -> tuple[Any, bool]:
     if rank not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {op}, "
-            f"but got a tensor of {list(input.shape)}"
+            f"but got input of size: {list(input.shape)}"
         )
     return (input, True) if rank == dims + 2 else (at.unsqueeze(input, 0), False)
 

@@ -16,7 +16,7 @@ def copy_(self: Array, src: Array, non_blocking: bool = False) -> Array:
         shape, rank = list(src.shape), len(src.shape)
         if rank > self.ndim:
             raise RuntimeError(
-                f"expand(size={shape}): the number of sizes provided ({self.ndim}) must be greater or equal to the number of dimensions in the tensor ({rank})"
+                f"expand({shape}, size={list(self.shape)}): the number of sizes provided ({self.ndim}) must be greater or equal to the number of dimensions in the tensor ({rank})"
             )
         for i in range(1, rank + 1):
             if src.shape[-i] not in (1, self.shape[-i]):

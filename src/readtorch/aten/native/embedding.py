@@ -17,7 +17,7 @@ def _check_indices(indices: Array, rows: int, op: str) -> None:
     if indices.dtype.kind != "i" or indices.dtype.itemsize < 4:
         found = f"torch.{from_numpy_dtype(indices.dtype)._legacy}"
         raise RuntimeError(
-            f"Expected tensor for argument #1 'indices' to have one of the integer types Long and Int, not {found} (in {op})"
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {found} instead (in {op})"
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < rows:
         raise IndexError("index out of range in self")

@@ -42,26 +42,11 @@ def mm(self: Array, mat2: Array) -> Array:
 def product(a: Array, b: Array) -> Array:
     """`a @ b` for one dtype. RuntimeError for two. Half-width floats accumulate in float32, as upstream's kernels do."""
     if a.dtype is not b.dtype and a.dtype != b.dtype:
-        names = " != ".join(_c_name(x.dtype) for x in (a, b))
+        names = " != ".join(scalar_type.cpp_type(x.dtype) for x in (a, b))
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names}")
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     return np.matmul(a, b)
-
-
-_C_NAMES = {
-    "float16": "c10::Half",
-    "float32": "float",
-    "float64": "double",
-    "int64": "long int",
-    "int32": "int",
-    "bfloat16": "c10::BFloat16",
-}
-
-
-def _c_name(kind: np.dtype) -> str:
-    name = scalar_type.from_numpy_dtype(kind).name
-    return _C_NAMES.get(name, name)
 
 
 derivative(

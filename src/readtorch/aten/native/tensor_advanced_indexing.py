@@ -24,7 +24,7 @@ from readtorch.aten.native.type_properties import result_type
 from readtorch.aten.tensor_iterator import fitting, in_order
 from readtorch.c10.core.device_guard import number_beside
 from readtorch.c10.core.dispatch_key import device_of, outline, without_values
-from readtorch.c10.core.scalar_type import from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
+from readtorch.c10.core.scalar_type import cpp_type, from_numpy_dtype, not_implemented, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
 
@@ -444,7 +444,7 @@ def _check_gather(name: str, self: Array, dim: int, index: Array, source: Array 
     if index.dtype != np.int64 and index.dtype != np.int32:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if (self.ndim or 1) != (index.ndim or 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as the input")
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     if source is not None and (source.ndim or 1) != (index.ndim or 1):
         for axis, size in enumerate(index.shape if source.ndim else ()):
             if size > source.shape[maybe_wrap_dim(axis, source.ndim)]:
@@ -695,9 +695,7 @@ def take(at: Any, self: Array, index: Array) -> Any:
 @register("_masked_fill_scalar", key="CPU CUDA", variants="", node="MaskedFill")
 def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
     if mask.dtype.kind != "b":
-        raise RuntimeError(
-            "masked_fill_ only supports boolean masks, but got mask with dtype " + from_numpy_dtype(mask.dtype).name
-        )
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + cpp_type(mask.dtype))
     infer_size(self.shape, mask.shape)
     return in_order(np.where(mask, fitting(value, self.dtype), self))
 
@@ -706,7 +704,7 @@ def _masked_fill_scalar(self: Array, mask: Array, value: Any) -> Array:
 def _masked_fill_tensor(self: Array, mask: Array, value: Array) -> Array:
     if value.ndim:
         raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor; this one has {value.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     return in_order(np.where(mask, fitting(value, self.dtype), self))
 

@@ -83,6 +83,10 @@ def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
         raise TypeError(f"device(): argument 'type' (position 1) must be str, not {kind.__class__.__name__}")
     name, colon, number = kind.partition(":")
     if name not in DEVICE_TYPES:
+        if not kind:
+            raise RuntimeError("Device string must not be empty")
+        if not name.replace("_", "").isalpha():
+            raise RuntimeError(f"Invalid device string: '{kind}'")
         kinds = ", ".join(DEVICE_TYPES)
         raise RuntimeError(f"Expected one of {kinds} device type at start of device string: {name}")
     if colon:

@@ -95,6 +95,10 @@ def from_numpy_dtype(numpy_dtype: Any) -> dtype:
     """The dtype carried by a NumPy dtype. Raises TypeError for element types that tensors do not have."""
     found = FROM_NUMPY.get(numpy_dtype)
     if found is None:
+        if not numpy_dtype.isnative and numpy_dtype.newbyteorder() in FROM_NUMPY:
+            raise ValueError(
+                "given numpy array has byte order different from the native byte order. Its astype() to the native one has not."
+            )
         supported = "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool"
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{numpy_dtype.type.__name__}. The only supported types are: {supported}."
@@ -121,6 +125,19 @@ _C_NAMES = {
     "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "float32": "Float", "float64": "Double",
     "bfloat16": "BFloat16", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
+
+
+_CPP_TYPES = {
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+    "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int", "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def cpp_type(entry: dtype | np.dtype) -> str:
+    """What C++ calls an element of that dtype (`float`, `long int`), which other error messages use."""
+    return _CPP_TYPES[(entry if isinstance(entry, dtype) else from_numpy_dtype(entry)).name]
 
 
 def as_dtype(value: Any, op: str, name: str, position: int) -> dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from types import SimpleNamespace
+from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
 from readtorch.aten.core.dispatch import dispatcher
@@ -45,7 +45,7 @@ def offer(entry: OperatorEntry) -> None:
     if "function" in entry.variants:
         gates.attach(module(entry.module), entry.name, _together(entry, call))
     if "method" in entry.variants:
-        gates.attach(TensorImpl, entry.name, call)
+        gates.attach(TensorImpl, entry.name, as_method(entry, call))
     if entry.inplace and not entry.name.endswith("_"):
         _offer_inplace(entry)
 
@@ -76,6 +76,30 @@ def _together(entry: OperatorEntry, call: Any) -> Any:
     return function
 
 
+def as_method(entry: OperatorEntry, call: Any) -> Any:
+    """`call` for the tensor class: the same code, around an entry that takes no `out=` and does not count the tensor in front."""
+    known = OperatorEntry.__new__(OperatorEntry)
+    known.__dict__.update(entry.__dict__)
+    known.out, known.is_method = False, True
+    return _around(call, entry, known)
+
+
+def _around(function: FunctionType, entry: OperatorEntry, known: OperatorEntry) -> FunctionType:
+    """The same code with `known` in the place of `entry`, there and in the functions that it calls; not in itself, which the graph keeps."""
+    cells = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        value = cell.cell_contents
+        if value is entry:
+            cell = CellType(known)
+        elif isinstance(value, FunctionType) and name != "call" and value.__closure__:
+            cell = CellType(_around(value, entry, known))
+        cells.append(cell)
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells))
+    twin.__kwdefaults__, twin.__doc__ = function.__kwdefaults__, function.__doc__
+    twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
+    return twin
+
+
 def _offer_inplace(entry: OperatorEntry) -> None:
     if entry.composite is not None:
         call = variable_type.inplace_composite(entry, dispatcher.autograd)
@@ -87,7 +111,7 @@ def _offer_inplace(entry: OperatorEntry) -> None:
     call.__doc__ = docstring(entry, name)
     setattr(dispatcher.autograd, name, call)
     if "method" in entry.variants:
-        gates.attach(TensorImpl, name, call)
+        gates.attach(TensorImpl, name, as_method(entry, call))
     if "function" in entry.variants and (entry.module or name in INPLACE_FUNCTIONS):
         gates.attach(module(entry.module), name, call)
 

@@ -75,7 +75,8 @@ def _check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     for axis, size in enumerate(mask.shape):
         if size != shape[dim + axis]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {axis} does not match {list(shape)} at {dim + axis}"
+                f"The shape of the mask {list(mask.shape)} at index {axis} does not match "
+                f"the shape of the indexed tensor {list(shape)} at index {dim + axis}"
             )
 
 
@@ -260,7 +261,7 @@ def setitem(self: Any, index: Any, value: Any) -> None:
     if value._array.ndim and value._array.shape != shape:
         while value._array.ndim and value._array.shape[0] == 1:
             value = at.select(value, 0, 0)
-        if is_expandable_to(value._array.shape, shape):
+        if is_expandable_to(value._array.shape, shape) or not past_masks:
             value = at.expand(value, shape)
     if past_masks and any(isinstance(item, TensorImpl) for item in items):
         value = at.sum(value)  # of any shape: it depends on elements which is right

@@ -123,12 +123,13 @@ def _require_format(op: str, value: Any) -> None:
         raise TypeError(f"{op}(): argument 'memory_format' must be torch.memory_format, not {type(value).__name__}")
 
 
-def _cast_method(kind: dtype) -> Any:
+def _cast_method(name: str, kind: dtype) -> Any:
     def cast(self: Any, *, memory_format: Any = formats.preserve_format) -> Any:
         _require_format(kind.name, memory_format)
         return self if self._array.dtype == kind.numpy else _converted(self, kind)
 
     cast.__doc__ = f"This tensor as {kind!r}; itself if it is."
+    cast.__qualname__ = f"TensorBase.{name}"
     return cast
 
 
@@ -311,7 +312,7 @@ def resize_(self: Any, *size: Any, **named: Any) -> Any:
         raise RuntimeError("cannot resize variables that require grad")
     shape = sizes(size, "size", named)
     if any(size < 0 for size in shape):
-        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     set_sizes(self, shape)
     if is_inference(self):
         if not state.inference_mode:
@@ -392,18 +393,18 @@ METHODS = {
     "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(
         self, "cuda" if device is None else device, non_blocking=non_blocking
     ),
-    "float": _cast_method(scalar_type.float32),
-    "double": _cast_method(scalar_type.float64),
-    "half": _cast_method(scalar_type.float16),
-    "bfloat16": _cast_method(scalar_type.bfloat16),
-    "long": _cast_method(scalar_type.int64),
-    "int": _cast_method(scalar_type.int32),
-    "short": _cast_method(scalar_type.int16),
-    "char": _cast_method(scalar_type.int8),
-    "byte": _cast_method(scalar_type.uint8),
-    "bool": _cast_method(scalar_type.bool),
-    "cfloat": _cast_method(scalar_type.complex64),
-    "cdouble": _cast_method(scalar_type.complex128),
+    "float": _cast_method("float", scalar_type.float32),
+    "double": _cast_method("double", scalar_type.float64),
+    "half": _cast_method("half", scalar_type.float16),
+    "bfloat16": _cast_method("bfloat16", scalar_type.bfloat16),
+    "long": _cast_method("long", scalar_type.int64),
+    "int": _cast_method("int", scalar_type.int32),
+    "short": _cast_method("short", scalar_type.int16),
+    "char": _cast_method("char", scalar_type.int8),
+    "byte": _cast_method("byte", scalar_type.uint8),
+    "bool": _cast_method("bool", scalar_type.bool),
+    "cfloat": _cast_method("cfloat", scalar_type.complex64),
+    "cdouble": _cast_method("cdouble", scalar_type.complex128),
     "view_as": lambda self, other: view(self, _tensor("view_as", other)._array.shape),
     "reshape_as": lambda self, other: dispatcher.autograd.reshape(self, _tensor("reshape_as", other)._array.shape),
     "expand_as": lambda self, other: dispatcher.autograd.expand(self, _tensor("expand_as", other)._array.shape),

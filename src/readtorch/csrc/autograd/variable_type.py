@@ -61,7 +61,15 @@ from readtorch.csrc.autograd.variable import (
 from readtorch.csrc.autograd.variable_type_utils import assign, with_out
 from readtorch.csrc.utils.disable_torch_function import TENSORS
 from readtorch.csrc.utils.gates import NOBODY, first_contact
-from readtorch.csrc.utils.python_arg_parser import complain, in_new_order, option_check, require, shown, wrong_kind
+from readtorch.csrc.utils.python_arg_parser import (
+    complain,
+    in_new_order,
+    option_check,
+    require,
+    shown,
+    type_name,
+    wrong_kind,
+)
 
 ndarray = np.ndarray
 now = time.perf_counter_ns
@@ -94,13 +102,12 @@ def leading(entry: OperatorEntry) -> Call:
     make_node = record.leading if differentiable else None
     name = f"aten::{entry.name}"
     count = entry.schema.leading
-    takes_out = entry.out
     check, first_option = option_check(entry, count or 0)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        if kwargs and takes_out and "out" in kwargs:
+        if kwargs and entry.out and "out" in kwargs:
             return with_out(entry, call, args, kwargs)
         if counts.special and state.autocast is not None and entry.autocast:
             args, kwargs = autocast(entry, args, kwargs)
@@ -384,7 +391,7 @@ def take_tensors(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> t
 
 def not_a_tensor(entry: OperatorEntry, position: int, value: Any) -> TypeError:
     """The error for a value where a tensor belongs."""
-    return wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
+    return wrong_kind(entry, entry.schema.names[position], value)
 
 
 #: the columns of tensors inside function transforms: they stand before those of devices
@@ -858,12 +865,11 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
     """The second path: promotion, broadcasting errors, devices, keywords, `out=`."""
     name = f"aten::{entry.name}"
     right = entry.schema.names[1]
-    takes_out = entry.out
 
     def call(input: Any, other: Any, *rest: Any, **kwargs: Any) -> Any:
         observer = record_function.observer
         begin = now() if observer is not None else 0
-        if kwargs and takes_out and "out" in kwargs:
+        if kwargs and entry.out and "out" in kwargs:
             return with_out(entry, call, (input, other, *rest), kwargs)
         if rest or input is MISSING or other is MISSING:
             if (renewed := in_new_order(entry.name, (*given(input, other), *rest), kwargs)) is not None:
@@ -1067,7 +1073,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
             for number, item in enumerate(value):
                 if item is not None and not isinstance(item, TensorImpl):
                     raise TypeError(
-                        f"expected Tensor as element {number} in argument {position}, but got {type(item).__name__}"
+                        f"expected Tensor as element {number} in argument {position}, but got {type_name(item)}"
                     )
                 raw[position].append(None if item is None else item._array)
                 if item is not None:
@@ -1076,7 +1082,7 @@ def unwrap(entry: OperatorEntry, positions: list[int], values: list[Any]) -> tup
         elif value is None and entry.schema.kinds[position] == "tensor?":
             continue
         elif entry.schema.kinds[position] is TENSOR_LIST:
-            raise wrong_kind(entry.name, entry.schema, entry.schema.names[position], value)
+            raise wrong_kind(entry, entry.schema.names[position], value)
         else:
             raise not_a_tensor(entry, position, value)
     return raw, arrays, wants

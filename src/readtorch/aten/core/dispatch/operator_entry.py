@@ -179,6 +179,8 @@ class OperatorEntry:
         #: which operands of a pointwise operator may be Python numbers: "first second"
         self.numbers = ""
         self.out = False
+        #: is this what the method knows of the operator? See `as_method`.
+        self.is_method = False
         self.view = ""
         self.pointwise: Any = None
         self.composite: Callable[..., Any] | None = None

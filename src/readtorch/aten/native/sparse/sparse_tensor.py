@@ -321,7 +321,8 @@ def permute(self: Array, *dims: Any) -> Array:
     order = tuple(maybe_wrap_dim(dim, self.ndim) for dim in sizes(dims, "dims"))
     if len(order) != self.ndim:
         raise RuntimeError(
-            f"permute(sparse_coo): the number of dimensions in the tensor input ({self.ndim}) and the length of dims ({len(order)}) differ"
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+            f"dimensions: input.dim() = {self.ndim}, len(dims) = {len(order)}"
         )
     if len(set(order)) != len(order):
         raise RuntimeError("permute(sparse_coo): duplicate dims are not allowed.")

@@ -14,9 +14,7 @@ from readtorch import Tensor
 from readtorch.multiprocessing import reductions
 
 CollateMap = dict[type | tuple[type, ...], Callable[..., Any]]
-_NO_BATCH = (
-    "default_collate: batch must contain tensors, arrays of NumPy, numbers, strings, or containers of these; found {}"
-)
+_NO_BATCH = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 
 def _mapping_like(model: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
