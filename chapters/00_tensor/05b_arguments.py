@@ -39,6 +39,7 @@ live()
 #| imports
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -452,6 +453,8 @@ def _given(value: Any) -> str:
 
 def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseException) -> None:
     """The error that stands for one of NumPy's or of Python's; nothing happens if it is ours."""
+    if isinstance(error, MemoryError):
+        raise _no_memory(error) from error
     if not isinstance(error, ValueError | TypeError | LookupError | ArithmeticError | AttributeError):
         return
     said = str(error)
@@ -465,6 +468,15 @@ def _in_our_words(op: str, args: tuple, kwargs: dict[str, Any], error: BaseExcep
     if isinstance(error, AttributeError) or error.__class__ is TypeError:
         raise TypeError(f"{op}() received an invalid combination of arguments - got ({given})") from error
     raise RuntimeError(f"{op}(): the arguments do not fit together: ({given})") from error
+
+
+def _no_memory(error: MemoryError) -> RuntimeError:
+    """The error for more memory than there is. NumPy says of what shape and kind."""
+    shape, kind = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if shape is None or kind is None:
+        return RuntimeError("DefaultCPUAllocator: can't allocate memory")
+    wanted = math.prod(shape) * kind.itemsize
+    return RuntimeError(f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {wanted} bytes")
 
 
 #: how an error begins that does not know which operator it speaks of: one about a shape

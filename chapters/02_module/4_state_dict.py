@@ -665,6 +665,7 @@ from readtorch.c10.core.dispatch_key import MetaArray, device_of
 from readtorch.c10.core.tensor_impl import TensorImpl, version_counter
 from readtorch.csrc.autograd.variable import requires_grad
 from readtorch.csrc.utils.gates import gates
+from readtorch.csrc.utils.python_arg_parser import require
 from readtorch.csrc.utils.tensor_new import tensor
 
 
@@ -674,8 +675,9 @@ def init() -> None:
     """Put the hand-written entry points in front of the general ones."""
     general = TensorImpl.copy_  # type: ignore[attr-defined]  # registered as an operator
 
-    def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
-        """Overwrite the elements with those of `src`, broadcast and converted. Returns self."""
+    def copy_(self: Any, other: Any, non_blocking: bool = False) -> Any:
+        """Overwrite the elements with those of `other`, broadcast and converted. Returns self."""
+        src = other
         if isinstance(src, TensorImpl) and record_function.observer is None:
             ours, theirs = self._array, src._array
             if (
@@ -696,8 +698,11 @@ def init() -> None:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if isinstance(src, float | complex | int):
             src = tensor(src, device=device_of(self._array))
+        if non_blocking.__class__ is not bool:
+            require("copy_", "bool", non_blocking=non_blocking)
         return general(self, src, non_blocking)
 
+    copy_.__qualname__ = "TensorBase.copy_"
     gates.attach(TensorImpl, "copy_", copy_)
 
 

@@ -1120,8 +1120,13 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", inplace=True, out=True)(
-    lambda at, self: at._conj_physical(self) if is_complex(self) else self
-)
+
+
+@composite("conj_physical", variants="function method", inplace=True, out=True)
+def conj_physical(at: Any, self: Array) -> Any:
+    """The conjugate of each element; the tensor itself if it is real."""
+    return at._conj_physical(self) if is_complex(self) else self
+
+
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)

@@ -120,6 +120,8 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
     """Each element held between two bounds, numbers or tensors, of which one may be missing."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if min.__class__ is complex or max.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
     if hasattr(min, "dtype") or hasattr(max, "dtype"):
         if isinstance(min, np.generic) or isinstance(max, np.generic):  # NumPy's numbers are numbers
             return at.clamp(self, *(b.item() if isinstance(b, np.generic) else b for b in (min, max)))
@@ -274,7 +276,7 @@ from typing import Any
 from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import common_dtype, fitting
-from readtorch.c10.core.scalar_type import not_implemented
+from readtorch.c10.core.scalar_type import cpp_type, not_implemented
 
 
 # %%
@@ -348,7 +350,7 @@ def lerp(at: Any, self: Array, end: Array, weight: Array | Number) -> Any:
 @register("_lerp_scalar", key="CPU CUDA", variants="", node="Lerp")
 def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
     if self.dtype != end.dtype:
-        raise RuntimeError(f"expected dtype {self.dtype} for `end`, but got dtype {end.dtype}")
+        raise RuntimeError(f"expected dtype {cpp_type(self.dtype)} for `end`, but got dtype {cpp_type(end.dtype)}")
     _check_sizes(self, end)
     fitted = fitting(weight, self.dtype)
     if self.dtype.itemsize == 2:  # in single precision, and rounded once
@@ -360,9 +362,13 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
 @register("_lerp_tensor", key="CPU CUDA", variants="", node="LerpBackward1")
 def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
     _check_sizes(self, end, weight)
+    if end.dtype != self.dtype:
+        raise RuntimeError(f"expected dtype {cpp_type(self.dtype)} for `end` but got dtype {cpp_type(end.dtype)}")
     if weight.dtype != self.dtype:
         if weight.ndim:
-            raise RuntimeError(f"expected dtype {self.dtype} for `weight` but got dtype {weight.dtype}")
+            raise RuntimeError(
+                f"expected dtype {cpp_type(self.dtype)} for `weight` but got dtype {cpp_type(weight.dtype)}"
+            )
         weight = weight.astype(self.dtype)
     return self + weight * (end - self)
 

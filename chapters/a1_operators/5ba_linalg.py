@@ -82,11 +82,14 @@ def norm(
     """The norm of vectors or, with two dimensions and an `ord`, of matrices."""
     if ord is not None and not isinstance(ord, str) and not is_number(ord):
         raise TypeError(f"linalg_norm(): argument 'ord' must be Number, not {type(ord).__name__}")
+    ord = ord.item() if isinstance(ord, Tensor) else ord
     dims = dim if isinstance(dim, list | tuple) or dim is None else (dim,)
     if ord is None:
         return vector_norm(A, 2, dims, keepdim, dtype=dtype)
-    if dims is None and A.ndim > 2:
-        raise RuntimeError(f"linalg.norm: with an ord and no dim the input must be 1D or 2D. Got {A.ndim}D.")
+    if dims is None and A.ndim not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     if not isinstance(ord, str) and (A.ndim < 2 if dims is None else len(dims) == 1):

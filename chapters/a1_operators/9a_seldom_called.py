@@ -312,12 +312,21 @@ def nuclear_norm(at: Any, self: Array, dim: Any = None, keepdim: bool = False) -
 #| into: csrc/autograd/python_torch_functions_manual.py
 #| imports
 from readtorch.c10.util.exception import warn_once
+from readtorch.csrc.utils.python_arg_parser import type_name
 
 
 # %%
 #| into: csrc/autograd/python_torch_functions_manual.py
+def _needs_tensor(op: str, input: Any) -> None:
+    if not isinstance(input, TensorImpl):
+        raise TypeError(f"{op}(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+
+
 def _copying(name: str) -> Any:
     def copy(input: Any, *args: Any, **named: Any) -> Any:
+        _needs_tensor(f"{name}_copy", input)
+        if name == "alias" and (args or named):
+            raise TypeError("alias_copy() takes 1 positional argument and no keywords")
         found = input if name == "alias" else getattr(input, name)(*args, **named)
         return tuple(part.clone() for part in found) if isinstance(found, tuple) else found.clone()
 
@@ -327,11 +336,13 @@ def _copying(name: str) -> Any:
 
 def _slice_copy(input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     """A copy of a slice of one dimension."""
+    _needs_tensor("slice_copy", input)
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
 
 
 def _method(name: str) -> Any:
     def function(input: Any, *args: Any, **named: Any) -> Any:
+        _needs_tensor(name, input)
         return getattr(input, name)(*args, **named)
 
     function.__doc__ = f"`input.{name}(…)`."

@@ -423,7 +423,8 @@ def rfftfreq(
 
 
 def _shift(input: Tensor, dim: Any, back: bool) -> Any:
-    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    one = isinstance(dim, int) or (isinstance(dim, Tensor) and not dim.ndim)
+    dims = list(range(input.ndim)) if dim is None else [int(dim)] if one else list(dim)
     if not dims:
         raise RuntimeError("`shifts` required")
     sizes = [input.shape[maybe_wrap_dim(axis, input.ndim, wrap_scalar=False)] for axis in dims]
@@ -921,6 +922,8 @@ def mvlgamma(at: Any, self: Array, p: int) -> Any:
     """The logarithm of the gamma function of p dimensions."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if p > 1 << 24:
+        raise RuntimeError(f"mvlgamma: can't allocate memory: p={p} terms for each element")
     total = at.lgamma(self)
     for number in range(1, p):
         total = total + at.lgamma(self - number / 2)

@@ -785,6 +785,7 @@ def avg_pool3d(
 #| imports
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -894,6 +895,13 @@ def adaptive_output(op: str, x: Any, output_size: Any, dims: int) -> tuple[int, 
     examined = dims if op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d") else dims + 1
     if 0 in shape[-examined:]:
         raise RuntimeError(f"{op}(): Expected input to have non-zero size for non-batch dimensions; it is {shape}")
+    whole = [*shape[:-dims], *size]
+    if math.prod(whole) > 1 << 40:  # before as many windows are listed
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={whole}"
+            if math.prod(whole) > 1 << 60
+            else f"DefaultCPUAllocator: can't allocate memory: {op} of sizes={whole}"
+        )
     return size
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -152,15 +151,28 @@ def _checked(kernel: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]
     def checked(self: Any, *rest: Any, **options: Any) -> Any:
         try:
             _check(refusal, self)
-        except NotImplementedError:
-            with suppress(
-                TypeError, ValueError, ArithmeticError, NotImplementedError
-            ):  # what is wrong with the shapes comes first
-                kernel(self, *rest, **options)
+        except RuntimeError as refused:
+            _shapes_first(refused, lambda: kernel(self, *rest, **options))
             raise
         return kernel(self, *rest, **options)
 
     return checked
+
+
+def _shapes_first(refused: RuntimeError, attempt: Callable[[], Any]) -> None:
+    """Of two faults, the one in the dimensions or shapes is named: a kernel that is not there is noticed when all else has been looked at."""
+    try:
+        attempt()
+    except NotImplementedError:
+        return
+    except IndexError as fault:
+        if str(fault).startswith("Dimension") or isinstance(refused, NotImplementedError):
+            raise
+    except RuntimeError:
+        if isinstance(refused, NotImplementedError):
+            raise
+    except (TypeError, ValueError, ArithmeticError):
+        return
 
 
 #: the composites that look at shapes before dtypes
@@ -168,16 +180,17 @@ _SHAPES_FIRST = frozenset(["addmv", "baddbmm", "clamp", "clamp_max", "clamp_min"
 
 
 def _checked_composite(function: Callable[..., Any], refusal: Refusal) -> Callable[..., Any]:
+    first = function.__code__.co_varnames[1]
+
     @wraps(function)
-    def checked(at: Any, self: Any, *rest: Any, **options: Any) -> Any:
+    def checked(at: Any, *args: Any, **options: Any) -> Any:
         try:
-            _check(refusal, self)
-        except NotImplementedError:
+            _check(refusal, args[0] if args else options[first])
+        except NotImplementedError as refused:
             if function.__name__ in _SHAPES_FIRST:
-                with suppress(TypeError, ValueError, ArithmeticError, NotImplementedError):
-                    function(at, self, *rest, **options)
+                _shapes_first(refused, lambda: function(at, *args, **options))
             raise
-        return function(at, self, *rest, **options)
+        return function(at, *args, **options)
 
     return checked
 

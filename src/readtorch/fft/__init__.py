@@ -247,7 +247,8 @@ def rfftfreq(
 
 
 def _shift(input: Tensor, dim: Any, back: bool) -> Any:
-    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    one = isinstance(dim, int) or (isinstance(dim, Tensor) and not dim.ndim)
+    dims = list(range(input.ndim)) if dim is None else [int(dim)] if one else list(dim)
     if not dims:
         raise RuntimeError("`shifts` required")
     sizes = [input.shape[maybe_wrap_dim(axis, input.ndim, wrap_scalar=False)] for axis in dims]

@@ -78,6 +78,8 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
     """Each element held between two bounds, numbers or tensors, of which one may be missing."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if min.__class__ is complex or max.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
     if hasattr(min, "dtype") or hasattr(max, "dtype"):
         if isinstance(min, np.generic) or isinstance(max, np.generic):  # NumPy's numbers are numbers
             return at.clamp(self, *(b.item() if isinstance(b, np.generic) else b for b in (min, max)))

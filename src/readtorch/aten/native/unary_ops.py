@@ -372,9 +372,14 @@ def angle(at: Any, self: Array) -> Any:
 derivative("_real", self=lambda at, grad: at.complex(grad, at.zeros_like(grad)))
 derivative("_imag", self=lambda at, grad: at.complex(at.zeros_like(grad), grad))
 derivative("complex", real=lambda at, grad: at.real(grad), imag=lambda at, grad: at.imag(grad))
-composite("conj_physical", variants="function method", inplace=True, out=True)(
-    lambda at, self: at._conj_physical(self) if is_complex(self) else self
-)
+
+
+@composite("conj_physical", variants="function method", inplace=True, out=True)
+def conj_physical(at: Any, self: Array) -> Any:
+    """The conjugate of each element; the tensor itself if it is real."""
+    return at._conj_physical(self) if is_complex(self) else self
+
+
 composite("resolve_conj", variants="function method")(lambda at, self: self)
 composite("resolve_neg", variants="function method")(lambda at, self: self)
 
@@ -430,6 +435,8 @@ def mvlgamma(at: Any, self: Array, p: int) -> Any:
     """The logarithm of the gamma function of p dimensions."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if p > 1 << 24:
+        raise RuntimeError(f"mvlgamma: can't allocate memory: p={p} terms for each element")
     total = at.lgamma(self)
     for number in range(1, p):
         total = total + at.lgamma(self - number / 2)

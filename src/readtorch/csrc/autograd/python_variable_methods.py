@@ -385,10 +385,11 @@ METHODS = {
     "pin_memory": lambda self, device=None: self,
     "is_inference": lambda self: is_inference(self),
     "_is_view": lambda self: self._base is not None,
-    "is_set_to": lambda self, other: (
-        self._array.shape == other._array.shape and properties.data_ptr(self) == properties.data_ptr(other)
+    "is_set_to": lambda self, tensor: (
+        self._array.shape == _tensor("is_set_to", tensor)._array.shape
+        and properties.data_ptr(self) == properties.data_ptr(tensor)
     ),
-    "is_same_size": lambda self, other: self._array.shape == other._array.shape,
+    "is_same_size": lambda self, other: self._array.shape == _tensor("is_same_size", other)._array.shape,
     "cpu": lambda self, memory_format=None: to(self, "cpu"),
     "cuda": lambda self, device=None, non_blocking=False, memory_format=None: to(
         self, "cuda" if device is None else device, non_blocking=non_blocking

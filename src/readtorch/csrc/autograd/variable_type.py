@@ -711,6 +711,8 @@ def unary(entry: OperatorEntry) -> Call:
         token = ignore_floating_errors()
         try:
             raw = ufunc(array)
+        except MemoryError:
+            return slow(input)
         finally:
             restore_floating_errors(token)
         if raw.dtype is not array.dtype and not boolean:
@@ -805,7 +807,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
         token = ignore_floating_errors()
         try:
             raw = ufunc(a, b)
-        except (ValueError, OverflowError, TypeError):
+        except (ValueError, OverflowError, TypeError, MemoryError):
             return slow(input, other)
         finally:
             restore_floating_errors(token)
@@ -907,9 +909,13 @@ def binary_slow(entry: OperatorEntry, record: Recorder, reject: Callable[[Operat
                 return answer
         if entry.forms and (form := _form_for(entry, operands)) is not None:
             return form(*operands)
-        raw = run_pointwise(
-            entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
-        )
+        try:
+            raw = run_pointwise(
+                entry, [operand._array if isinstance(operand, TensorImpl) else operand for operand in operands]
+            )
+        except MemoryError:
+            complain(entry, (input, other), {})
+            raise
         node = None
         if record.differentiable and state.grad_mode and any(_wants_grad(operand) for operand in operands):
             node = record.bound(operands, raw)
