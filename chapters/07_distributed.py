@@ -340,6 +340,79 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> A
 
 
 # %% [markdown]
+# `Join` lets processes with fewer batches than others follow along. What it joins is a `Joinable`, whose methods name its group, and so it too is refused where there is none.
+
+# %%
+#| into: distributed/algorithms/__init__.py
+"""What is built on collectives."""
+
+# %%
+#| into: distributed/algorithms/join.py
+"""Processes with unequal numbers of batches, in a process that is alone."""
+
+# %%
+#| into: distributed/algorithms/join.py
+#| imports
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from readtorch.distributed.distributed_c10d import _refuse
+
+
+# %%
+#| into: distributed/algorithms/join.py
+#| upstream: torch/distributed/algorithms/join.py#JoinHook
+class JoinHook:
+    """What a process that has no batches left does in place of one, and once at the end. Both are nothing unless overridden."""
+
+    def main_hook(self) -> None:
+        """In place of a batch."""
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """When all have joined."""
+
+
+# %%
+#| into: distributed/algorithms/join.py
+#| upstream: torch/distributed/algorithms/join.py#Joinable
+class Joinable(ABC):
+    """What can be joined: it gives a hook, a device and a process group."""
+
+    @abstractmethod
+    def __init__(self) -> None: ...
+
+    @abstractmethod
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What to do without batches."""
+
+    @property
+    @abstractmethod
+    def join_device(self) -> Any:
+        """Where its collectives run."""
+
+    @property
+    @abstractmethod
+    def join_process_group(self) -> Any:
+        """Its group."""
+
+
+# %%
+#| into: distributed/algorithms/join.py
+#| upstream: torch/distributed/algorithms/join.py#Join
+class Join:
+    """Run the hooks of `joinables` until every process is out of batches. ValueError for none, and without a process group."""
+
+    def __init__(
+        self, joinables: list[Joinable], enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any
+    ) -> None:
+        if not joinables:
+            raise ValueError("The join context manager requires at least one joinable")
+        _refuse()
+
+
+# %% [markdown]
 # `DistributedDataParallel` needs the group at once, so its constructor fails before it looks at the module.
 
 # %%

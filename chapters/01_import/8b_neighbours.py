@@ -221,6 +221,27 @@ def _(torch):
 
 
 # %%
+#| claim: under the stance "force_eager" compiled functions run as they are, in a block and in a decorated function
+def _(torch):
+    @torch.compile
+    def doubled(x):
+        return 2 * x
+
+    @torch.compiler.set_stance("force_eager")
+    def called():
+        return doubled(torch.ones(1)).item()
+
+    with torch.compiler.set_stance("force_eager"):
+        assert doubled(torch.ones(1)).item() == called() == 2
+    try:
+        torch.compiler.set_stance("force_eager", force_backend="eager")
+    except RuntimeError as error:
+        assert "force_backend" in str(error)
+    else:
+        raise AssertionError
+
+
+# %%
 #| claim: a forked call has its result when it is waited for
 def _(torch):
     assert torch.jit.wait(torch.jit.fork(torch.add, torch.ones(2), 1)).tolist() == [2.0, 2.0]
@@ -236,6 +257,8 @@ def _(torch):
 """Questions and marks for `torch.compile`, which runs code eagerly here."""
 
 from typing import Any as _Any
+
+from readtorch.utils._contextlib import _DecoratorContextManager
 
 
 def is_compiling() -> bool:
@@ -274,6 +297,30 @@ def reset() -> None:
 
 def cudagraph_mark_step_begin() -> None:
     """Nothing to mark: there are no captured graphs."""
+
+
+class set_stance(_DecoratorContextManager):
+    """When to compile: a function, a context manager or a decorator. Every stance runs code eagerly here.
+
+    RuntimeError for a backend beside a stance other than "default".
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: _Any = None
+    ) -> None:
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        self.stance, self.force_backend = stance, force_backend
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def clone(self) -> "set_stance":
+        """Another one of the same stance."""
+        return type(self)(self.stance, force_backend=self.force_backend)
 
 
 def compile(*args: _Any, **kwargs: _Any) -> _Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,9 @@ def set_rng_state(new_state: Any) -> None:
     default_generator.set_state(new_state)
 
 
+_warned = False
+
+
 @contextmanager
 def fork_rng(
     devices: Iterable[Any] | None = None,
@@ -48,15 +52,35 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: Any = None,
 ) -> Iterator[None]:
-    """Put the generator's state back at the end."""
-    if not enabled:
+    """Put the states of the CPU's generator and of the devices' back at the end; `devices` None: of all devices there are."""
+    if not enabled or device_type == "meta":
         yield
         return
-    state = get_rng_state()
+    cuda: Any = None if device_type == "cpu" or devices == [] else _devices_module()
+    if devices is None and cuda is not None:
+        global _warned
+        count = cuda.device_count()
+        if count > 1 and not _warned:
+            _warned = True
+            warnings.warn(
+                f"{_caller} copies the states of all {count} devices; name those in use by {_devices_kw}=[...]",
+                stacklevel=4,
+            )
+        devices = range(count)
+    numbers = [] if cuda is None or devices is None else list(devices)
+    state, device_states = get_rng_state(), [cuda.get_rng_state(number) for number in numbers]
     try:
         yield
     finally:
         set_rng_state(state)
+        for number, device_state in zip(numbers, device_states, strict=True):
+            cuda.set_rng_state(device_state, number)
+
+
+def _devices_module() -> Any:
+    import readtorch
+
+    return getattr(readtorch, "cuda", None)
 
 
 def thread_safe_generator() -> Generator | None:

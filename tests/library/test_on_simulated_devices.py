@@ -56,3 +56,34 @@ def test_without_cupy_every_call_says_which_extra_to_install() -> None:
 def test_importing_touches_no_gpu() -> None:
     program = "import sys, readtorch, readtorch.cuda, readtorch.nn; assert 'cupy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "READTORCH_SIM_CUDA": "2"})
+
+
+DROPOUT_AGAIN = """
+import readtorch as torch
+from readtorch.utils.checkpoint import checkpoint
+
+torch.manual_seed(0)
+x = torch.ones(1000, device="cuda", requires_grad=True)
+for reentrant in (True, False):
+    x.grad = None
+    y = checkpoint(lambda t: torch.nn.functional.dropout(t, 0.5), x, use_reentrant=reentrant)
+    after = torch.cuda.get_rng_state()
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach()), reentrant
+    assert torch.equal(torch.cuda.get_rng_state(), after)
+    with torch.autocast("cuda", dtype=torch.float16):
+        y = checkpoint(lambda t: (t[None] @ t[:, None]).float(), x, use_reentrant=reentrant)
+    y.sum().backward()
+with torch.random.fork_rng():
+    first = torch.rand(3, device="cuda"), torch.rand(3)
+assert torch.equal(torch.rand(3, device="cuda"), first[0]) and torch.equal(torch.rand(3), first[1])
+with torch.random.fork_rng(devices=[]):
+    first = torch.rand(3, device="cuda")
+assert not torch.equal(torch.rand(3, device="cuda"), first)
+"""
+
+
+def test_a_checkpointed_dropout_on_a_device_has_the_same_mask_in_backward() -> None:
+    environment = {**os.environ, "READTORCH_SIM_CUDA": "1"}
+    done = subprocess.run([sys.executable, "-c", DROPOUT_AGAIN], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,8 @@
 
 from typing import Any as _Any
 
+from readtorch.utils._contextlib import _DecoratorContextManager
+
 
 def is_compiling() -> bool:
     """False: code is run, never captured."""
@@ -40,6 +42,30 @@ def reset() -> None:
 
 def cudagraph_mark_step_begin() -> None:
     """Nothing to mark: there are no captured graphs."""
+
+
+class set_stance(_DecoratorContextManager):
+    """When to compile: a function, a context manager or a decorator. Every stance runs code eagerly here.
+
+    RuntimeError for a backend beside a stance other than "default".
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: _Any = None
+    ) -> None:
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        self.stance, self.force_backend = stance, force_backend
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def clone(self) -> "set_stance":
+        """Another one of the same stance."""
+        return type(self)(self.stance, force_backend=self.force_backend)
 
 
 def compile(*args: _Any, **kwargs: _Any) -> _Any:

@@ -22,32 +22,65 @@ __all__ = [
     "checkpoint",
     "checkpoint_sequential",
     "detach_variable",
+    "get_device_states",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 ContextFunction = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 
 
-class _Surroundings:
-    """The random state and the autocast mode of the first run; `restored()` is a context in which they hold again."""
+def _devices(value: Any) -> list[int]:
+    if isinstance(value, torch.Tensor):
+        return [] if value.device.type in ("cpu", "meta") else [value.get_device()]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [number for each in value for number in _devices(each)]
 
-    def __init__(self, preserve_rng_state: bool) -> None:
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The numbers of the devices where tensors in `args` lie, and the states of their random generators."""
+    numbers = _devices(args)
+    return numbers, [torch.cuda.get_rng_state(number) for number in numbers]
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Any], *, device_type: str | None = None) -> None:
+    """Put the generator of each device into its state."""
+    for number, state in zip(devices, states, strict=False):
+        torch.cuda.set_rng_state(state, number)
+
+
+class _Surroundings:
+    """The random states and the autocast modes of the first run; `restored()` is a context in which they hold again."""
+
+    def __init__(self, preserve_rng_state: bool, values: Any) -> None:
         self.rng_state = torch.get_rng_state() if preserve_rng_state else None
+        self.devices, self.states = get_device_states(values) if preserve_rng_state else (_devices(values), [])
+        kinds = ("cpu", "cuda") if self.devices else ("cpu",)
         self.autocast = {
-            "enabled": torch.is_autocast_enabled("cpu"),
-            "dtype": torch.get_autocast_dtype("cpu"),
-            "cache_enabled": torch.is_autocast_cache_enabled(),
+            kind: {
+                "enabled": torch.is_autocast_enabled(kind),
+                "dtype": torch.get_autocast_dtype(kind),
+                "cache_enabled": torch.is_autocast_cache_enabled(),
+            }
+            for kind in kinds
         }
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        with torch.random.fork_rng(devices=[], enabled=self.rng_state is not None):
-            if self.rng_state is not None:
+        keep = self.rng_state is not None
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=self.devices, enabled=keep))
+            if keep:
                 torch.set_rng_state(self.rng_state)
-            with torch.amp.autocast("cpu", **self.autocast):
-                yield
+                set_device_states(self.devices, self.states)
+            for kind, options in self.autocast.items():
+                stack.enter_context(torch.amp.autocast(kind, **options))
+            yield
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -70,7 +103,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.surroundings = _Surroundings(preserve_rng_state)
+        ctx.surroundings = _Surroundings(preserve_rng_state, args)
         #: Tensors are saved the usual way, so that a change in place is noticed; their places hold None.
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in args]
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
@@ -275,7 +308,7 @@ def checkpoint(
     forward_context, recompute_context = context_fn()
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
-    surroundings = _Surroundings(preserve)
+    surroundings = _Surroundings(preserve, (args, kwargs))
 
     arguments, names = _kept([*args, *kwargs.values()]), list(kwargs)
     inputs = [argument.args[0] for argument in arguments if isinstance(argument, partial)]

@@ -1,0 +1,2 @@
+# Tangled from chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
+"""What is built on collectives."""
