@@ -382,12 +382,15 @@ class Timer:
         callback: Callable[[int, float], Any] | None,
     ) -> common.Measurement:
         times: list[float] = []
+        total = 0.0
         with common.set_torch_threads(self._task_spec.num_threads):
-            while sum(times) < min_run_time or not enough(times):
-                times.append(self._timeit(number))
+            while total < min_run_time or not enough(times):
+                taken = self._timeit(number)
+                times.append(taken)
+                total += taken
                 if callback is not None:
-                    callback(number, times[-1])
-                if max_run_time is not None and sum(times) > max_run_time:
+                    callback(number, taken)
+                if max_run_time is not None and total > max_run_time:
                     break
         return common.Measurement(number, times, self._task_spec)
 

@@ -127,37 +127,39 @@ def _alpha_noise(at: Any, input: Any, p: float, per_channel: bool) -> tuple[Any,
     return kept * a, (kept - 1) * (_ALPHA * a) + _ALPHA * a * p
 
 
+def _alpha_dropout(at: Any, input: Any, p: float, train: bool, per_channel: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, per_channel)
+    return input * factor if p == 1 else input * factor + summand
+
+
+def _alpha_dropout_(at: Any, input: Any, p: float, train: bool, per_channel: bool) -> Any:
+    if _is_identity(input, p, train):
+        return input
+    factor, summand = _alpha_noise(at, input, p, per_channel)
+    return input.mul_(factor) if p == 1 else input.mul_(factor).add_(summand)
+
+
 @composite("alpha_dropout")
 def alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
     """Dropout to the value that SELU saturates at, and an affine map, so that mean 0 and variance 1 stay (Klambauer et al. 2017)."""
-    if _is_identity(input, p, train):
-        return input
-    factor, summand = _alpha_noise(at, input, p, False)
-    return input * factor if p == 1 else input * factor + summand
+    return _alpha_dropout(at, input, p, train, per_channel=False)
 
 
 @composite("alpha_dropout_")
 def alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     """`alpha_dropout`, written to its argument."""
-    if _is_identity(input, p, train):
-        return input
-    factor, summand = _alpha_noise(at, input, p, False)
-    return input.mul_(factor) if p == 1 else input.mul_(factor).add_(summand)
+    return _alpha_dropout_(at, input, p, train, per_channel=False)
 
 
 @composite("feature_alpha_dropout")
 def feature_alpha_dropout(at: Any, input: Array, p: float, train: bool) -> Any:
     """`alpha_dropout` of whole channels, `(N, C, *)`."""
-    if _is_identity(input, p, train):
-        return input
-    factor, summand = _alpha_noise(at, input, p, True)
-    return input * factor if p == 1 else input * factor + summand
+    return _alpha_dropout(at, input, p, train, per_channel=True)
 
 
 @composite("feature_alpha_dropout_")
 def feature_alpha_dropout_(at: Any, input: Array, p: float, train: bool) -> Any:
     """`feature_alpha_dropout`, written to its argument."""
-    if _is_identity(input, p, train):
-        return input
-    factor, summand = _alpha_noise(at, input, p, True)
-    return input.mul_(factor) if p == 1 else input.mul_(factor).add_(summand)
+    return _alpha_dropout_(at, input, p, train, per_channel=True)
