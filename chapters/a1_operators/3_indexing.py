@@ -156,7 +156,7 @@ def _add_at(target: Array, key: tuple, values: Array) -> None:
 def scatter_rows(target: Array, rows: Array, values: Array) -> None:
     """`target[rows] += values` with every repetition counted.
 
-    For rows of more than a few numbers, sorting the row numbers and summing runs is several times faster than `np.add.at`.
+    Sorting the row numbers and summing runs is faster than `np.add.at` where rows repeat and are more than a few numbers long.
     """
     if target.ndim == 1 or values.size < 256:
         np.add.at(target, rows, values)

@@ -24,8 +24,8 @@
 #
 # The arithmetic is nothing, the memory traffic is all. Each function below works through the input in blocks that stay in the
 # second-level cache and writes its result in place; temporaries are of the block's size. Sums of products are dot products
-# (`vecdot`, `einsum`, matrix-vector products), never a product array that is then reduced, and never `x.var()`, which makes two
-# arrays of the input's size and is seven times slower.
+# (`vecdot`, `einsum`, matrix-vector products), never a product array that is then reduced, and never `x.var()`, which makes an
+# array of the input's size.
 #
 # Blocks do not depend on each other, so several threads [share](0_threads.py) them. Where all of them contribute to one sum, each leaves its part in a row of its own
 # and the rows are added at the end: added as they come, in whatever order that is, they would give another last bit in every run.

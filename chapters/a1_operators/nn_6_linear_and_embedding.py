@@ -104,7 +104,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
 # ## Embedding
 #
 # Forward is a lookup. Backward adds rows that belong to the same index: sorting the indices first makes that one `add.reduceat` over
-# contiguous runs, many times faster than adding row by row.
+# contiguous runs.
 
 # %%
 #| into: aten/native/embedding.py
