@@ -424,7 +424,7 @@ class Derivative:
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
-    __slots__ = ("formulas", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
+    __slots__ = ("formulas", "in_opmath", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
 
     def __init__(
         self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
@@ -451,6 +451,8 @@ class Derivative:
         self.opaque: bool | None = None
         #: does a formula use an option of the call?
         self.options = bool(named - known)
+        #: the formulas, by their keys, that are one kernel upstream; see `differentiates_in_opmath`
+        self.in_opmath: tuple[tuple[str, ...], ...] = ()
         #: for each kept tensor: the parameters whose gradient wants it
         self.wanted_by = {
             name: tuple(p for key, names in self.needs.items() if name in names for p in key) for name in self.saved
@@ -887,32 +889,6 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
         mapped = [_map_arrays(item, function) for item in value]
         return tuple(mapped) if isinstance(value, tuple) else mapped
     return value
-
-
-def results_lie(how: Callable[[Any, Any], Any], *names: str) -> None:
-    """Put the results of these operators into an order of dimensions in memory: `how(result, first argument)` does it.
-
-    A kernel that leaves the order to NumPy gets that of its operands, which upstream's kernel may not.
-    """
-    for name in names:
-        entry = operators[name]
-        before = {key: entry.kernels[key] for key in entry.kernels if key <= DispatchKey.CUDA}
-        before[DispatchKey.Meta] = lookup(entry, DispatchKey.Meta)
-        made = {kernel: _laid(how, kernel) for kernel in before.values()}
-        entry.kernels.update({key: made[kernel] for key, kernel in before.items()})
-        setattr(cpu, name, entry.kernels[DispatchKey.CPU])
-        _changed(entry)
-
-
-def _laid(how: Callable[[Any, Any], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(kernel)
-    def call(first: Any, *args: Any, **options: Any) -> Any:
-        result = kernel(first, *args, **options)
-        if result.__class__ is list or result.__class__ is tuple:
-            return result.__class__([how(part, first) for part in result])
-        return how(result, first)
-
-    return call
 
 
 #: for a column that is made and not filled: what makes an operator's kernel in it

@@ -42,7 +42,7 @@ def unary(entry: OperatorEntry) -> Call:
     """A pointwise operator with one tensor and no options."""
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refused = entry.pointwise.refused_kinds()
+    refused = entry.pointwise.refused_chars()
     record = Recorder(entry)
     differentiable = record.differentiable
     keep_input = differentiable and bool(record.saved)
@@ -65,7 +65,7 @@ def unary(entry: OperatorEntry) -> Call:
             if not _asks_nobody(input):
                 return slow(*given(input))
             array, edge = input._array, None
-        if array.__class__ is not ndarray or (refused and array.dtype.kind in refused):
+        if array.__class__ is not ndarray or (refused and array.dtype.char in refused):
             return slow(input)
         token = ignore_floating_errors()
         try:
@@ -123,7 +123,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     """
     ufunc = entry.pointwise.ufunc
     boolean = entry.pointwise.boolean
-    refused = entry.pointwise.refused_kinds()
+    refused = entry.pointwise.refused_chars()
     record = Recorder(entry)
     differentiable = record.differentiable
     rule = record.rule
@@ -135,6 +135,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
     crosswise = first_for in ((), (right,)) and second_for in ((), (left,))
     first_for_first, second_for_second = left in first_for, right in second_for
     numbers = "second" in entry.numbers
+    keeps_numbers = entry.pointwise.keeps_numbers
     keep_result = differentiable and bool(record.outputs)
     result_for_first = rule is not None and any(
         left in key and not set(entry.outputs).isdisjoint(rule.needs[key]) for key in rule.formulas
@@ -152,7 +153,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
             a = input._array
             first = input._edge
             if other.__class__ in NUMBERS:
-                if not numbers or (refused and other.__class__ is bool):
+                if not numbers or (refused and other.__class__ is bool) or (keeps_numbers and a.itemsize == 2):
                     return slow(input, other)
                 b = other
                 second = None
@@ -169,7 +170,7 @@ def binary(entry: OperatorEntry, reject: Callable[[OperatorEntry, int, Any], Any
             first = second = None
             if not number and (b.dtype is not a.dtype or b.__class__ is not ndarray):
                 return slow(input, other)
-        if a.__class__ is not ndarray or (refused and a.dtype.kind in refused):
+        if a.__class__ is not ndarray or (refused and a.dtype.char in refused):
             return slow(input, other)
         token = ignore_floating_errors()
         try:
@@ -324,7 +325,13 @@ def _with_alpha(call: Call, entry: OperatorEntry, operands: list[Any], kwargs: d
     common = result_type([value._array if isinstance(value, TensorImpl) else value for value in operands])
     if isinstance(second, TensorImpl) and second._array.__class__ is ndarray and second.dtype is not common:
         second = autograd._to_copy(second, common)
-    fitting(alpha, to_numpy_dtype(common))
+    fitted = fitting(alpha, to_numpy_dtype(common))
+    if common.itemsize == 2 and common.is_floating_point:  # one kernel, which rounds alpha, and then the result
+        first, second = (
+            autograd._to_copy(one, scalar_type.float32) if isinstance(one, TensorImpl) else one
+            for one in (first, second)
+        )
+        return autograd._to_copy(call(first, second * fitted.item()), common)
     return call(first, second * alpha)
 
 

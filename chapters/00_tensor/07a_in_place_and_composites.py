@@ -144,7 +144,7 @@ def _plain_write(entry: OperatorEntry) -> Callable[[Any, Any], bool] | None:
             return False
         if (
             array.__class__ is not ndarray
-            or array.dtype.kind != "f"
+            or array.dtype.char not in "fd"
             or not array.flags.carray
             or input._meta is not None
         ):
@@ -360,7 +360,7 @@ def _straight(entry: OperatorEntry, array: Any, operands: list[Any]) -> bool:
     """Can the ufunc write to `array` itself? One dtype, and the others stretch to its shape."""
     if array.__class__ is not ndarray or entry.pointwise.boolean or not isinstance(entry.pointwise.ufunc, np.ufunc):
         return False
-    if array.dtype.kind not in "fc":
+    if array.dtype.char not in "fdFD":
         return False
     for operand in operands[1:]:
         if operand.__class__ is ndarray:

@@ -86,7 +86,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import derivative, operators, pointwise, register
+from readtorch.aten.core.dispatch.dispatcher import derivative, differentiates_in_opmath, operators, pointwise, register
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import Pointwise, shapes
 from readtorch.c10.core.scalar_type import not_implemented, dtype
@@ -185,8 +185,8 @@ class _Subtraction(Pointwise):
             )
         return super().common(operands)
 
-    def refused_kinds(self) -> str:
-        return "b"
+    def refused_chars(self) -> str:
+        return "?"
 
 
 binary(
@@ -215,6 +215,14 @@ binary(
     numbers="first second",
     autocast="widest",
 )
+
+
+# %%
+#| into: aten/native/binary_ops.py
+def times(at: Any, array: Any, number: Number) -> Any:
+    """`array * number` of a formula. NumPy's product would round the number to 16-bit elements first."""
+    return at.mul(array, number) if array.dtype.itemsize == 2 else array * number
+
 
 # %% [markdown]
 # Why `conj`? A real loss of a complex variable has no complex derivative. It has a direction of steepest ascent, and that
@@ -252,6 +260,7 @@ binary(
     node="Div",
     inplace=True,
 )
+differentiates_in_opmath("mul", "_true_div.self")
 
 
 # %%

@@ -123,11 +123,20 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
 
 _UNKNOWN = unknown("derivative for aten::floor_divide is not implemented", RuntimeError)
 derivative("floor_divide", self=_UNKNOWN, other=_UNKNOWN)
+
+
+def _remainder_second(at: Any, grad: Any, self: Any, other: Any) -> Any:
+    """Nobody wrote it for a number divided."""
+    if not hasattr(self, "dtype"):
+        raise RuntimeError("derivative for aten::remainder is not implemented")
+    return -grad * at._floor_div(self, other)
+
+
 binary(
     "remainder",
     _remainder,
     first=lambda at, grad: grad,
-    second=lambda at, grad, self, other: -grad * at._floor_div(self, other),
+    second=_remainder_second,
     numbers="first second",
 )
 binary(
@@ -222,7 +231,7 @@ def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
     if not hasattr(exponent, "dtype"):
         if exponent == 0:
             return at.zeros_like(grad)
-        return grad * at.conj(exponent * at.pow(self, exponent - 1))
+        return grad * at.conj(times(at, at.pow(self, exponent - 1), exponent))
     return at.where(exponent == 0, at.zeros_like(grad), grad * at.conj(exponent * at.pow(self, exponent - 1)))
 
 
@@ -573,7 +582,7 @@ import math
 
 from readtorch.aten.core.dispatch.operator_entry import UNSAID
 
-from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta
+from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, differentiates_in_opmath
 from readtorch.aten.native import math as special
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.dispatch_key import specimen, without_values
@@ -908,6 +917,7 @@ def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
 
 broadcasts_on_meta("logit")
 derivative("logit", self=_logit_backward)
+differentiates_in_opmath("sigmoid", "tanh", "logit")
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary(

@@ -41,7 +41,8 @@ live()
 import math
 import warnings
 
-from readtorch.aten.core.dispatch.dispatcher import composite, overloads, results_lie
+from readtorch.aten.core.dispatch.dispatcher import composite, computes_in_opmath, overloads, results_lie
+from readtorch.aten.native.binary_ops import times
 from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.aten.native.binary_ops import logaddexp
@@ -49,24 +50,6 @@ from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype, to_string
 from readtorch.c10.core.wrap_dim_minimal import as_dim, maybe_wrap_dim
-
-
-# %%
-#| into: aten/op_math_type.py
-#| imports
-from __future__ import annotations
-
-import numpy as np
-
-from readtorch.aten.core.dispatch.operator_entry import Array
-
-
-# %%
-#| into: aten/op_math_type.py
-#| upstream: aten/src/ATen/OpMathType.h#at::OpMathType
-def in_working_precision(x: Array) -> Array:
-    """Two-byte floats as float32; everything else as it is."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
 # %%
@@ -186,7 +169,7 @@ def _var_backward(at: Any, grad: Any, self: Any, dims: tuple[int, ...], correcti
         if left < 0 or (not count and len(dims) == len(shape)):
             return spread(at, grad, shape, dims, keepdim) * (nan * centred)
         return spread(at, grad * nan, shape, dims, keepdim) * (centred if count != 1 else 1)
-    return spread(at, grad * (2.0 / left), shape, dims, keepdim) * centred
+    return spread(at, times(at, grad, 2.0 / left), shape, dims, keepdim) * centred
 
 
 derivative("_var", self=_var_backward)
@@ -229,6 +212,9 @@ derivative(
         at, at.where(result == 0, 0, grad / (result * 2)), self, dims, correction, keepdim
     ),
 )
+
+
+computes_in_opmath("_std")
 
 
 @composite("std", variants="function method", out=True)
@@ -359,6 +345,7 @@ def _reversed_sum(at: Any, grad: Any, dim: int) -> Any:
 
 
 derivative("cumsum", self=lambda at, grad, dim: _reversed_sum(at, grad, dim))
+computes_in_opmath("cumsum")
 
 
 @register("cumprod", key="CPU CUDA", variants="function method", out=True, inplace=True, autocast="float32")
@@ -395,6 +382,7 @@ def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> A
 
 
 derivative("cumprod", self=_cumprod_backward)
+computes_in_opmath("cumprod")
 
 
 @register("logcumsumexp", key="CPU CUDA", variants="function method", out=True)
@@ -421,6 +409,7 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
 
 results_lie(in_one_piece, "logcumsumexp")
 derivative("logcumsumexp", self=_logcumsumexp_backward)
+computes_in_opmath("logcumsumexp")
 
 
 def _check_joined(name: str, self: Any, other: Any, place: int) -> None:
@@ -795,7 +784,9 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
     top = in_order(_maximum(self, axis=dims, keepdims=True))
     top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
-    total = in_order(np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top)
+    # composed upstream, of operators that round; a sum does so at its end
+    powers = in_working_precision(np.exp(self - top))
+    total = in_order(np.log(powers.sum(axis=dims, keepdims=True).astype(self.dtype, copy=False)) + top)
     return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))
 
 
@@ -873,7 +864,7 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     if ord == 1:
         return at.sgn(self) * grad
     if ord == 2:
-        return at.where(result == 0, 0, self * (grad / result))
+        return at.where(result == 0, 0, self / result * grad)
     size = at.abs(self)
     if math.isinf(ord):
         hit = at._to_copy(size == result, grad.dtype)

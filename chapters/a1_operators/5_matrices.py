@@ -43,6 +43,8 @@ from collections.abc import Sequence
 
 from readtorch.aten.core.dispatch.dispatcher import composite, operators
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.aten.native.binary_ops import times
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.dispatch_key import DispatchKey, meta_like, without_values
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -245,26 +247,30 @@ def addmm(self: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Num
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
         )
-    result = _scaled(product(mat1, mat2), alpha)
+    result = _scaled(product(in_working_precision(mat1), in_working_precision(mat2)), alpha)
     if beta == 0:
-        return result
+        return result.astype(self.dtype, copy=False)
     try:
-        result += _scaled(self, beta)
+        result += _scaled(in_working_precision(self), beta)
     except ValueError:
         raise RuntimeError(
             f"The expanded size of the tensor ({result.shape[-1]}) must match the existing size ({self.shape[-1]}) at non-singleton dimension {result.ndim - 1}.  Target sizes: {list(result.shape)}.  Tensor sizes: {list(self.shape)}"
         ) from None
-    return result
+    return result.astype(self.dtype, copy=False)
 
 
 derivative(
     "addmm",
-    self=lambda at, grad, beta: grad if beta == 1 else grad * beta,
-    mat1=lambda at, grad, mat2, alpha: at.mm(grad if alpha == 1 else grad * alpha, at.conj(at.t(mat2))),
-    mat2=lambda at, grad, mat1, mat2_geometry, alpha: _gradient_of_mat2(
-        at, grad if alpha == 1 else grad * alpha, mat1, mat2_geometry
+    self=lambda at, grad, beta: _times(at, grad, beta),
+    mat1=lambda at, grad, mat2, alpha: _times(at, at.mm(grad, at.conj(at.t(mat2))), alpha),
+    mat2=lambda at, grad, mat1, mat2_geometry, alpha: _times(
+        at, _gradient_of_mat2(at, grad, mat1, mat2_geometry), alpha
     ),
 )
+
+
+def _times(at: Any, array: Any, factor: Number) -> Any:
+    return array if factor == 1 else times(at, array, factor.conjugate())
 
 
 def _factors(result: Any, beta: Any, alpha: Any) -> tuple[Any, Any]:
@@ -303,10 +309,14 @@ def baddbmm(at: Any, self: Array, batch1: Array, batch2: Array, *, beta: Number 
     """β · self + α · batch1 batch2, per batch."""
     _expandable(self, (_length(batch1, 0), _length(batch1, 1), _length(batch2, 2)))
     _one_dtype("Input dtypes must be the same, got: ", self, batch1, batch2)
+    kind = self.dtype
+    if kind.itemsize == 2 and beta != 0:
+        self, batch1, batch2 = (at._to_copy(x, scalar_type.float32) for x in (self, batch1, batch2))
     result = at.bmm(batch1, batch2)
     beta, alpha = _factors(result, beta, alpha)
     result = result if alpha == 1 else result * alpha
-    return result if beta == 0 else (self if beta == 1 else self * beta) + result
+    result = result if beta == 0 else (self if beta == 1 else self * beta) + result
+    return result if result.dtype == kind else at._to_copy(result, kind)
 
 
 @composite("addbmm", variants="function method", inplace=True, out=True, autocast="low")

@@ -489,7 +489,7 @@ def _scatter(dy: Array, weight: Array, size: Sequence[int], geometry: Geometry, 
 # %% [markdown]
 # ## The operators
 #
-# Low-precision inputs are computed in float32 and rounded once, as upstream's accumulate.
+# Low-precision inputs are computed in float32 and rounded once, after the bias, as upstream's accumulate.
 
 
 # %%
@@ -523,16 +523,15 @@ def convolution(
         if other is not None and other.dtype is not input.dtype and other.dtype != input.dtype:
             raise RuntimeError(f"expected scalar type {to_string(input.dtype)} but found {to_string(other.dtype)}")
     geometry = Geometry(tuple(stride), tuple(padding), tuple(dilation))
+    x, weight = in_working_precision(input), in_working_precision(weight)
     if transposed:
         size = geometry.transposed_size(input.shape[2:], weight.shape[2:], output_padding)
-        y = _conv_input(input, weight, (len(input), weight.shape[1] * groups, *size), stride, padding, dilation, groups)
+        y = _conv_input(x, weight, (len(input), weight.shape[1] * groups, *size), stride, padding, dilation, groups)
     else:
-        x, w = in_working_precision(input), in_working_precision(weight)
-        y = _convolve(x, w, geometry, groups, _wants_channels_last(input, weight))
-        y = y.astype(input.dtype, copy=False)
+        y = _convolve(x, weight, geometry, groups, _wants_channels_last(input, weight))
     if bias is not None:
         y += bias.reshape(-1, *(1,) * (input.ndim - 2))
-    return y
+    return y.astype(input.dtype, copy=False)
 
 
 def _convolve(x: Array, weight: Array, geometry: Geometry, groups: int, channels_last: bool) -> Array:

@@ -589,7 +589,15 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import (
+    composite,
+    computes_in_opmath,
+    derivative,
+    opaque,
+    overloads,
+    register,
+    results_lie,
+)
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.pooling import Window, _over_windows, checked_window, padded
@@ -707,6 +715,7 @@ def _mean_again(
 
 results_lie(in_suggested_format, "_avg_pool")
 derivative("_avg_pool", self=_mean_gradient)
+computes_in_opmath("_avg_pool")
 opaque("_avg_pool")
 overloads("_avg_pool", lambda given: f"AvgPool{max(len(given['kernel_size']), 2)}DBackward0")
 derivative("_avg_pool_backward", dy=_mean_again)
@@ -791,7 +800,15 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import (
+    composite,
+    computes_in_opmath,
+    derivative,
+    opaque,
+    overloads,
+    register,
+    results_lie,
+)
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.op_math_type import in_working_precision
@@ -864,6 +881,7 @@ derivative(
         grad, tuple(self.shape[-len(output_size) :])
     ),
 )
+computes_in_opmath("_adaptive_avg_pool", "_adaptive_avg_pool_backward")
 opaque("_adaptive_avg_pool")
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
 derivative(

@@ -76,6 +76,12 @@ def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
         raise not_implemented(kernel, input.dtype)
 
 
+def as_kept(statistic: Array, input: Array, weight: Array | None) -> Array:
+    """What is kept of a statistic: beside parameters of 16 bits it is rounded to them, beside float32 parameters it is not."""
+    mixed = weight is not None and weight.dtype != input.dtype
+    return statistic if input.itemsize > 2 or mixed else statistic.astype(input.dtype)
+
+
 def rows_in_block(count: int, bytes_each: int) -> int:
     """How many of `count` rows make a block."""
     return max(1, min(count, _BLOCK // max(bytes_each, 1)))
@@ -290,13 +296,20 @@ def native_batch_norm(
         unbiased = var * (count / (count - 1)) if count > 1 else np.full_like(var, np.nan)
         running_var += (momentum * (unbiased - running_var)).astype(running_var.dtype, copy=False)
     invstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    if x is not input:  # of 16 bits: the output is made with the statistics as they are kept
+        mean, invstd = as_kept(mean, input, weight), as_kept(invstd, input, weight)
+        shape = (-1, *(1,) * (x.ndim - 2))
+        factor = in_working_precision(invstd)
+        factor = factor if weight is None else factor * in_working_precision(weight)
+        term = -in_working_precision(mean) * factor
+        y = x * factor.reshape(shape) + (term if bias is None else term + in_working_precision(bias)).reshape(shape)
     return y.astype(input.dtype, copy=False), mean, invstd
 
 
 @register("native_batch_norm", key="Meta")
 def _batch_norm_on_meta(input: Array, *more: Any) -> tuple[Array, Array, Array]:
     training = more[4]
-    statistics = meta_like(in_working_precision(input), (input.shape[1] if training else 0,))
+    statistics = meta_like(as_kept(in_working_precision(input), input, more[0]), (input.shape[1] if training else 0,))
     return meta_like(input), statistics, statistics
 
 
@@ -333,7 +346,9 @@ def native_batch_norm_backward(
     """The gradients with respect to input, weight and bias."""
     x, dy = in_working_precision(input), in_working_precision(grad_out)
     if train:
-        dx, dw, db = _batch_gradients(dy, x, weight, save_mean, save_invstd)
+        assert save_mean is not None
+        assert save_invstd is not None
+        dx, dw, db = _batch_gradients(dy, x, weight, in_working_precision(save_mean), in_working_precision(save_invstd))
     else:
         assert running_mean is not None
         assert running_var is not None
@@ -526,12 +541,13 @@ from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivat
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer
 from readtorch.aten.native.normalization import (
+    as_kept,
     check_floats,
     in_blocks,
-    in_working_precision,
     rows_in_block,
     sums_in_blocks,
 )
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented, to_string
 from readtorch.c10.util.exception import warn_once
@@ -701,6 +717,7 @@ def native_layer_norm(
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
     broadcast = (*leading, *(1,) * len(normalized_shape))
     y = y.reshape(input.shape).astype(input.dtype, copy=False)
+    mean, rstd = (as_kept(one, input, weight) for one in (mean, rstd))
     return y, mean.reshape(broadcast), rstd.reshape(broadcast)
 
 
@@ -717,7 +734,8 @@ def native_layer_norm_backward(
     d = math.prod(normalized_shape)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
-    dx, dw, db = _row_gradients(dy, x, weight, mean.reshape(-1), rstd.reshape(-1))
+    mean, rstd = (in_working_precision(one.reshape(-1)) for one in (mean, rstd))
+    dx, dw, db = _row_gradients(dy, x, weight, mean, rstd)
     shape = tuple(normalized_shape)
     kind = input.dtype if weight is None else weight.dtype
     dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
@@ -730,7 +748,9 @@ def native_layer_norm_backward(
 def _layer_norm_on_meta(input: Array, normalized_shape: Sequence[int], *parameters: Any) -> Any:
     check_floats("LayerNormKernelImpl", input, *parameters[:2])
     leading = input.shape[: input.ndim - len(normalized_shape)]
-    statistics = meta_like(in_working_precision(input), (*leading, *(1,) * len(normalized_shape)))
+    statistics = meta_like(
+        as_kept(in_working_precision(input), input, parameters[0]), (*leading, *(1,) * len(normalized_shape))
+    )
     return meta_like(input, input.shape), statistics, statistics
 
 
@@ -839,16 +859,12 @@ def rms_norm(
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
     if not (kind.is_floating_point or kind.is_complex):
         raise not_implemented("rms_norm", kind)
-    low = kind.itemsize == 2
-    x = at._to_copy(input, float32) if low else input
+    x = at._to_copy(input, float32) if kind.itemsize == 2 else input
     if eps is None:
         eps = float(np.finfo(np.float64 if kind.to_real().itemsize == 8 else np.float32).eps)
     y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
-    if low:
-        y = at._to_copy(y, kind)
-    if weight is None:
-        return y
-    y = y * weight
+    if weight is not None:
+        y = y * weight
     return y if y.dtype == input.dtype else at._to_copy(y, kind)
 
 
@@ -872,7 +888,7 @@ from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivat
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
-from readtorch.aten.native.normalization import check_floats
+from readtorch.aten.native.normalization import as_kept, check_floats
 from readtorch.aten.op_math_type import in_working_precision
 
 
@@ -901,7 +917,8 @@ def native_group_norm(
         y *= weight[:, None]
     if bias is not None:
         y += bias[:, None]
-    return y.reshape(input.shape).astype(input.dtype, copy=False), mean.reshape(N, group), rstd.reshape(N, group)
+    mean, rstd = (as_kept(one, input, weight).reshape(N, group) for one in (mean, rstd))
+    return y.reshape(input.shape).astype(input.dtype, copy=False), mean, rstd
 
 
 @register("native_group_norm_backward", variants="", outputs="input weight bias")
@@ -919,6 +936,7 @@ def native_group_norm_backward(
     """The gradients with respect to input, weight and bias."""
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(N, C, HxW)
+    mean, rstd = in_working_precision(mean), in_working_precision(rstd)
     db = np.einsum("ncp->c", dy)
     # Σ g (x - μ) / σ over places, group by group: from two sums per example and channel
     dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, C // group)

@@ -44,6 +44,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     composite,
     cpu,
     derivative,
+    differentiates_in_opmath,
     broadcasts_on_meta,
     keeps_shape_on_meta,
     opaque,
@@ -160,6 +161,7 @@ def hardsigmoid(self: Array) -> Array:
 
 
 derivative("hardsigmoid", self=lambda at, grad, self: at.where((self > -3) & (self < 3), grad / 6, 0))
+differentiates_in_opmath("hardsigmoid")
 
 
 @register("hardswish", module="nn", inplace=True)
@@ -270,6 +272,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
 
 
 opaque("relu", "threshold", "leaky_relu", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel")
+differentiates_in_opmath("leaky_relu", "_prelu_kernel")
 
 # %% [markdown]
 # None of these bends, so the second derivative is zero, and whoever asks for it gets zeros: upstream's backward pass of each is an operator
@@ -374,6 +377,7 @@ def celu(self: Array, alpha: Real = 1.0) -> Array:
 
 
 derivative("celu", self=lambda at, grad, self, alpha: _elu_gradient(at, grad, self, alpha, 1.0, 1.0 / alpha))
+differentiates_in_opmath("elu", "celu")
 broadcasts_on_meta("celu")
 
 
@@ -410,6 +414,7 @@ def log_sigmoid(self: Array) -> Array:
 
 results_lie(in_one_piece, "log_sigmoid")
 derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
+differentiates_in_opmath("softplus", "log_sigmoid")
 
 
 # %%
@@ -478,6 +483,7 @@ def _mish_gradient(at: Any, grad: Any, self: Any) -> Any:
 
 
 derivative("mish", self=_mish_gradient)
+differentiates_in_opmath("mish")
 
 # %% [markdown]
 # GELU is `x Φ(x)`; its derivative is `Φ(x) + x φ(x)`, with the normal distribution function and density. The approximation replaces `Φ`
@@ -601,7 +607,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import cpu, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import cpu, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -636,6 +642,7 @@ def _glu_gradient(at: Any, grad: Any, self: Any, dim: int) -> Any:
 
 
 derivative("glu", self=_glu_gradient)
+differentiates_in_opmath("glu")
 
 
 # %%

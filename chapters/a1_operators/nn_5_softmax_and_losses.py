@@ -75,7 +75,11 @@ def _softmax(self: Array, dim: int) -> Array:
         return np.ones_like(self)
     y = _shifted(x, axis)
     np.exp(y, out=y)
-    y /= y.sum(axis, keepdims=True)
+    total = y.sum(axis, keepdims=True)
+    # upstream's kernel for the other dimensions stores the powers
+    if x is not self and axis != self.ndim - 1:
+        y = in_working_precision(y.astype(self.dtype))
+    y /= total
     return (y if y.ndim == 1 else in_one_piece(y, self)).astype(self.dtype, copy=False)
 
 
@@ -86,7 +90,12 @@ def _log_softmax(self: Array, dim: int) -> Array:
     if _trivial(x):
         return np.zeros_like(self)
     y = _shifted(x, axis)
-    y -= np.log(np.exp(y).sum(axis, keepdims=True))
+    total = np.exp(y).sum(axis, keepdims=True)
+    # upstream's kernel for the last dimension stores the sum and its logarithm
+    if x is not self and axis == self.ndim - 1:
+        y -= np.log(total.astype(self.dtype)).astype(x.dtype)
+    else:
+        y -= np.log(total)
     return (y if y.ndim == 1 else in_one_piece(y, self)).astype(self.dtype, copy=False)
 
 
@@ -524,7 +533,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
@@ -629,6 +638,7 @@ derivative(
         -_smooth_l1_gradient(at, grad, self, target, reduction, beta)
     ),
 )
+differentiates_in_opmath("_smooth_l1_loss")
 
 
 @composite("smooth_l1_loss", module="nn", autocast="float32")

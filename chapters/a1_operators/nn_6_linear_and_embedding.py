@@ -264,7 +264,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, derivative, regis
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
 from readtorch.c10.core.dispatch_key import without_values
-from readtorch.c10.core.scalar_type import to_string
+from readtorch.c10.core.scalar_type import float32, to_string
 
 
 # %%
@@ -389,10 +389,13 @@ def _embedding_bag_reduced(
         rows = rows * at.unsqueeze(per_sample_weights, 1)
     if mode == "max":
         return at._segment_max(rows, bag, bags)[0]
+    kind = rows.dtype
+    if kind.itemsize == 2:
+        rows = at._to_copy(rows, float32)
     total = at._segment_sum(rows, bag, bags)
-    if mode == "sum":
-        return total
-    return total / at._bag_sizes(bag, bags)
+    if mode != "sum":
+        total = total / at._bag_sizes(bag, bags)
+    return total if total.dtype == kind else at._to_copy(total, kind)
 
 
 @register("_bag_sizes", variants="")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from readtorch.aten.op_math_type import in_working_precision
+
 
 def infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The broadcast shape of two. RuntimeError names the first dimension, from the right, that does not fit."""
@@ -34,5 +36,7 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
         i + lead for i, size in enumerate(shape) if size == 1 and array.shape[i + lead] != 1
     )
     if axes:
-        array = array.sum(axis=axes, keepdims=True)
+        wide = in_working_precision(array)  # a sum of 16-bit elements is rounded at its end, or it would stop at 256
+        summed = wide.sum(axis=axes, keepdims=True)
+        array = summed if wide is array else summed.astype(array.dtype)
     return array.reshape(shape)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.op_math_type import FLOAT32, KEEPING_NUMBERS, REDUCED
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import INTEGRAL, dtype, to_numpy_dtype
@@ -21,7 +22,7 @@ class Pointwise:
     type, give bool). `reject`: categories that the operator refuses, with the error's text.
     """
 
-    __slots__ = ("boolean", "floating", "name", "refuse", "ufunc")
+    __slots__ = ("boolean", "floating", "keeps_numbers", "name", "refuse", "ufunc")
 
     def __init__(
         self,
@@ -35,19 +36,22 @@ class Pointwise:
         self.floating = promote == "float"
         self.boolean = promote == "bool"
         self.refuse = refuse
+        #: is a number beside 16-bit elements taken as it is, and not rounded to their type first?
+        self.keeps_numbers = name in KEEPING_NUMBERS
 
-    def refused_kinds(self) -> str:
-        """NumPy's letters for the kinds of inputs that must not be handed to the ufunc as they are."""
-        kinds = "".join(
-            {
-                kind.numpy.kind
-                for kind in scalar_type.ALL
-                if kind.numpy is not None and self.refuse and self.refuse(kind)
-            }
+    def refused_chars(self) -> str:
+        """NumPy's letters for the types of inputs that must not be handed to the ufunc as they are."""
+        one_ufunc = isinstance(self.ufunc, np.ufunc)
+        return "".join(
+            kind.numpy.char
+            for kind in scalar_type.ALL
+            if kind.numpy is not None
+            and (
+                (self.refuse and self.refuse(kind))
+                or (self.floating and kind._category <= INTEGRAL and (not one_ufunc or self.ufunc is np.reciprocal))
+                or (kind.numpy in REDUCED and not one_ufunc and not self.boolean)
+            )
         )
-        if self.floating and (not isinstance(self.ufunc, np.ufunc) or self.ufunc is np.reciprocal):
-            kinds += "iub"
-        return kinds
 
     def common(self, operands: Sequence[Any]) -> dtype:
         """The type these operands are computed in. RuntimeError where the operator refuses it."""
@@ -67,7 +71,14 @@ class Pointwise:
     def __call__(self, *operands: Any) -> Any:
         """The kernel: on raw arrays and Python numbers."""
         wanted = to_numpy_dtype(self.common(operands))
-        operands = tuple(cast(operand, wanted) for operand in operands)
+        widened = wanted.itemsize == 2 and wanted in REDUCED and not self.boolean
+        if widened:
+            operands = tuple(
+                widen(operand, wanted, self.keeps_numbers and position == 1)
+                for position, operand in enumerate(operands)
+            )
+        else:
+            operands = tuple(cast(operand, wanted) for operand in operands)
         token = ignore_floating_errors()
         try:
             result = self.ufunc(*operands)
@@ -76,9 +87,16 @@ class Pointwise:
             raise
         finally:
             restore_floating_errors(token)
-        if result.dtype != wanted and not self.boolean and result.dtype.kind == wanted.kind:
+        if result.dtype != wanted and not self.boolean and result.dtype.kind == ("f" if widened else wanted.kind):
             result = result.astype(wanted)
-        return result
+        return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+def widen(operand: Any, narrow: np.dtype, keeps_number: bool) -> Any:
+    """An operand of a computation on 16-bit elements, in float32. It is rounded to `narrow` first, unless it is a number that is kept."""
+    if not keeps_number or getattr(operand, "size", 1) != 1:
+        operand = cast(operand, narrow)
+    return cast(operand, FLOAT32)
 
 
 def cast(operand: Any, wanted: np.dtype) -> Any:

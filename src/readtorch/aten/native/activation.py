@@ -14,6 +14,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     composite,
     cpu,
     derivative,
+    differentiates_in_opmath,
     keeps_shape_on_meta,
     opaque,
     register,
@@ -167,6 +168,7 @@ def hardsigmoid(self: Array) -> Array:
 
 
 derivative("hardsigmoid", self=lambda at, grad, self: at.where((self > -3) & (self < 3), grad / 6, 0))
+differentiates_in_opmath("hardsigmoid")
 
 
 @register("hardswish", module="nn", inplace=True)
@@ -271,6 +273,7 @@ def prelu(at: Any, self: Array, weight: Array) -> Any:
 
 
 opaque("relu", "threshold", "leaky_relu", "hardtanh", "hardshrink", "softshrink", "_prelu_kernel")
+differentiates_in_opmath("leaky_relu", "_prelu_kernel")
 
 
 @register("_rrelu_slopes", variants="")
@@ -341,6 +344,7 @@ def celu(self: Array, alpha: Real = 1.0) -> Array:
 
 
 derivative("celu", self=lambda at, grad, self, alpha: _elu_gradient(at, grad, self, alpha, 1.0, 1.0 / alpha))
+differentiates_in_opmath("elu", "celu")
 broadcasts_on_meta("celu")
 
 
@@ -371,6 +375,7 @@ def log_sigmoid(self: Array) -> Array:
 
 results_lie(in_one_piece, "log_sigmoid")
 derivative("log_sigmoid", self=lambda at, grad, self: grad * at.sigmoid(-self))
+differentiates_in_opmath("softplus", "log_sigmoid")
 
 
 def _gate(x: Array, out: Array) -> None:
@@ -437,6 +442,7 @@ def _mish_gradient(at: Any, grad: Any, self: Any) -> Any:
 
 
 derivative("mish", self=_mish_gradient)
+differentiates_in_opmath("mish")
 
 _CUBIC = 0.044715
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import (
+    composite,
+    computes_in_opmath,
+    derivative,
+    opaque,
+    overloads,
+    register,
+    results_lie,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Dims
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.op_math_type import in_working_precision
@@ -78,6 +86,7 @@ derivative(
         grad, tuple(self.shape[-len(output_size) :])
     ),
 )
+computes_in_opmath("_adaptive_avg_pool", "_adaptive_avg_pool_backward")
 opaque("_adaptive_avg_pool")
 overloads("_adaptive_avg_pool", lambda given: f"AdaptiveAvgPool{max(len(given['output_size']), 2)}DBackward0")
 derivative(

@@ -12,6 +12,7 @@ from readtorch.aten.core.dispatch.dispatcher import (
     broadcasts_on_meta,
     composite,
     derivative,
+    differentiates_in_opmath,
     operators,
     overloads,
     pointwise,
@@ -82,8 +83,8 @@ class _Subtraction(Pointwise):
             )
         return super().common(operands)
 
-    def refused_kinds(self) -> str:
-        return "b"
+    def refused_chars(self) -> str:
+        return "?"
 
 
 binary(
@@ -105,6 +106,12 @@ binary(
     autocast="widest",
 )
 
+
+def times(at: Any, array: Any, number: Number) -> Any:
+    """`array * number` of a formula. NumPy's product would round the number to 16-bit elements first."""
+    return at.mul(array, number) if array.dtype.itemsize == 2 else array * number
+
+
 binary(
     "_true_div",
     np.true_divide,
@@ -116,6 +123,7 @@ binary(
     node="Div",
     inplace=True,
 )
+differentiates_in_opmath("mul", "_true_div.self")
 
 
 @composite("div", variants="function method", inplace=True, out=True)
@@ -187,11 +195,20 @@ for _name, _rounded in (("_floor_div", _floor_divide), ("_trunc_div", _trunc_div
 
 _UNKNOWN = unknown("derivative for aten::floor_divide is not implemented", RuntimeError)
 derivative("floor_divide", self=_UNKNOWN, other=_UNKNOWN)
+
+
+def _remainder_second(at: Any, grad: Any, self: Any, other: Any) -> Any:
+    """Nobody wrote it for a number divided."""
+    if not hasattr(self, "dtype"):
+        raise RuntimeError("derivative for aten::remainder is not implemented")
+    return -grad * at._floor_div(self, other)
+
+
 binary(
     "remainder",
     _remainder,
     first=lambda at, grad: grad,
-    second=lambda at, grad, self, other: -grad * at._floor_div(self, other),
+    second=_remainder_second,
     numbers="first second",
 )
 binary(
@@ -237,7 +254,7 @@ def _power_first(at: Any, grad: Any, self: Any, exponent: Any) -> Any:
     if not hasattr(exponent, "dtype"):
         if exponent == 0:
             return at.zeros_like(grad)
-        return grad * at.conj(exponent * at.pow(self, exponent - 1))
+        return grad * at.conj(times(at, at.pow(self, exponent - 1), exponent))
     return at.where(exponent == 0, at.zeros_like(grad), grad * at.conj(exponent * at.pow(self, exponent - 1)))
 
 

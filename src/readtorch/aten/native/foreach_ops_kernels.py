@@ -27,14 +27,19 @@ def _rows(name: str, tensors: Sequence[Any], others: tuple) -> list[tuple]:
 
 
 def _register_foreach(name: str) -> None:
+    scaled = name.startswith("addc")  # their last operand is `value`, which the operator takes by name
+
+    def call(operator: Any, row: Sequence[Any], options: dict[str, Any]) -> Any:
+        return operator(*row[:3], value=row[3]) if scaled and len(row) == 4 else operator(*row, **options)
+
     def each(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
         operator = getattr(at, name)
-        return tuple(operator(*row, **options) for row in _rows(name, self, others))
+        return tuple(call(operator, row, options) for row in _rows(name, self, others))
 
     def each_in_place(at: Any, self: Sequence[Any], *others: Any, **options: Any) -> Any:
         operator = getattr(at, f"{name}_")
         for row in _rows(name, self, others):
-            operator(*row, **options)
+            call(operator, row, options)
         return list(self)
 
     composite(f"_foreach_{name}")(each)

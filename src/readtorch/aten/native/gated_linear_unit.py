@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import cpu, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import cpu, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
 
@@ -36,3 +36,4 @@ def _glu_gradient(at: Any, grad: Any, self: Any, dim: int) -> Any:
 
 
 derivative("glu", self=_glu_gradient)
+differentiates_in_opmath("glu")

@@ -10,7 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register, results_lie
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.layer_norm import _normalize_rows, _row_gradients
-from readtorch.aten.native.normalization import check_floats
+from readtorch.aten.native.normalization import as_kept, check_floats
 from readtorch.aten.native.tensor_factories import in_suggested_format
 from readtorch.aten.op_math_type import in_working_precision
 
@@ -37,7 +37,8 @@ def native_group_norm(
         y *= weight[:, None]
     if bias is not None:
         y += bias[:, None]
-    return y.reshape(input.shape).astype(input.dtype, copy=False), mean.reshape(N, group), rstd.reshape(N, group)
+    mean, rstd = (as_kept(one, input, weight).reshape(N, group) for one in (mean, rstd))
+    return y.reshape(input.shape).astype(input.dtype, copy=False), mean, rstd
 
 
 @register("native_group_norm_backward", variants="", outputs="input weight bias")
@@ -55,6 +56,7 @@ def native_group_norm_backward(
     """The gradients with respect to input, weight and bias."""
     x = in_working_precision(np.ascontiguousarray(input)).reshape(N * group, C // group * HxW)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(N, C, HxW)
+    mean, rstd = in_working_precision(mean), in_working_precision(rstd)
     db = np.einsum("ncp->c", dy)
     # Σ g (x - μ) / σ over places, group by group: from two sums per example and channel
     dots = np.einsum("ncp,ncp->nc", dy, x.reshape(N, C, HxW)).reshape(N, group, C // group)

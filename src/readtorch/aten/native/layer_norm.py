@@ -13,12 +13,13 @@ from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivat
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.convolution import _buffer
 from readtorch.aten.native.normalization import (
+    as_kept,
     check_floats,
     in_blocks,
-    in_working_precision,
     rows_in_block,
     sums_in_blocks,
 )
+from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.dispatch_key import meta_like
 from readtorch.c10.core.scalar_type import dtype, float32, from_numpy_dtype, not_implemented, to_string
 from readtorch.c10.util.exception import warn_once
@@ -182,6 +183,7 @@ def native_layer_norm(
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
     broadcast = (*leading, *(1,) * len(normalized_shape))
     y = y.reshape(input.shape).astype(input.dtype, copy=False)
+    mean, rstd = (as_kept(one, input, weight) for one in (mean, rstd))
     return y, mean.reshape(broadcast), rstd.reshape(broadcast)
 
 
@@ -198,7 +200,8 @@ def native_layer_norm_backward(
     d = math.prod(normalized_shape)
     x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
-    dx, dw, db = _row_gradients(dy, x, weight, mean.reshape(-1), rstd.reshape(-1))
+    mean, rstd = (in_working_precision(one.reshape(-1)) for one in (mean, rstd))
+    dx, dw, db = _row_gradients(dy, x, weight, mean, rstd)
     shape = tuple(normalized_shape)
     kind = input.dtype if weight is None else weight.dtype
     dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
@@ -209,7 +212,9 @@ def native_layer_norm_backward(
 def _layer_norm_on_meta(input: Array, normalized_shape: Sequence[int], *parameters: Any) -> Any:
     check_floats("LayerNormKernelImpl", input, *parameters[:2])
     leading = input.shape[: input.ndim - len(normalized_shape)]
-    statistics = meta_like(in_working_precision(input), (*leading, *(1,) * len(normalized_shape)))
+    statistics = meta_like(
+        as_kept(in_working_precision(input), input, parameters[0]), (*leading, *(1,) * len(normalized_shape))
+    )
     return meta_like(input, input.shape), statistics, statistics
 
 
@@ -308,14 +313,10 @@ def rms_norm(
     kind = input.dtype if isinstance(input.dtype, dtype) else from_numpy_dtype(input.dtype)
     if not (kind.is_floating_point or kind.is_complex):
         raise not_implemented("rms_norm", kind)
-    low = kind.itemsize == 2
-    x = at._to_copy(input, float32) if low else input
+    x = at._to_copy(input, float32) if kind.itemsize == 2 else input
     if eps is None:
         eps = float(np.finfo(np.float64 if kind.to_real().itemsize == 8 else np.float32).eps)
     y = x * at.rsqrt(at.mean(x * x, own, True) + eps)
-    if low:
-        y = at._to_copy(y, kind)
-    if weight is None:
-        return y
-    y = y * weight
+    if weight is not None:
+        y = y * weight
     return y if y.dtype == input.dtype else at._to_copy(y, kind)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import composite, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
@@ -99,6 +99,7 @@ derivative(
         -_smooth_l1_gradient(at, grad, self, target, reduction, beta)
     ),
 )
+differentiates_in_opmath("_smooth_l1_loss")
 
 
 @composite("smooth_l1_loss", module="nn", autocast="float32")

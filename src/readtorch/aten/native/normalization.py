@@ -28,6 +28,12 @@ def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
         raise not_implemented(kernel, input.dtype)
 
 
+def as_kept(statistic: Array, input: Array, weight: Array | None) -> Array:
+    """What is kept of a statistic: beside parameters of 16 bits it is rounded to them, beside float32 parameters it is not."""
+    mixed = weight is not None and weight.dtype != input.dtype
+    return statistic if input.itemsize > 2 or mixed else statistic.astype(input.dtype)
+
+
 def rows_in_block(count: int, bytes_each: int) -> int:
     """How many of `count` rows make a block."""
     return max(1, min(count, _BLOCK // max(bytes_each, 1)))
@@ -214,13 +220,20 @@ def native_batch_norm(
         unbiased = var * (count / (count - 1)) if count > 1 else np.full_like(var, np.nan)
         running_var += (momentum * (unbiased - running_var)).astype(running_var.dtype, copy=False)
     invstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    if x is not input:  # of 16 bits: the output is made with the statistics as they are kept
+        mean, invstd = as_kept(mean, input, weight), as_kept(invstd, input, weight)
+        shape = (-1, *(1,) * (x.ndim - 2))
+        factor = in_working_precision(invstd)
+        factor = factor if weight is None else factor * in_working_precision(weight)
+        term = -in_working_precision(mean) * factor
+        y = x * factor.reshape(shape) + (term if bias is None else term + in_working_precision(bias)).reshape(shape)
     return y.astype(input.dtype, copy=False), mean, invstd
 
 
 @register("native_batch_norm", key="Meta")
 def _batch_norm_on_meta(input: Array, *more: Any) -> tuple[Array, Array, Array]:
     training = more[4]
-    statistics = meta_like(in_working_precision(input), (input.shape[1] if training else 0,))
+    statistics = meta_like(as_kept(in_working_precision(input), input, more[0]), (input.shape[1] if training else 0,))
     return meta_like(input), statistics, statistics
 
 
@@ -254,7 +267,9 @@ def native_batch_norm_backward(
     """The gradients with respect to input, weight and bias."""
     x, dy = in_working_precision(input), in_working_precision(grad_out)
     if train:
-        dx, dw, db = _batch_gradients(dy, x, weight, save_mean, save_invstd)
+        assert save_mean is not None
+        assert save_invstd is not None
+        dx, dw, db = _batch_gradients(dy, x, weight, in_working_precision(save_mean), in_working_precision(save_invstd))
     else:
         assert running_mean is not None
         assert running_var is not None

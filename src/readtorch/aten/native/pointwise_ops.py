@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    broadcasts_on_meta,
+    composite,
+    computes_in_opmath,
+    derivative,
+    differentiates_in_opmath,
+    register,
+)
 from readtorch.aten.core.dispatch.operator_entry import Array, Number
 from readtorch.aten.tensor_iterator import common_dtype, fitting
 from readtorch.c10.core.scalar_type import cpp_type, not_implemented
@@ -79,8 +86,6 @@ def _lerp_scalar(self: Array, end: Array, weight: Number) -> Array:
         raise RuntimeError(f"expected dtype {cpp_type(self.dtype)} for `end`, but got dtype {cpp_type(end.dtype)}")
     _check_sizes(self, end)
     fitted = fitting(weight, self.dtype)
-    if self.dtype.itemsize == 2:  # in single precision, and rounded once
-        return _lerp_scalar(self.astype("f4"), end.astype("f4"), weight).astype(self.dtype)
     near = abs(weight) < 0.5  # asked of Python's number: one on a device would have to be waited for
     return self + fitted * (end - self) if near else end - (end - self) * (1 - fitted)
 
@@ -104,6 +109,7 @@ derivative(
     self=lambda at, grad, weight: grad * (1 - weight.conjugate()),
     end=lambda at, grad, weight: grad * weight.conjugate(),
 )
+computes_in_opmath("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 broadcasts_on_meta("addcmul", "addcdiv", "_lerp_scalar", "_lerp_tensor")
 derivative(
     "_lerp_tensor",
@@ -111,3 +117,4 @@ derivative(
     end=lambda at, grad, weight: grad * at.conj(weight),
     weight=lambda at, grad, self, end: grad * at.conj(end - self),
 )
+differentiates_in_opmath("_lerp_scalar")

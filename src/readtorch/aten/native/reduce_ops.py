@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import composite, derivative, overloads, register, results_lie
+from readtorch.aten.core.dispatch.dispatcher import (
+    composite,
+    computes_in_opmath,
+    derivative,
+    overloads,
+    register,
+    results_lie,
+)
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Dims, Real
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
-from readtorch.aten.native.binary_ops import logaddexp
+from readtorch.aten.native.binary_ops import logaddexp, times
 from readtorch.aten.native.tensor_factories import in_one_piece
 from readtorch.aten.op_math_type import in_working_precision
 from readtorch.aten.tensor_iterator import in_order
@@ -175,7 +182,7 @@ def _var_backward(at: Any, grad: Any, self: Any, dims: tuple[int, ...], correcti
         if left < 0 or (not count and len(dims) == len(shape)):
             return spread(at, grad, shape, dims, keepdim) * (nan * centred)
         return spread(at, grad * nan, shape, dims, keepdim) * (centred if count != 1 else 1)
-    return spread(at, grad * (2.0 / left), shape, dims, keepdim) * centred
+    return spread(at, times(at, grad, 2.0 / left), shape, dims, keepdim) * centred
 
 
 derivative("_var", self=_var_backward)
@@ -218,6 +225,9 @@ derivative(
         at, at.where(result == 0, 0, grad / (result * 2)), self, dims, correction, keepdim
     ),
 )
+
+
+computes_in_opmath("_std")
 
 
 @composite("std", variants="function method", out=True)
@@ -333,6 +343,7 @@ def _reversed_sum(at: Any, grad: Any, dim: int) -> Any:
 
 
 derivative("cumsum", self=lambda at, grad, dim: _reversed_sum(at, grad, dim))
+computes_in_opmath("cumsum")
 
 
 @register("cumprod", key="CPU CUDA", variants="function method", out=True, inplace=True, autocast="float32")
@@ -369,6 +380,7 @@ def _cumprod_backward(at: Any, grad: Any, self: Any, dim: int, result: Any) -> A
 
 
 derivative("cumprod", self=_cumprod_backward)
+computes_in_opmath("cumprod")
 
 
 @register("logcumsumexp", key="CPU CUDA", variants="function method", out=True)
@@ -395,6 +407,7 @@ def _logcumsumexp_backward(at: Any, grad: Any, self: Any, dim: int, result: Any)
 
 results_lie(in_one_piece, "logcumsumexp")
 derivative("logcumsumexp", self=_logcumsumexp_backward)
+computes_in_opmath("logcumsumexp")
 
 
 def _check_joined(name: str, self: Any, other: Any, place: int) -> None:
@@ -706,7 +719,9 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
         return np.log(np.exp(self).sum(axis=dims, keepdims=keepdim)) if self.ndim else self.copy()
     top = in_order(_maximum(self, axis=dims, keepdims=True))
     top = np.where(np.isfinite(top), top, 0).astype(self.dtype, copy=False)
-    total = in_order(np.log(np.exp(self - top).sum(axis=dims, keepdims=True)) + top)
+    # composed upstream, of operators that round; a sum does so at its end
+    powers = in_working_precision(np.exp(self - top))
+    total = in_order(np.log(powers.sum(axis=dims, keepdims=True).astype(self.dtype, copy=False)) + top)
     return total if keepdim else total.reshape(tuple(size for axis, size in enumerate(self.shape) if axis not in dims))
 
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from readtorch.aten.core.dispatch.dispatcher import broadcasts_on_meta, composite, derivative, pointwise, register
+from readtorch.aten.core.dispatch.dispatcher import (
+    broadcasts_on_meta,
+    composite,
+    derivative,
+    differentiates_in_opmath,
+    pointwise,
+    register,
+)
 from readtorch.aten.core.dispatch.operator_entry import UNSAID, Array, Number
 from readtorch.aten.native import math as special
 from readtorch.aten.tensor_iterator import Pointwise, shapes
@@ -174,6 +181,7 @@ def _logit_backward(at: Any, grad: Any, self: Any, eps: float | None) -> Any:
 
 broadcasts_on_meta("logit")
 derivative("logit", self=_logit_backward)
+differentiates_in_opmath("sigmoid", "tanh", "logit")
 unary("erf", special.erf, formula=lambda at, grad, self: grad * (2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary("erfc", special.erfc, formula=lambda at, grad, self: grad * (-2 / math.sqrt(math.pi)) * at.exp(-(self * self)))
 unary(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
 from readtorch.aten.core.dispatch import dispatcher
 from readtorch.aten.core.dispatch.operator_entry import TENSOR_LIST, OperatorEntry
+from readtorch.aten.op_math_type import FLOAT32, REDUCED, in_working_precision
 from readtorch.c10.core import tensor_impl
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.c10.core.tensor_impl import TensorImpl
@@ -62,25 +64,30 @@ class GeneratedNode(Node):
         if at is None:
             return self._on_tensors(grads)
         values = self._values(grads, graph)
+        rule = self.entry.derivative
+        assert rule is not None
         results: list[Any] = [None] * len(edges)
-        for positions, formula, names in self._plan or self.plan():
+        for positions, formula, names, in_opmath in self._plan or self.plan():
             if key is DispatchKey.CUDA:
                 formula = dispatcher.cuda.maker.function(formula)
             elif key is DispatchKey.Meta:
                 formula = dispatcher.formula_on_meta(formula)
+            if positions is not None and len(positions) > 1 and "mask" not in self.entry.schema.names:
+                values["mask"] = tuple(edges[i] is not None for i in positions)
+            arguments: Any = map(values.__getitem__, names)
+            if in_opmath and (narrow := (first._array if graph else first).dtype).itemsize == 2:
+                arguments = [_widened(at, value) for value in arguments]
+                formula = _rounding(formula, narrow)
             if positions is None:
-                return list(formula(at, *map(values.__getitem__, names)))
+                return list(formula(at, *arguments))
             if len(positions) == 1:
                 position = positions[0]
                 if edges[position] is not None:
-                    results[position] = formula(at, *map(values.__getitem__, names))
+                    results[position] = formula(at, *arguments)
             elif any(edges[i] is not None for i in positions):
-                if "mask" not in self.entry.schema.names:
-                    values["mask"] = tuple(edges[i] is not None for i in positions)
-                for i, grad in zip(positions, formula(at, *map(values.__getitem__, names)), strict=True):
+                for i, grad in zip(positions, formula(at, *arguments), strict=True):
                     results[i] = grad if edges[i] is not None else None
-        rule = self.entry.derivative
-        if graph and rule is not None and rule.opaque is not None:
+        if graph and rule.opaque is not None:
             kept = [*rule.saved, *[self.entry.outputs[i] for i in rule.outputs]]
             return leading_to(self, results, [values[name] for name in kept], rule.opaque)
         return results
@@ -91,8 +98,8 @@ class GeneratedNode(Node):
         return [None if result is None else result._array for result in results]
 
     @classmethod
-    def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]]:
-        """For each formula: which edges it serves (None: all of them, one per tensor of a list), and the names it wants."""
+    def plan(cls) -> list[tuple[tuple[int, ...] | None, Any, tuple[str, ...], bool]]:
+        """For each formula: which edges it serves (None: all of them, one per tensor of a list), the names it wants, and whether it is one kernel."""
         if cls._plan is None:
             rule, schema = cls.entry.derivative, cls.entry.schema
             assert rule is not None
@@ -101,7 +108,7 @@ class GeneratedNode(Node):
             for key, formula in rule.formulas.items():
                 is_list = len(key) == 1 and schema.kinds[schema.names.index(key[0])] is TENSOR_LIST
                 positions = None if is_list else tuple(order.index(name) for name in key)
-                found.append((positions, formula, rule.needs[key]))
+                found.append((positions, formula, rule.needs[key], key in rule.in_opmath))
             cls._plan = found  # at once: another thread may walk a graph with such nodes, too
         return cls._plan
 
@@ -228,6 +235,25 @@ def _unpack(value: Any, version: Any, graph: bool, keeper: Node) -> Any:
     else:
         return value
     return value if graph else value._array
+
+
+def _widened(at: Any, value: Any) -> Any:
+    """What one kernel computes with: floats of 16 bits as float32."""
+    if value.__class__ is list:
+        return [_widened(at, one) for one in value]
+    if isinstance(value, tensor_impl.TensorImpl):
+        return at._to_copy(value, FLOAT32) if value._array.dtype in REDUCED else value
+    return in_working_precision(value) if hasattr(value, "astype") else value
+
+
+def _rounding(formula: Callable[..., Any], narrow: Any) -> Callable[..., Any]:
+    """The formula, with its result rounded to 16 bits; several results are left to the engine."""
+
+    def rounded(at: Any, *arguments: Any) -> Any:
+        result = formula(at, *arguments)
+        return result if isinstance(result, tuple | list) else at._to_copy(result, narrow)
+
+    return rounded
 
 
 _overload_classes: dict[tuple[Any, str], type[GeneratedNode]] = {}

@@ -11,6 +11,7 @@ import numpy as np
 
 from readtorch.aten.autocast_mode import FLOAT32_ON_CPU
 from readtorch.aten.core.dispatch.operator_entry import Derivative, OperatorEntry, Schema
+from readtorch.aten.op_math_type import FLOAT32, REDUCED, in_working_precision
 from readtorch.c10.core.contiguity import strides_of_result
 from readtorch.c10.core.dispatch_key import DispatchKey, geometry, identity, meta_array, on_meta, specimen
 
@@ -292,32 +293,6 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
     return value
 
 
-def results_lie(how: Callable[[Any, Any], Any], *names: str) -> None:
-    """Put the results of these operators into an order of dimensions in memory: `how(result, first argument)` does it.
-
-    A kernel that leaves the order to NumPy gets that of its operands, which upstream's kernel may not.
-    """
-    for name in names:
-        entry = operators[name]
-        before = {key: entry.kernels[key] for key in entry.kernels if key <= DispatchKey.CUDA}
-        before[DispatchKey.Meta] = lookup(entry, DispatchKey.Meta)
-        made = {kernel: _laid(how, kernel) for kernel in before.values()}
-        entry.kernels.update({key: made[kernel] for key, kernel in before.items()})
-        setattr(cpu, name, entry.kernels[DispatchKey.CPU])
-        _changed(entry)
-
-
-def _laid(how: Callable[[Any, Any], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(kernel)
-    def call(first: Any, *args: Any, **options: Any) -> Any:
-        result = kernel(first, *args, **options)
-        if result.__class__ is list or result.__class__ is tuple:
-            return result.__class__([how(part, first) for part in result])
-        return how(result, first)
-
-    return call
-
-
 #: for a column that is made and not filled: what makes an operator's kernel in it
 KERNEL_MAKERS: dict[DispatchKey, Callable[[OperatorEntry], Callable[..., Any]]] = {}
 
@@ -346,6 +321,42 @@ def names() -> Iterator[str]:
     return iter(operators)
 
 
+def differentiates_in_opmath(*names: str) -> None:
+    """Upstream, the formulas of these operators ("sigmoid"), or one of them ("div.self"), are one kernel: 16-bit floats are widened before it and rounded after.
+
+    Other formulas are composed of operators, which round one after another.
+    """
+    for name in names:
+        operator, _, parameter = name.partition(".")
+        rule = operators[operator].derivative
+        assert rule is not None
+        rule.in_opmath += tuple(key for key in rule.formulas if not parameter or parameter in key)
+
+
+def computes_in_opmath(*names: str) -> None:
+    """The CPU kernels of these operators take 16-bit floats as float32; their result is rounded to the type of the first argument, once."""
+    for name in names:
+        entry = operators[name]
+        wide = _wide(entry.kernels[DispatchKey.CPU])
+        shared = entry.kernels.get(DispatchKey.CUDA) is entry.kernels[DispatchKey.CPU]
+        entry.kernels.update(dict.fromkeys([DispatchKey.CPU, DispatchKey.CUDA][: 1 + shared], wide))
+        setattr(cpu, name, wide)
+        _changed(entry)
+
+
+def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def call(first: Any, *args: Any, **options: Any) -> Any:
+        narrow = first.dtype
+        if narrow.itemsize != 2 or narrow not in REDUCED:
+            return kernel(first, *args, **options)
+        wide = [in_working_precision(value) if hasattr(value, "astype") else value for value in (first, *args)]
+        result = kernel(*wide, **options)
+        return result.astype(narrow) if result.dtype == FLOAT32 else result
+
+    return call
+
+
 def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA", **description: Any) -> None:
     """Register a pointwise operator: `kernel` is a `Pointwise`, `arguments` a function whose signature is the schema."""
     entry = operators[name] = OperatorEntry(name, Schema(arguments))
@@ -356,6 +367,32 @@ def pointwise(name: str, kernel: Any, arguments: Kernel, *, key: str = "CPU CUDA
         if column == "CPU":
             setattr(cpu, name, kernel)
     _changed(entry)
+
+
+def results_lie(how: Callable[[Any, Any], Any], *names: str) -> None:
+    """Put the results of these operators into an order of dimensions in memory: `how(result, first argument)` does it.
+
+    A kernel that leaves the order to NumPy gets that of its operands, which upstream's kernel may not.
+    """
+    for name in names:
+        entry = operators[name]
+        before = {key: entry.kernels[key] for key in entry.kernels if key <= DispatchKey.CUDA}
+        before[DispatchKey.Meta] = lookup(entry, DispatchKey.Meta)
+        made = {kernel: _laid(how, kernel) for kernel in before.values()}
+        entry.kernels.update({key: made[kernel] for key, kernel in before.items()})
+        setattr(cpu, name, entry.kernels[DispatchKey.CPU])
+        _changed(entry)
+
+
+def _laid(how: Callable[[Any, Any], Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def call(first: Any, *args: Any, **options: Any) -> Any:
+        result = kernel(first, *args, **options)
+        if result.__class__ is list or result.__class__ is tuple:
+            return result.__class__([how(part, first) for part in result])
+        return how(result, first)
+
+    return call
 
 
 def sparse_row(name: str, *, coalesced_in_place: bool = False) -> Callable[[Kernel], Kernel]:

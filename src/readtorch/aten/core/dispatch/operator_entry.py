@@ -118,7 +118,7 @@ class Derivative:
     It returns the gradient of its parameter, a fresh array or `grad` itself, in any shape that broadcasting came from: the engine sums it down.
     """
 
-    __slots__ = ("formulas", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
+    __slots__ = ("formulas", "in_opmath", "metas", "needs", "opaque", "options", "outputs", "saved", "wanted_by")
 
     def __init__(
         self, schema: Schema, formulas: dict[tuple[str, ...], Callable[..., Any]], outputs: tuple[str, ...]
@@ -145,6 +145,8 @@ class Derivative:
         self.opaque: bool | None = None
         #: does a formula use an option of the call?
         self.options = bool(named - known)
+        #: the formulas, by their keys, that are one kernel upstream; see `differentiates_in_opmath`
+        self.in_opmath: tuple[tuple[str, ...], ...] = ()
         #: for each kept tensor: the parameters whose gradient wants it
         self.wanted_by = {
             name: tuple(p for key, names in self.needs.items() if name in names for p in key) for name in self.saved
