@@ -34,7 +34,7 @@ class GeneratedNode(Node):
     _versions: Any
     _counters: dict[int, Any] | None = None
     _expected = 0
-    _plan: list[tuple[tuple[int, ...] | None, Any, tuple[str, ...]]] | None = None
+    _plan: list[tuple[tuple[int, ...] | None, Any, tuple[str, ...], bool]] | None = None
 
     def output_has_counter(self, number: int, counter: Any) -> None:
         if self.entry.derivative is not None and self.entry.derivative.outputs:
