@@ -270,10 +270,10 @@ class _NormBase(Module):
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches seen."""
-        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-            self.num_batches_tracked.zero_()
+        if self.track_running_stats:
+            self.running_mean.zero_()  # type: ignore[union-attr]  # there, where it is tracked
+            self.running_var.fill_(1)  # type: ignore[union-attr]
+            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
 
     def reset_parameters(self) -> None:
         """Running statistics as new, weight 1, bias 0."""
@@ -411,8 +411,15 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def _check_non_zero_input_channels(self, input: Tensor) -> None:
         if input.size(1) == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        self._check_non_zero_input_channels(input)
+        return super().forward(input)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
@@ -431,6 +438,8 @@ class SyncBatchNorm(_BatchNorm):
             for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
                 setattr(converted, name, getattr(module, name))
             converted.training = module.training
+            if hasattr(module, "qconfig"):
+                converted.qconfig = module.qconfig
         for name, child in module.named_children():
             converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return converted

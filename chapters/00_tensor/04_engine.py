@@ -716,8 +716,6 @@ class AccumulateGrad(Node):
                 )
             )
             leaf._grad = tensor_impl.wrap(grad if keep else _copy_like(grad, leaf._array))
-        elif getattr(old, "_edge", self) is not None:
-            leaf._grad = tensor_impl.wrap(old._array + grad)
         else:
             if old._array.shape != grad.shape:
                 infer_size(tuple(old._array.shape), tuple(grad.shape))

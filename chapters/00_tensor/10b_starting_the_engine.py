@@ -212,6 +212,8 @@ def _target(tensor: Any, accumulate: bool) -> tuple[Node, int]:
     if not isinstance(tensor, TensorImpl):
         return split_edge(gradient_edge(tensor))
     if not variable.requires_grad(tensor):
+        if accumulate:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     edge = variable.gradient_edge(tensor)
     if accumulate and edge is not None and edge.__class__ is not AccumulateGrad:

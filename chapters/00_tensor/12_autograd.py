@@ -268,6 +268,12 @@ def grad(
     if is_grads_batched:
         if not all(g is None or g.ndim for g in grads) or all(g is None for g in grads):
             raise ValueError("is_grads_batched: Got in_dim=0 for a gradient, but that is a Tensor of dimensionality 0.")
+        for output, given in zip(outputs, grads, strict=False):
+            if given is not None and given.shape[1:] != output.shape:
+                raise RuntimeError(
+                    "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension: "
+                    f"the sizes of the rest are expected to match those of the output, {tuple(output.shape)}, got {tuple(given.shape)}."
+                )
         count = next(g.shape[0] for g in grads if g is not None)
         rows = [
             grad(outputs, inputs, [g if g is None else g[i] for g in grads], True, create_graph, True, allow_unused)
@@ -428,16 +434,17 @@ from typing import Any
 #| into: utils/_contextlib.py
 #| upstream: torch/utils/_contextlib.py#context_decorator
 def context_decorator(make: Callable[[], Any], function: Any) -> Any:
-    """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
-    decorated: Any = function
+    """`function` run inside a fresh context each time. A generator runs inside it between its yields.
+
+    Of a class, a function that constructs it is left, with a warning.
+    """
     if inspect.isclass(function):
         warnings.warn(
-            "Decorating classes is deprecated: only their __init__ is wrapped. Decorate the functions or methods that need it.",
+            "Decorating classes is deprecated, and what is left is a function that runs their __init__ inside the context. "
+            "You should only decorate functions or methods.",
             FutureWarning,
             stacklevel=3,
         )
-        decorated.__init__ = context_decorator(make, decorated.__init__)
-        return decorated
     if inspect.isgeneratorfunction(function):
         return _wrap_generator(make, function)
 

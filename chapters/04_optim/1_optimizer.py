@@ -533,7 +533,10 @@ class Optimizer(Optimizer):
         for group in self.param_groups if self._younger_options else ():
             group.update(self._younger_options | group)
         #: Counters, too, were Python numbers once.
-        for own in self.state.values() if self._younger_options else ():
+        for param in dict.fromkeys(
+            param for group in self.param_groups for param in group["params"] if self._younger_options
+        ):
+            own = self.state.get(param, {})
             for name in own.keys() & {"step", "eta", "mu"}:
                 if not isinstance(own[name], Tensor):
                     own[name] = torch.tensor(float(own[name]), dtype=torch.float32)

@@ -254,14 +254,14 @@ class LBFGS(LBFGS):
             state["ro"].append(1.0 / curvature)
             state["H_diag"] = curvature / change.dot(change)
         memory = list(zip(state["old_dirs"], state["old_stps"], state["ro"], strict=True))
+        weights = state.setdefault("al", [None] * history_size)
         q = grad.neg()
-        weights = []
-        for y, s, ro in reversed(memory):
-            weights.append(s.dot(q) * ro)
-            q.add_(y, alpha=-float(weights[-1]))
+        for i, (y, s, ro) in reversed(list(enumerate(memory))):
+            weights[i] = s.dot(q) * ro
+            q.add_(y, alpha=-float(weights[i]))
         direction = q.mul(state["H_diag"])
-        for (y, s, ro), weight in zip(memory, reversed(weights), strict=True):
-            direction.add_(s, alpha=float(weight - y.dot(direction) * ro))
+        for i, (y, s, ro) in enumerate(memory):
+            direction.add_(s, alpha=float(weights[i] - y.dot(direction) * ro))
         return direction
 
     @torch.no_grad()

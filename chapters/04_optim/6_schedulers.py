@@ -209,7 +209,8 @@ class LRScheduler(LRScheduler):
         self._step_count += 1
         if epoch is not None:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself. "
+                "Given one, it takes its closed form, where that is available.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -230,7 +230,8 @@ class ReduceLROnPlateau(LRScheduler):
             epoch = self.last_epoch + 1
         else:
             warnings.warn(
-                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself.",
+                "The epoch parameter in `scheduler.step()` is deprecated: the scheduler counts the epochs itself. "
+                "Given one, it takes its closed form, where that is available.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -248,9 +249,9 @@ class ReduceLROnPlateau(LRScheduler):
         if len(self.optimizer.param_groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError(
-                    "The number of param groups "
-                    f"({len(self.optimizer.param_groups)}) is not the one that `ReduceLROnPlateau` began with "
-                    f"({len(self.min_lrs)}). After adding a group, extend the `min_lrs` field too."
+                    f"The number of param groups in the `optimizer` ({len(self.optimizer.param_groups)}) differs from when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}). A group added to the optimizer needs an "
+                    "entry in the `min_lrs` field too."
                 )
             self.min_lrs = [self.default_min_lr] * len(self.optimizer.param_groups)
         for group, floor in zip(self.optimizer.param_groups, self.min_lrs, strict=True):

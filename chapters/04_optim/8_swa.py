@@ -128,7 +128,9 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
             if _averages_exactly(average):
                 average.lerp_(new, weight)
             else:
-                average.copy_(average + (new - average) * weight)
+                average.addcdiv_(
+                    new - average, torch.as_tensor(num_averaged + 1)
+                )  #: refuses integers, as upstream does
 
     return swa_update
 
@@ -175,9 +177,9 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Module) -> None:
         """Take the present parameters of `model` into the average; the first call copies them."""
-        averages = [average.detach() for average in self._tensors_of(self.module)]
-        news = [new.detach() for new in self._tensors_of(model)]
-        news = [new.to(average.device) for average, new in zip(averages, news, strict=True)]
+        pairs = list(zip(self._tensors_of(self.module), self._tensors_of(model), strict=False))
+        averages = [average.detach() for average, _ in pairs]
+        news = [new.detach().to(average.device) for average, new in pairs]
         if self.n_averaged == 0:
             for average, new in zip(averages, news, strict=True):
                 average.copy_(new)

@@ -337,6 +337,9 @@ class _BaseDataLoaderIter:
             return False
         return True
 
+    def __getstate__(self) -> Any:
+        raise NotImplementedError("{} cannot be pickled", type(self).__name__)
+
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
 

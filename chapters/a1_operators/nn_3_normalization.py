@@ -71,6 +71,8 @@ def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
     for given in parameters:
         if given is not None and given.dtype != input.dtype and not (input.itemsize == 2 and given.dtype == np.float32):
+            if any(each is not None and each.dtype != np.float32 for each in parameters):
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
         raise not_implemented(kernel, input.dtype)
@@ -285,6 +287,8 @@ def native_batch_norm(
     if not training:
         assert running_mean is not None
         assert running_var is not None
+        #: as in training, the output lies in the input's memory format, which a transposed matrix does not have
+        x = x if x.ndim > 2 else np.ascontiguousarray(x)
         y = _apply_running(x, weight, bias, running_mean, running_var, eps)
         none = np.empty(0, x.dtype)
         return y.astype(input.dtype, copy=False), none, none
@@ -713,6 +717,9 @@ def native_layer_norm(
         rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
         return _normalize_few(rows, weight, bias, eps)
     leading = input.shape[: input.ndim - len(normalized_shape)]
+    if not input.size:
+        statistics = np.zeros((*leading, *(1,) * len(normalized_shape)), in_working_precision(input).dtype)
+        return np.empty_like(input), statistics, statistics
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
     broadcast = (*leading, *(1,) * len(normalized_shape))
@@ -732,12 +739,15 @@ def native_layer_norm_backward(
 ) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias."""
     d = math.prod(normalized_shape)
+    kind = input.dtype if weight is None else weight.dtype
+    if not input.size:
+        nothing = np.zeros(tuple(normalized_shape), kind)
+        return np.empty_like(input), nothing, nothing.copy()
     x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
     mean, rstd = (in_working_precision(one.reshape(-1)) for one in (mean, rstd))
     dx, dw, db = _row_gradients(dy, x, weight, mean, rstd)
     shape = tuple(normalized_shape)
-    kind = input.dtype if weight is None else weight.dtype
     dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
     return dx.reshape(input.shape).astype(input.dtype, copy=False), dw, db
 

@@ -340,22 +340,25 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 #| upstream: torch/nn/modules/batchnorm.py#LazyBatchNorm1d
 #| upstream: torch/nn/modules/batchnorm.py#LazyBatchNorm2d
 #| upstream: torch/nn/modules/batchnorm.py#LazyBatchNorm3d
-class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
     """A `BatchNorm1d` whose `num_features` come with the first input."""
 
     cls_to_become = BatchNorm1d
+    _check_input_dim = BatchNorm1d._check_input_dim
 
 
-class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
     """A `BatchNorm2d` whose `num_features` come with the first input."""
 
     cls_to_become = BatchNorm2d
+    _check_input_dim = BatchNorm2d._check_input_dim
 
 
-class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
     """A `BatchNorm3d` whose `num_features` come with the first input."""
 
     cls_to_become = BatchNorm3d
+    _check_input_dim = BatchNorm3d._check_input_dim
 
 
 # %%
@@ -369,22 +372,25 @@ from readtorch.nn.modules.batchnorm import _LazyNormBase, _NormBase
 #| upstream: torch/nn/modules/instancenorm.py#LazyInstanceNorm1d
 #| upstream: torch/nn/modules/instancenorm.py#LazyInstanceNorm2d
 #| upstream: torch/nn/modules/instancenorm.py#LazyInstanceNorm3d
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm1d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm1d
+    _unbatched = InstanceNorm1d._unbatched
 
 
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm2d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm2d
+    _unbatched = InstanceNorm2d._unbatched
 
 
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm3d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm3d
+    _unbatched = InstanceNorm3d._unbatched
 
 
 # %%

@@ -170,6 +170,12 @@ def grad(
     if is_grads_batched:
         if not all(g is None or g.ndim for g in grads) or all(g is None for g in grads):
             raise ValueError("is_grads_batched: Got in_dim=0 for a gradient, but that is a Tensor of dimensionality 0.")
+        for output, given in zip(outputs, grads, strict=False):
+            if given is not None and given.shape[1:] != output.shape:
+                raise RuntimeError(
+                    "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension: "
+                    f"the sizes of the rest are expected to match those of the output, {tuple(output.shape)}, got {tuple(given.shape)}."
+                )
         count = next(g.shape[0] for g in grads if g is not None)
         rows = [
             grad(outputs, inputs, [g if g is None else g[i] for g in grads], True, create_graph, True, allow_unused)

@@ -38,6 +38,19 @@ class FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__slots__": ()})
         super().__init__(name, bases, attributes)
+        if "vjp" in attributes and cls.__mro__[1] is not object:
+            overridden = _backward_of(cls) is not _backward_of(cls.__mro__[-2])
+            type.__setattr__(cls, "backward", staticmethod(_refuse_both if overridden else attributes["vjp"]))
+
+
+def _backward_of(function: Any) -> Any:
+    return function.backward
+
+
+def _refuse_both(ctx: Any, *grads: Any) -> Any:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed: implement one of them."
+    )
 
 
 class Function(metaclass=FunctionMeta):

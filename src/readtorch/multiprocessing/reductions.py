@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from readtorch import Tensor
+from readtorch import Tensor, is_grad_enabled
 from readtorch.aten.map_allocator import SharedMemory
 from readtorch.c10.core.device import cpu
 from readtorch.c10.core.scalar_type import to_numpy_dtype
@@ -238,7 +238,12 @@ outgoing: Sender | None = None
 
 def stacked(samples: Sequence[Tensor]) -> Tensor | None:
     """Samples of one kind stacked in the memory by which this worker sends; None elsewhere, or if `torch.stack` has to see them."""
-    if outgoing is None or any(type(sample) is not Tensor or sample.requires_grad for sample in samples):
+    if outgoing is not None and is_grad_enabled() and any(sample.requires_grad for sample in samples):
+        raise RuntimeError(
+            "stack(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad, and a worker stacks into the memory by which it sends."
+        )
+    if outgoing is None or any(type(sample) is not Tensor for sample in samples):
         return None
     arrays = [sample._array for sample in samples]
     first = arrays[0]

@@ -10,16 +10,17 @@ from typing import Any
 
 
 def context_decorator(make: Callable[[], Any], function: Any) -> Any:
-    """`function` run inside a fresh context each time. A generator runs inside it between its yields; a class is wrapped at its constructor, with a warning."""
-    decorated: Any = function
+    """`function` run inside a fresh context each time. A generator runs inside it between its yields.
+
+    Of a class, a function that constructs it is left, with a warning.
+    """
     if inspect.isclass(function):
         warnings.warn(
-            "Decorating classes is deprecated: only their __init__ is wrapped. Decorate the functions or methods that need it.",
+            "Decorating classes is deprecated, and what is left is a function that runs their __init__ inside the context. "
+            "You should only decorate functions or methods.",
             FutureWarning,
             stacklevel=3,
         )
-        decorated.__init__ = context_decorator(make, decorated.__init__)
-        return decorated
     if inspect.isgeneratorfunction(function):
         return _wrap_generator(make, function)
 

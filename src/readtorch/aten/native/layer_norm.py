@@ -179,6 +179,9 @@ def native_layer_norm(
         rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
         return _normalize_few(rows, weight, bias, eps)
     leading = input.shape[: input.ndim - len(normalized_shape)]
+    if not input.size:
+        statistics = np.zeros((*leading, *(1,) * len(normalized_shape)), in_working_precision(input).dtype)
+        return np.empty_like(input), statistics, statistics
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
     y, mean, rstd = _normalize_rows(x, weight, bias, eps)
     broadcast = (*leading, *(1,) * len(normalized_shape))
@@ -198,12 +201,15 @@ def native_layer_norm_backward(
 ) -> tuple[Array, Array, Array]:
     """The gradients with respect to input, weight and bias."""
     d = math.prod(normalized_shape)
+    kind = input.dtype if weight is None else weight.dtype
+    if not input.size:
+        nothing = np.zeros(tuple(normalized_shape), kind)
+        return np.empty_like(input), nothing, nothing.copy()
     x = in_working_precision(np.ascontiguousarray(input)).reshape(-1, d)
     dy = in_working_precision(np.ascontiguousarray(grad_out)).reshape(-1, d)
     mean, rstd = (in_working_precision(one.reshape(-1)) for one in (mean, rstd))
     dx, dw, db = _row_gradients(dy, x, weight, mean, rstd)
     shape = tuple(normalized_shape)
-    kind = input.dtype if weight is None else weight.dtype
     dw, db = dw.reshape(shape).astype(kind, copy=False), db.reshape(shape).astype(kind, copy=False)
     return dx.reshape(input.shape).astype(input.dtype, copy=False), dw, db
 

@@ -23,6 +23,8 @@ def check_floats(kernel: str, input: Array, *parameters: Array | None) -> None:
     """RuntimeError where the parameters are not of the input's dtype, nor float32 beside half precision; integers are refused."""
     for given in parameters:
         if given is not None and given.dtype != input.dtype and not (input.itemsize == 2 and given.dtype == np.float32):
+            if any(each is not None and each.dtype != np.float32 for each in parameters):
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
     if input.dtype.kind in "iubc":
         raise not_implemented(kernel, input.dtype)
@@ -209,6 +211,8 @@ def native_batch_norm(
     if not training:
         assert running_mean is not None
         assert running_var is not None
+        #: as in training, the output lies in the input's memory format, which a transposed matrix does not have
+        x = x if x.ndim > 2 else np.ascontiguousarray(x)
         y = _apply_running(x, weight, bias, running_mean, running_var, eps)
         none = np.empty(0, x.dtype)
         return y.astype(input.dtype, copy=False), none, none

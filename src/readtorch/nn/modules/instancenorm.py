@@ -111,19 +111,22 @@ class InstanceNorm3d(_InstanceNorm):
     _unbatched = 4
 
 
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm1d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm1d
+    _unbatched = InstanceNorm1d._unbatched
 
 
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm2d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm2d
+    _unbatched = InstanceNorm2d._unbatched
 
 
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
     """An `InstanceNorm3d` whose `num_features` come with the first input."""
 
     cls_to_become = InstanceNorm3d
+    _unbatched = InstanceNorm3d._unbatched

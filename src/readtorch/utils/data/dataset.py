@@ -30,7 +30,7 @@ class Dataset(Generic[_T_co]):
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
+class IterableDataset(Dataset[_T_co], Iterable[_T_co], Generic[_T_co]):
     """A stream of samples: subclasses define `__iter__`. For data where reading at random is expensive or impossible.
 
     Each worker of a loader iterates its own copy; split the stream by `get_worker_info()`, or every sample comes once
