@@ -679,6 +679,8 @@ def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
         if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{kind}'")
         index = int(number)
+    if index is not None and not isinstance(index, int):
+        raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
     if index is not None and index < 0:
         raise RuntimeError("Device index must not be negative")
     return name, index
@@ -879,13 +881,12 @@ class iinfo:
         type = as_dtype(type, "iinfo", "type", 1)
         if type.is_floating_point or type.is_complex:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        if type.name == "bool":
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         self.bits = type.itemsize * 8
         self.dtype = type.name
-        if type.name == "bool":
-            self.min, self.max = 0, 1
-        else:
-            limits = np.iinfo(to_numpy_dtype(type))
-            self.min, self.max = int(limits.min), int(limits.max)
+        limits = np.iinfo(to_numpy_dtype(type))
+        self.min, self.max = int(limits.min), int(limits.max)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -453,6 +453,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import is_expandable_to
+from readtorch.c10.util.exception import warn_once
 
 
 # %%
@@ -472,7 +473,10 @@ def copy_(self: Array, src: Array, non_blocking: bool = False) -> Array:
                 raise RuntimeError(
                     f"The size of tensor a ({self.shape[-i]}) must match the size of tensor b ({src.shape[-i]}) at non-singleton dimension {self.ndim - i}"
                 )
-    np.copyto(self, src.real if src.dtype.kind == "c" and self.dtype.kind != "c" else src, casting="unsafe")
+    if src.dtype.kind == "c" and self.dtype.kind != "c":
+        warn_once("Casting complex values to real discards the imaginary part", stacklevel=5)
+        src = src.real
+    np.copyto(self, src, casting="unsafe")
     return self
 
 

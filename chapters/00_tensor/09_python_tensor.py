@@ -439,7 +439,15 @@ def stride(self: Any, dim: int | None = None) -> Any:
     steps = strides_in_elements(self._array)
     if dim.__class__ is bool:
         raise TypeError("stride(): argument 'dim' (position 1) must be int, not bool")
-    return steps if dim is None else steps[dim]
+    if dim is None:
+        return steps
+    try:
+        return steps[dim]
+    except IndexError:
+        bound = max(len(steps), 1)
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+        ) from None
 
 
 def untyped_storage(self: Any) -> Any:
@@ -931,7 +939,7 @@ def from_numpy(array: Any) -> Any:
     """A tensor that shares the array's memory. TypeError for element types without a counterpart."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    from_numpy_dtype(array.dtype)
+    from_numpy_dtype(native(array).dtype)
     if any(step < 0 for step in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "

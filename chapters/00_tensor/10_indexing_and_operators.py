@@ -656,6 +656,9 @@ def parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[device | None, dtype 
     while rest:
         value = rest.pop(0)
         if isinstance(value, dtype | type):
+            if kind is not None:
+                kinds = ", ".join(type(argument).__name__ for argument in args)
+                raise TypeError(f"to() received an invalid combination of arguments - got ({kinds}): one dtype")
             kind = scalar_type.as_dtype(value, "to", "dtype", 1)
         elif isinstance(value, TensorImpl):
             where, kind = device_of(value._array), scalar_type.FROM_NUMPY[value._array.dtype]
@@ -696,6 +699,8 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _converted(self: Any, kind: dtype) -> Any:
     """A copy in another dtype. Integers have no gradient, wherever they come from."""
+    if not kind.is_complex and self._array.dtype.kind == "c":
+        warn_once("Casting complex values to real discards the imaginary part", stacklevel=4)
     result = dispatcher.autograd._to_copy(self, kind)
     if kind._category <= scalar_type.INTEGRAL:
         result._edge = None
@@ -780,9 +785,11 @@ def legacy_dtype(name: Any) -> dtype:
     """The dtype of `torch.FloatTensor` or its name. ValueError if there is none."""
     if not isinstance(name, str):
         if not hasattr(name, "_legacy_dtype"):
+            if not isinstance(name, type):
+                raise TypeError("invalid type object: only floating-point types are supported as the default type")
             raise ValueError(f"invalid type: '{name.__name__}'")
         return name._legacy_dtype
-    for kind in scalar_type.ALL:
+    for kind in scalar_type.ALL if name.startswith("torch.") else ():
         if name.split(".")[-1] == kind._legacy:
             return kind
     raise ValueError(f"invalid type: '{name}'")

@@ -92,6 +92,8 @@ def _new(
     """A tensor of `make(numpy, shape, kind)`, made on the device itself; on the meta device nothing is made, and `strides` are told."""
     for size in shape:
         if size < 0:
+            if make is _zeros:
+                raise RuntimeError("zeros: Dimension size must be non-negative.")
             raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
     target = target_device(device)
     if target.type == "meta":
@@ -104,6 +106,10 @@ def _new(
             _refuse_size(shape, kind, error)
             raise
         return finish_on(target, made, requires_grad)
+
+
+def _zeros(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+    return numpy.zeros(shape, kind)
 
 
 def _refuse_size(shape: tuple[int, ...], kind: np.dtype, error: Exception) -> None:
@@ -136,7 +142,7 @@ def zeros(
     if layout is not None and layout is not strided:
         return _without_elements(layout, sizes(size, "size", named), _kind(dtype), device, requires_grad)
     return _new(
-        lambda numpy, shape, kind: numpy.zeros(shape, kind),
+        _zeros,
         sizes(size, "size", named),
         _kind(dtype),
         device,
@@ -500,12 +506,73 @@ def scalar_tensor(
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
     """A 1-d tensor that shares the memory of an object with the buffer protocol."""
-    array = np.frombuffer(buffer, dtype=to_numpy_dtype(dtype), count=count, offset=offset)
-    return finish(array, "cpu", requires_grad)
+    kind = to_numpy_dtype(dtype)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("could not retrieve buffer from object") from None
+    if view.readonly:
+        warn_once(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors: a write to the tensor would "
+            "be one to the buffer. Copy the buffer, or make it writable, before converting it to a tensor.",
+            stacklevel=3,
+        )
+    length, size = view.nbytes, kind.itemsize
+    if not length or not count:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
+        )
+    if count < 0 and (length - offset) % size:
+        raise ValueError(
+            f"buffer length ({length} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})"
+        )
+    if count > 0 and offset + count * size > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual "
+            f"buffer length ({length} bytes)"
+        )
+    return finish(np.frombuffer(buffer, dtype=kind, count=count, offset=offset), "cpu", requires_grad)
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Any:
+    """`obj` as a tensor: `copy` True never shares its memory, False always does (ValueError where that cannot be), None if it can."""
+    made = as_tensor(obj, dtype, device)
+    held = obj._array if isinstance(obj, TensorImpl) else obj
+    shared = held is made._array or (isinstance(held, np.ndarray) and np.may_share_memory(held, made._array))
+    if copy and shared:
+        made = dispatcher.autograd.clone(made)
+    elif copy is False and not shared:
+        raise ValueError(f"can't alias {type(obj).__name__} into a tensor of this dtype on this device: copy=False")
+    if not requires_grad and made._edge is not None:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad else made
+
+
+class _Capsule:
+    """A capsule as NumPy wants it: behind the method that gave it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
 
 def from_dlpack(ext_tensor: Any) -> Any:
-    """A tensor that shares the memory of an object with `__dlpack__`, of whatever library."""
+    """A tensor that shares the memory of an object with `__dlpack__`, of whatever library, or of the capsule that it gave."""
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Capsule(ext_tensor)
+    elif not hasattr(ext_tensor, "__dlpack__"):
+        raise RuntimeError(
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once."
+        )
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
@@ -665,7 +732,7 @@ def init() -> None:
     for name, function in (("zeros_like", zeros_like), ("ones_like", ones_like), ("empty_like", empty_like)):
         function.__name__ = name
         gates.attach(namespace, name, checked(function))
-    gates.attach(namespace, "asarray", as_tensor)
+    gates.attach(namespace, "asarray", asarray)
     for name, function in (("new_zeros", zeros), ("new_ones", ones), ("new_empty", empty)):
         method = _new_method(function)
         method.__name__ = name

@@ -40,13 +40,13 @@ live()
 # %%
 #| into: storage.py
 #| imports
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from readtorch.c10.core import scalar_type
 from readtorch.c10.core.default_dtype import get_default_dtype
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
-from readtorch.c10.util.exception import warn_once
 
 
 # %%
@@ -250,11 +250,16 @@ def _get_dtype_from_pickle_storage_type(pickle_storage_type: str) -> dtype:
         raise KeyError(f'pickle storage type "{pickle_storage_type}" is not recognized') from error
 
 
+_said: list[bool] = []
+
+
 def _warn_typed_storage() -> None:
-    warn_once(
-        "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
-        stacklevel=3,
-    )
+    if not _said:  # once, `set_warn_always` or not
+        _said.append(True)
+        warnings.warn(
+            "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
+            stacklevel=4,
+        )
 
 
 _P = ParamSpec("_P")

@@ -751,7 +751,7 @@ def randperm(
     """The numbers below `n` in random order."""
     require("randperm", "int", n=n)
     if n < 0:
-        raise RuntimeError(f"n must be non-negative, got {n}")
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     if state.layers:
 
         def permutations(shape: tuple[int, ...]) -> Any:

@@ -75,14 +75,17 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 def broadcast_shapes(*shapes: Any) -> Any:
     """The common shape of several."""
     result: tuple[int, ...] = ()
-    for shape in shapes:
+    for number, shape in enumerate(shapes):
         wanted = () if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
         if any(size < 0 for size in wanted):
             raise ValueError("Attempting to broadcast a dimension with negative length!")
         try:
             result = infer_size(result, wanted)
         except RuntimeError as error:
-            raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape") from error
+            raise RuntimeError(
+                f"Shape mismatch: objects cannot be broadcast to a single shape. Mismatching argument at index {number} had "
+                f"{wanted}; expected shape should be broadcastable to {list(result)}"
+            ) from error
     return _C.Size(result)
 
 

@@ -8,6 +8,7 @@ import gc
 import mmap
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -22,7 +23,6 @@ from readtorch.c10.core.dispatch_key import device_of
 from readtorch.c10.core.scalar_type import dtype, to_numpy_dtype
 from readtorch.c10.core.storage_impl import StorageImpl, data_address, owner_of
 from readtorch.c10.core.tensor_impl import TensorImpl, wrap
-from readtorch.c10.util.exception import warn_once
 
 
 class UntypedStorage(StorageImpl):
@@ -510,11 +510,16 @@ def _get_dtype_from_pickle_storage_type(pickle_storage_type: str) -> dtype:
         raise KeyError(f'pickle storage type "{pickle_storage_type}" is not recognized') from error
 
 
+_said: list[bool] = []
+
+
 def _warn_typed_storage() -> None:
-    warn_once(
-        "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
-        stacklevel=3,
-    )
+    if not _said:  # once, `set_warn_always` or not
+        _said.append(True)
+        warnings.warn(
+            "TypedStorage is deprecated. Tensors are backed by an UntypedStorage, to be had from tensor.untyped_storage()",
+            stacklevel=4,
+        )
 
 
 _P = ParamSpec("_P")

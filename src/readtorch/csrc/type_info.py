@@ -57,13 +57,12 @@ class iinfo:
         type = as_dtype(type, "iinfo", "type", 1)
         if type.is_floating_point or type.is_complex:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        if type.name == "bool":
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         self.bits = type.itemsize * 8
         self.dtype = type.name
-        if type.name == "bool":
-            self.min, self.max = 0, 1
-        else:
-            limits = np.iinfo(to_numpy_dtype(type))
-            self.min, self.max = int(limits.min), int(limits.max)
+        limits = np.iinfo(to_numpy_dtype(type))
+        self.min, self.max = int(limits.min), int(limits.max)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -835,6 +835,11 @@ def _view_dtype(self: Array, dtype: Any) -> Array:
     wanted = to_numpy_dtype(dtype)
     if wanted.itemsize != self.itemsize and not self.ndim:
         raise RuntimeError(f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)")
+    if wanted.itemsize > self.itemsize and self.shape[-1] * self.itemsize % wanted.itemsize:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {to_string(self.dtype)} as "
+            f"{to_string(wanted)} (different element sizes), but got {self.shape[-1]}"
+        )
     return self.view(wanted)
 
 

@@ -95,6 +95,8 @@ def _parse(kind: Any, index: int | None) -> tuple[str, int | None]:
         if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{kind}'")
         index = int(number)
+    if index is not None and not isinstance(index, int):
+        raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
     if index is not None and index < 0:
         raise RuntimeError("Device index must not be negative")
     return name, index

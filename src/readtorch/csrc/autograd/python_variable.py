@@ -279,7 +279,15 @@ def stride(self: Any, dim: int | None = None) -> Any:
     steps = strides_in_elements(self._array)
     if dim.__class__ is bool:
         raise TypeError("stride(): argument 'dim' (position 1) must be int, not bool")
-    return steps if dim is None else steps[dim]
+    if dim is None:
+        return steps
+    try:
+        return steps[dim]
+    except IndexError:
+        bound = max(len(steps), 1)
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+        ) from None
 
 
 def untyped_storage(self: Any) -> Any:

@@ -278,7 +278,7 @@ def from_numpy(array: Any) -> Any:
     """A tensor that shares the array's memory. TypeError for element types without a counterpart."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    from_numpy_dtype(array.dtype)
+    from_numpy_dtype(native(array).dtype)
     if any(step < 0 for step in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
