@@ -117,7 +117,7 @@ def set_warn_always(b: bool, /) -> None:
     """Shall warnings that come once in a process come every time?"""
     global _always
     if not isinstance(b, bool):
-        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _always = b
 
 

@@ -263,6 +263,10 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 @checked
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     """A product of several matrices."""
+    warn_once(
+        "torch.chain_matmul is deprecated: torch.linalg.multi_dot takes its place, with a list of two or more tensors rather "
+        "than several parameters."
+    )
     for number, matrix in enumerate(matrices):
         if not isinstance(matrix, Tensor):
             raise TypeError(f"expected Tensor as element {number} in argument 0, but got {type(matrix).__name__}")

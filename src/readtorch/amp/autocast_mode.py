@@ -47,8 +47,8 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Are casts of parameters remembered in this region?"""
-    return state.autocast_cache is not None
+    """Are casts of parameters remembered in this region, or would they be in the next one?"""
+    return state.autocast_cache is not None or not state.autocast
 
 
 def clear_autocast_cache() -> None:
