@@ -641,26 +641,25 @@ derivative(
 def _view_dtype(self: Array, dtype: Any) -> Array:
     """The bytes read as elements of another type."""
     wanted = to_numpy_dtype(dtype)
-    if wanted.itemsize != self.itemsize and not self.ndim:
-        raise RuntimeError(f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)")
-    if wanted.itemsize > self.itemsize and self.shape[-1] * self.itemsize % wanted.itemsize:
-        raise RuntimeError(
-            f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {to_string(self.dtype)} as "
-            f"{to_string(wanted)} (different element sizes), but got {self.shape[-1]}"
-        )
+    if wanted.itemsize != self.itemsize:
+        _check_view(self, wanted, f"to view {to_string(self.dtype)} as {to_string(wanted)} (different element sizes)")
     return self.view(wanted)
+
+
+def _check_view(self: Array, wanted: Any, purpose: str) -> None:
+    if not self.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 {purpose}")
+    if self.shape[-1] * self.itemsize % wanted.itemsize:
+        times = wanted.itemsize // self.itemsize
+        raise RuntimeError(f"self.size(-1) must be divisible by {times} {purpose}, but got {self.shape[-1]}")
 
 
 @register("_view_dtype", key="Meta")
 def _view_dtype_on_meta(self: Array, dtype: Any) -> Array:
     wanted = to_numpy_dtype(dtype)
-    if wanted.itemsize == self.itemsize or not self.ndim:
+    if wanted.itemsize == self.itemsize:
         return self.read_as(_view_dtype(specimen(self), dtype).dtype, self.shape)
-    if self.shape[-1] * self.itemsize % wanted.itemsize:
-        raise RuntimeError(
-            f"self.size(-1) must be divisible by {wanted.itemsize // self.itemsize} to view {self.dtype} as {dtype} "
-            f"(different element sizes), but got {self.shape[-1]}"
-        )
+    _check_view(self, wanted, f"to view {to_string(self.dtype)} as {to_string(wanted)} (different element sizes)")
     return self.read_as(wanted, (*self.shape[:-1], self.shape[-1] * self.itemsize // wanted.itemsize), 1, (1,))
 
 
