@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,53 +34,80 @@ def _cubic(x: Array, a: float) -> Array:
     return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
+#: how many weights are kept in one piece, and 64 pieces: an image's in one, a second of sound's in many
+_PIECE = 1 << 18
+
+
+def _pieces(n: int, m: int, step: float) -> range:
+    """Where the pieces begin of a matrix `(m, n)`, whose weights lie around a diagonal that goes down one row in `step` columns."""
+    return range(0, m, m if m * n <= _PIECE else max(1, int(math.sqrt(_PIECE / max(step, 1 / m)))))
+
+
 @functools.lru_cache(64)
-def _weights(n: int, m: int, mode: str, align_corners: bool, scale: float | None, antialias: bool, dtype: Any) -> Array:
-    """The matrix `(m, n)`. Cached, and not to be written to."""
-    step, places = _step(n, m, align_corners, scale), np.arange(m)
-    matrix = np.zeros((m, n))
+def _weights(
+    n: int,
+    m: int,
+    start: int,
+    stop: int,
+    mode: str,
+    align_corners: bool,
+    scale: float | None,
+    antialias: bool,
+    dtype: Any,
+) -> tuple[int, Array]:
+    """Of the matrix `(m, n)` the rows from `start` to `stop`, from the first column with a weight to the last, and which is the first.
+
+    Cached, and not to be written to.
+    """
+    step, places = _step(n, m, align_corners, scale), np.arange(start, stop)
+    if antialias:
+        return _antialiased(n, step, start, stop, mode, dtype)
     if mode in ("nearest", "nearest-exact"):
         centre = places + (0.5 if mode == "nearest-exact" else 0.0)
-        source = np.floor(centre.astype(np.float32) * np.float32(step)).astype(np.int64)
-        matrix[places, np.minimum(source, n - 1)] = 1
-    elif antialias:
-        _fill_antialiased(matrix, step, mode)
+        source = np.minimum(np.floor(centre.astype(np.float32) * np.float32(step)), n - 1)
+        kernel: Callable[[Array], Array] = np.ones_like
+        offsets = range(1)
     else:
         source = places * step if align_corners else (places + 0.5) * step - 0.5
         if mode == "linear":
             source = np.maximum(source, 0)
-            kernel: Callable[[Array], Array] = _triangle
+            kernel = _triangle
             offsets = range(2)
         else:
             kernel = functools.partial(_cubic, a=-0.75)
             offsets = range(-1, 3)
-        first = np.floor(source)
-        for offset in offsets:
-            np.add.at(
-                matrix,
-                (places, np.clip(first + offset, 0, n - 1).astype(np.int64)),
-                kernel(source - first - offset),
-            )
-    return matrix.astype(dtype)
+    nearest = np.floor(source)
+    columns = [np.clip(nearest + offset, 0, n - 1).astype(np.int64) for offset in offsets]
+    first, last = (0, n) if stop - start == m else (int(columns[0].min()), int(columns[-1].max()) + 1)
+    matrix = np.zeros((stop - start, last - first))
+    for offset, column in zip(offsets, columns, strict=True):
+        np.add.at(matrix, (places - start, column - first), kernel(source - nearest - offset))
+    return first, matrix.astype(dtype)
 
 
-def _fill_antialiased(matrix: Array, step: float, mode: str) -> None:
+def _antialiased(n: int, step: float, start: int, stop: int, mode: str, dtype: Any) -> tuple[int, Array]:
     kernel: Callable[[Array], Array] = _triangle if mode == "linear" else functools.partial(_cubic, a=-0.5)
     wide = max(step, 1.0)
     support = (1.0 if mode == "linear" else 2.0) * wide
-    for row, i in zip(matrix, range(len(matrix)), strict=True):
+    rows = []
+    for i in range(start, stop):
         centre = step * (i + 0.5)
-        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), matrix.shape[1])
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), n)
         weights = kernel((np.arange(first, last) - centre + 0.5) / wide)
-        row[first:last] = weights / weights.sum()
+        rows.append((first, weights / weights.sum()))
+    begin = min(first for first, _ in rows)
+    matrix = np.zeros((stop - start, max(first + len(weights) for first, weights in rows) - begin))
+    for row, (first, weights) in zip(matrix, rows, strict=True):
+        row[first - begin : first - begin + len(weights)] = weights
+    return begin, matrix.astype(dtype)
 
 
 #: from where to where, around its own place, one output is read from, be the weight of the others 0
 _READ = {"linear": (0, 2), "cubic": (-1, 3)}
 
 
-def _along(x: Array, axis: int, matrix: Array, mode: str) -> Array:
-    lines = np.moveaxis(x, axis, -1)
+def _product(lines: Array, matrix: Array, mode: str = "") -> Array:
+    """The lines times the matrix's transpose."""
     result = lines @ matrix.T
     if not np.isfinite(
         result
@@ -90,6 +118,31 @@ def _along(x: Array, axis: int, matrix: Array, mode: str) -> Array:
                 before, behind = _READ[mode]
                 taps = np.arange(max(taps[0] + before, 0), min(taps[0] + behind, len(weights)))
             result[..., place] = (lines[..., taps] * weights[taps]).sum(-1)
+    return result
+
+
+def _along(x: Array, axis: int, m: int, how: tuple[Any, ...], scale: float | None) -> Array:
+    """One dimension resized to `m`, piece by piece of the result."""
+    mode, align_corners, antialias = how
+    lines, n = np.moveaxis(x, axis, -1), x.shape[axis]
+    starts, parts = _pieces(n, m, _step(n, m, align_corners, scale)), []
+    for start in starts:
+        stop = min(start + starts.step, m)
+        first, matrix = _weights(n, m, start, stop, mode, align_corners, scale, antialias, x.dtype)
+        parts.append(_product(lines[..., first : first + matrix.shape[1]], matrix, mode))
+    return np.moveaxis(parts[0] if len(parts) == 1 else np.concatenate(parts, -1), -1, axis)
+
+
+def _back_along(dy: Array, axis: int, n: int, how: tuple[Any, ...], scale: float | None) -> Array:
+    """The gradient of a dimension of `n`: each piece of the result's adds its part."""
+    mode, align_corners, antialias = how
+    lines, m = np.moveaxis(dy, axis, -1), dy.shape[axis]
+    result = np.zeros((*lines.shape[:-1], n), dy.dtype)
+    starts = _pieces(n, m, _step(n, m, align_corners, scale))
+    for start in starts:
+        stop = min(start + starts.step, m)
+        first, matrix = _weights(n, m, start, stop, mode, align_corners, scale, antialias, dy.dtype)
+        result[..., first : first + matrix.shape[1]] += _product(lines[..., start:stop], matrix.T)
     return np.moveaxis(result, -1, axis)
 
 
@@ -129,7 +182,7 @@ def _resample(
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):
             x = np.repeat(x, m // n, axis) if m != n else x
         else:
-            x = _along(x, axis, _weights(n, m, mode, align_corners, scale, antialias, x.dtype), mode)
+            x = _along(x, axis, m, (mode, align_corners, antialias), scale)
     return np.ascontiguousarray(x).astype(self.dtype, copy=x is self)
 
 
@@ -149,7 +202,7 @@ def _resample_backward(
         if mode == "nearest" and m % n == 0 and scale in (None, m / n):
             dx = dx.reshape(*dx.shape[:axis], n, m // n, *dx.shape[axis + 1 :]).sum(axis + 1)
         else:
-            dx = _along(dx, axis, _weights(n, m, mode, align_corners, scale, antialias, dx.dtype).T, "")
+            dx = _back_along(dx, axis, n, (mode, align_corners, antialias), scale)
     return np.ascontiguousarray(dx).astype(dy.dtype, copy=dx is dy)
 
 
