@@ -36,6 +36,7 @@ _MODULES.append("distributed")
 
 # %%
 #| into: distributed/__init__.py
+from readtorch.distributed.distributed_c10d import ProcessGroup as ProcessGroup
 from readtorch.distributed.distributed_c10d import ReduceOp as ReduceOp
 from readtorch.distributed.distributed_c10d import all_gather as all_gather
 from readtorch.distributed.distributed_c10d import all_gather_object as all_gather_object
@@ -238,6 +239,13 @@ class ReduceOp(enum.IntEnum):
     BOR = 6
     BXOR = 7
     PREMUL_SUM = 8
+
+
+class ProcessGroup:
+    """What `new_group` gives; annotations name it. ValueError: there is none in a process that is alone."""
+
+    def __init__(self, *args: Any) -> None:
+        _refuse()
 
 
 class group:
@@ -465,7 +473,9 @@ def _(torch):
     asked = [alone.get_rank, alone.barrier, alone.new_group]
     asked += [lambda: alone.reduce(one, 0), lambda: alone.send(one, 0), lambda: alone.scatter(one, [one], 0)]
     asked += [lambda: functional.all_reduce(one), lambda: functional.gather(one), lambda: functional.broadcast(one, 0)]
-    assert alone.group.WORLD is None and alone.ReduceOp.SUM != alone.ReduceOp.MAX
+    assert (
+        alone.group.WORLD is None and isinstance(alone.ProcessGroup, type) and alone.ReduceOp.SUM != alone.ReduceOp.MAX
+    )
     for ask in asked:
         try:
             ask()

@@ -35,6 +35,14 @@ def is_initialized() -> bool:
     return _functions._Loaded.library is not None and _backend().is_initialised()
 
 
+def __getattr__(name: str) -> _Any:
+    if name == "_initialized":  # upstream's variable, which code from before `is_initialized` reads
+        return is_initialized()
+    from readtorch._not_here import missing
+
+    raise missing("torch.cuda", name)
+
+
 def _is_in_bad_fork() -> bool:
     return _functions._Loaded.library is not None and _backend().is_in_bad_fork()
 

@@ -156,6 +156,13 @@ class ReduceOp(enum.IntEnum):
     PREMUL_SUM = 8
 
 
+class ProcessGroup:
+    """What `new_group` gives; annotations name it. ValueError: there is none in a process that is alone."""
+
+    def __init__(self, *args: Any) -> None:
+        _refuse()
+
+
 class group:
     """`group.WORLD` is the default process group: None, as there is none."""
 
