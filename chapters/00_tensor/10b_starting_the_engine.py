@@ -132,6 +132,7 @@ def is_warn_always_enabled() -> bool:
 
 
 # %%
+#| needs: 01_import
 #| claim: after set_warn_always(True) such a warning comes every time, and none of these counts as the one of the process
 def _(torch):
     import warnings
