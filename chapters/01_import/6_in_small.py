@@ -179,7 +179,8 @@ def _assert(condition: _Any, message: _Any) -> None:
 
 def _check_with(error_type: type[Exception], cond: bool, message: _Any = None) -> None:
     """Raise `error_type` with what `message()` returns unless `cond`, which must be a bool: TypeError for a tensor."""
-    if not isinstance(cond, bool):
+    #: `bool` would be a dtype here, once a program has asked for `torch.bool`
+    if cond is not True and cond is not False:
         kind = "a Tensor; torch._check_tensor_all() takes one" if is_tensor(cond) else str(type(cond))
         raise TypeError(f"cond must be a bool, but got {kind}")
     if cond:
@@ -220,7 +221,7 @@ def _check_tensor_all(cond: "_Tensor", message: _Any = None) -> None:
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype != _names()["bool"]:
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _check_with(RuntimeError, bool(cond.all()), message)
+    _check_with(RuntimeError, cond.all().item() is True, message)
 
 
 # %%

@@ -179,7 +179,7 @@ def native_layer_norm(
         rows = input if input.flags.c_contiguous else np.ascontiguousarray(input)
         return _normalize_few(rows, weight, bias, eps)
     leading = input.shape[: input.ndim - len(normalized_shape)]
-    if not input.size:
+    if not input.size and input.shape[len(leading) :] == tuple(normalized_shape):
         statistics = np.zeros((*leading, *(1,) * len(normalized_shape)), in_working_precision(input).dtype)
         return np.empty_like(input), statistics, statistics
     x = in_working_precision(np.ascontiguousarray(input)).reshape(math.prod(leading), math.prod(normalized_shape))
