@@ -9,13 +9,16 @@ or, before anything imports torch: `import readtorch.as_torch; readtorch.as_torc
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from io import open_code
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,14 +107,36 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise SystemExit("as_torch: -m needs the name of a module")
         sys.argv = arguments[1:]
         sys.path.insert(0, os.getcwd())
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        _as_if_alone(partial(runpy.run_module, arguments[1], run_name="__main__", alter_sys=True))
         return
     script = arguments[0]
     if not Path(script).is_file():
         raise SystemExit(f"as_torch: no such file: {script}")
     sys.argv = arguments
     sys.path.insert(0, str(Path(script).resolve().parent))
-    runpy.run_path(script, run_name="__main__")
+    _as_if_alone(partial(_run_script, os.path.abspath(script)))
+
+
+def _run_script(path: str) -> None:
+    """Run the file as `__main__`, as `python path` does; `runpy` would put another name into `sys.argv[0]`, and take the module away at the end."""
+    main = ModuleType("__main__")
+    vars(main).update(__file__=path, __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main
+    with open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, vars(main))
+
+
+def _as_if_alone(run: Callable[[], Any]) -> None:
+    """Report an uncaught error without the frames that led from the command line to the program."""
+    try:
+        run()
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

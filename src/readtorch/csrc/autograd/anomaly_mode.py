@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,19 @@ from readtorch.csrc.autograd.node import Node
 
 TRACEBACK = "traceback_"
 
+#: what is C++ upstream has no frames in a Python stack
+_COMPILED = tuple(str(Path(__file__).parents[2] / name) for name in ("aten", "csrc"))
+_LAUNCHERS = ("<frozen runpy>", runpy.__file__, str(Path(__file__).parents[2] / "as_torch.py"))
+
 
 def store_stack(node: Node) -> None:
-    """Remember the Python stack of the forward call that made `node`."""
-    node.metadata[TRACEBACK] = traceback.format_stack()[:-3]
+    """Remember the Python stack of the forward call that made `node`: from the program's first line to the one that called an operator."""
+    stack = traceback.extract_stack()
+    while stack and stack[-1].filename.startswith(_COMPILED):
+        stack.pop()
+    while stack and stack[0].filename in _LAUNCHERS:
+        del stack[0]
+    node.metadata[TRACEBACK] = stack.format()
 
 
 def report_forward(node: Node) -> None:
