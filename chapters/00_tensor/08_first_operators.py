@@ -517,8 +517,9 @@ def _to_copy_of_nothing(self: Array, dtype: Any) -> Array:
 
 
 def _saturating(array: Array, wanted: np.dtype) -> Array:
-    """Float to narrow integer by way of int64, as a C cast does on the machines we know: 300.0 becomes 44 in uint8."""
-    return _cast(array, np.dtype(np.int64)).astype(wanted) if wanted.itemsize < 8 else _cast(array, wanted)
+    """Float to integer as the processor does it: to 32 bits, of which a narrower type keeps the last. 300.0 becomes 44 in uint8, 3e9 the least int32."""
+    through = np.dtype(np.int32 if wanted.itemsize < 4 or wanted == np.int32 else np.int64)
+    return _cast(array, through).astype(wanted, copy=False)
 
 
 def _cast(array: Array, wanted: np.dtype) -> Array:
@@ -1126,8 +1127,8 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 
 def _no_view() -> RuntimeError:
     return RuntimeError(
-        "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
-        "gap in memory). .reshape(...) copies where it must."
+        "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+        "subspaces). Use .reshape(...) instead: it copies where it must."
     )
 
 

@@ -117,9 +117,7 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     where = np.broadcast_to(mask, shape)
     count = int(np.count_nonzero(where))
     if source.size < count:
-        raise RuntimeError(
-            "masked_scatter_: expected self and source to have same dtypes and enough elements in source"
-        )
+        raise RuntimeError(f"Number of elements of source < number of ones in mask: {source.size} < {count}")
     result[where] = source.reshape(-1)[:count]
     return result
 

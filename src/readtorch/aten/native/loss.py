@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.expand_utils import infer_size
+from readtorch.aten.native.binary_ops import times
 from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
@@ -89,7 +90,8 @@ def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> 
 
 
 def _smooth_l1_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
-    return at.clamp((self - target) / beta, -1, 1) * _share(grad, self, reduction)
+    away = self - target
+    return at.where(at.abs(away) < beta, away / beta, at.sign(away)) * _share(grad, self, reduction)
 
 
 derivative(
@@ -125,7 +127,8 @@ def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float =
 
 
 def _huber_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
-    return at.clamp(self - target, -delta, delta) * _share(grad, self, reduction)
+    away = self - target
+    return at.where(at.abs(away) < delta, away, times(at, at.sign(away), delta)) * _share(grad, self, reduction)
 
 
 derivative(

@@ -106,8 +106,8 @@ def _view(self: Array, shape: tuple[int, ...]) -> Array:
 
 def _no_view() -> RuntimeError:
     return RuntimeError(
-        "view size is not compatible with input tensor's size and stride (some dimension of it would have to step over a "
-        "gap in memory). .reshape(...) copies where it must."
+        "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+        "subspaces). Use .reshape(...) instead: it copies where it must."
     )
 
 

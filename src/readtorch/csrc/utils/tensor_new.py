@@ -150,6 +150,10 @@ def _from_sequence(data: Any, wanted: dtype | None) -> np.ndarray:
             return _whole(numbers if target.kind == "u" else np.trunc(numbers), target)
         return np.array(values, dtype=target)
     except ValueError as error:
+        lengths = [len(value) for value in data if isinstance(value, np.ndarray) and value.ndim]
+        for length in lengths:
+            if length != lengths[0]:
+                raise ValueError(f"expected sequence of length {lengths[0]} at dim 1 (got {length})") from None
         odd = next(type(value).__name__ for value in data if not isinstance(value, bool | int | float | complex))
         raise TypeError(f"'{odd}' object cannot be interpreted as an integer") from error
     except OverflowError:
