@@ -178,6 +178,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.c10.core.scalar_type import to_string
@@ -294,6 +295,8 @@ def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
     if rank == 4 and not agree:
         raise RuntimeError(f"size mismatch (got input: {list(self.shape)}, target: {list(target.shape)})")
     classes = self.shape[0] if rank == 1 else self.shape[1]
+    if weight is not None:
+        refuse_gradient("nll_loss2d_forward" if rank == 4 else "nll_loss_forward", weight=weight)
     if weight is not None and to_string(self.dtype) in _FLOATS and weight.dtype != self.dtype:
         raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):
@@ -535,6 +538,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, differentiates_in_opmath, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.aten.expand_utils import infer_size
 from readtorch.aten.native.binary_ops import times
 from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
@@ -817,6 +821,7 @@ def poisson_nll_loss(
 @composite("soft_margin_loss", module="nn")
 def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
     """`log(1 + exp(-target · input))`."""
+    refuse_gradient("soft_margin_loss", target=target)
     kinds = [tensor.dtype if isinstance(tensor.dtype, np.dtype) else tensor.dtype.numpy for tensor in (self, target)]
     if kinds[0] != kinds[1]:
         _check_stored(promote_types(*(from_numpy_dtype(kind) for kind in kinds)), self.dtype)
@@ -909,6 +914,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
 from readtorch.c10.core.scalar_type import to_string
@@ -928,6 +934,8 @@ def multi_margin_loss(
     reduction: int = MEAN,
 ) -> Any:
     """`Σ max(0, margin - x[target] + x[other])^p / C` over the wrong classes, reduced."""
+    if weight is not None:
+        refuse_gradient("multi_margin_loss", weight=weight)
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dtype != self.dtype:

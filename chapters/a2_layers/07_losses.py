@@ -141,6 +141,12 @@ def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning
 
 # %%
 #| into: nn/functional.py
+#| imports
+from readtorch.c10.core.autograd_state import refuse_gradient
+
+
+# %%
+#| into: nn/functional.py
 def _reduction_number(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
     return _Reduction.get_enum(_reduction_word(size_average, reduce, reduction))
 
@@ -202,6 +208,8 @@ def binary_cross_entropy(
         )
     if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
+    if weight is not None:
+        refuse_gradient("binary_cross_entropy", weight=weight)
     return _nn.binary_cross_entropy(input, target, weight, number)
 
 
@@ -218,6 +226,8 @@ def binary_cross_entropy_with_logits(
     number = _reduction_number(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if weight is not None or pos_weight is not None:
+        refuse_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
 
 

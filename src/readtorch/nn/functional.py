@@ -13,6 +13,7 @@ import readtorch as torch
 from readtorch._C import _nn
 from readtorch._tensor import Tensor
 from readtorch.aten.functorch.batched_tensor_impl import is_one_of_many
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.c10.core.scalar_type import not_implemented
 from readtorch.csrc.utils import gates as _gates
 from readtorch.csrc.utils.python_arg_parser import is_int, is_sequence_of_ints, require
@@ -907,6 +908,8 @@ def binary_cross_entropy(
         )
     if weight is not None and weight.size() != target.size():
         weight = weight.expand(torch.broadcast_shapes(weight.shape, target.shape))
+    if weight is not None:
+        refuse_gradient("binary_cross_entropy", weight=weight)
     return _nn.binary_cross_entropy(input, target, weight, number)
 
 
@@ -923,6 +926,8 @@ def binary_cross_entropy_with_logits(
     number = _reduction_number(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if weight is not None or pos_weight is not None:
+        refuse_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
 
 

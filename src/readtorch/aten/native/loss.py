@@ -14,6 +14,7 @@ from readtorch.aten.native.binary_ops import times
 from readtorch.aten.native.loss_nll import MEAN, NONE, SUM
 from readtorch.aten.tensor_iterator import common_dtype
 from readtorch.c10.core import scalar_type
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.c10.core.scalar_type import can_cast, from_numpy_dtype, not_implemented, promote_types, to_string
 
 
@@ -259,6 +260,7 @@ def poisson_nll_loss(
 @composite("soft_margin_loss", module="nn")
 def soft_margin_loss(at: Any, self: Array, target: Array, reduction: int = MEAN) -> Any:
     """`log(1 + exp(-target · input))`."""
+    refuse_gradient("soft_margin_loss", target=target)
     kinds = [tensor.dtype if isinstance(tensor.dtype, np.dtype) else tensor.dtype.numpy for tensor in (self, target)]
     if kinds[0] != kinds[1]:
         _check_stored(promote_types(*(from_numpy_dtype(kind) for kind in kinds)), self.dtype)

@@ -11,6 +11,7 @@ from readtorch.aten.core.dispatch.dispatcher import composite, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.native.loss import reduce
 from readtorch.aten.native.loss_nll import MEAN
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.c10.core.scalar_type import to_string
 
 
@@ -25,6 +26,8 @@ def multi_margin_loss(
     reduction: int = MEAN,
 ) -> Any:
     """`Σ max(0, margin - x[target] + x[other])^p / C` over the wrong classes, reduced."""
+    if weight is not None:
+        refuse_gradient("multi_margin_loss", weight=weight)
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dtype != self.dtype:

@@ -10,6 +10,7 @@ import numpy as np
 from readtorch.aten.core.dispatch.dispatcher import composite, derivative, opaque, register
 from readtorch.aten.core.dispatch.operator_entry import Array
 from readtorch.aten.op_math_type import in_working_precision
+from readtorch.c10.core.autograd_state import refuse_gradient
 from readtorch.c10.core.dispatch_key import BACKENDS, DispatchKey
 from readtorch.c10.core.scalar_type import to_string
 
@@ -115,6 +116,8 @@ def _check_nll(self: Array, target: Array, weight: Array | None) -> None:
     if rank == 4 and not agree:
         raise RuntimeError(f"size mismatch (got input: {list(self.shape)}, target: {list(target.shape)})")
     classes = self.shape[0] if rank == 1 else self.shape[1]
+    if weight is not None:
+        refuse_gradient("nll_loss2d_forward" if rank == 4 else "nll_loss_forward", weight=weight)
     if weight is not None and to_string(self.dtype) in _FLOATS and weight.dtype != self.dtype:
         raise RuntimeError(f"expected scalar type {to_string(self.dtype)} but found {to_string(weight.dtype)}")
     if weight is not None and tuple(weight.shape) != (classes,):

@@ -80,6 +80,16 @@ def is_grad_enabled() -> bool:
     return state.grad_mode
 
 
+def refuse_gradient(function: str, **inputs: Any) -> None:
+    """RuntimeError if one of these inputs, for which the function has no derivative, asks for a gradient: it would wait for it in vain."""
+    for name, value in inputs.items():
+        if state.grad_mode and getattr(value, "requires_grad", False):
+            raise RuntimeError(
+                f"The function '{function}' is not differentiable with respect to argument '{name}'. "
+                "This input cannot have requires_grad True."
+            )
+
+
 def set_special(name: str, value: Any) -> Any:
     """Set another mode of this thread and return the old value. Its class attribute is the default."""
     old = getattr(state, name)
