@@ -725,6 +725,8 @@ def randint(
         require("randint", "int", low=low)
     low = 0 if low is None else low
     require("randint", "int", low=low, high=high)
+    if high >= 1 << 63 or low < -(1 << 63):  # type: ignore[operator]  # ints by now
+        raise ValueError("randint(): Overflow when unpacking long long")
     if not isinstance(size, list | tuple | TensorImpl):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     bounds: list[Any] = [low, high]

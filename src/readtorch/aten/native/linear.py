@@ -201,6 +201,8 @@ def linear(at: Any, input: Array, weight: Array, bias: Array | None = None) -> A
     if shape and len(weight.shape) == 2:
         rows = at.reshape(input, (math.prod(shape[:-1]), shape[-1]))
         return at.reshape(at.addmm(bias, rows, at.t(weight)), (*shape[:-1], weight.shape[0]))
+    if not shape:
+        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are 0D and {len(weight.shape)}D")
     return at.matmul(input, at.t(weight)) + bias
 
 

@@ -311,6 +311,12 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
                 raise TypeError(
                     f"{op}(): expected Tensor as element {number} in argument 0, but got {type_name(value)}"
                 )
+    for number, size in enumerate(args[schema.positional :] if schema.var_positional in ONE_SEQUENCE else (), 1):
+        one = size.__class__ is int
+        if any(item.__class__ is int and not -(1 << 63) <= item < 1 << 63 for item in ((size,) if one else size) or ()):
+            raise TypeError(  # before what a shape of that size would have led to
+                f"{op}(): argument '{schema.var_positional}' failed to unpack the object at pos {number}: Overflow when unpacking long long"
+            )
     for name, value in _bound(op, schema, args, kwargs, ("out", schema.var_positional)[not entry.out :]):
         position = schema.names.index(name)
         kind = schema.kinds[position]

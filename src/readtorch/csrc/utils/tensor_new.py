@@ -297,6 +297,13 @@ def from_numpy(array: Any) -> Any:
     return wrap(native(array))
 
 
+def _of_size(shape: tuple, wanted: dtype) -> np.ndarray:
+    for size in shape:
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(shape)}")
+    return np.empty(shape, to_numpy_dtype(wanted))
+
+
 def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> Any:
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, `torch.Tensor(other)`: the constructor of the early days."""
     if not args:
@@ -311,14 +318,14 @@ def legacy_tensor(cls: type, args: tuple, wanted: dtype, where: Any = None) -> A
             if isinstance(first, float | complex | bool | str):
                 raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
             if type(first).__name__ == "Size":
-                return np.empty(tuple(first), to_numpy_dtype(wanted))
+                return _of_size(tuple(first), wanted)
             if isinstance(first, np.ndarray) and first.dtype == to_numpy_dtype(wanted):
                 return from_numpy(first)._array
             if type(first).__name__ in ("TypedStorage", "UntypedStorage"):
                 return _array_of_legacy_storage(first, wanted)
             return array_from_data(first, wanted)
     if all(isinstance(arg, int) for arg in args):
-        return np.empty(args, to_numpy_dtype(wanted))
+        return _of_size(args, wanted)
     raise TypeError(
         f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)})"
     )
