@@ -120,8 +120,6 @@ def clamp(at: Any, self: Array, min: Array | Number | None = None, max: Array | 
     """Each element held between two bounds, numbers or tensors, of which one may be missing."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if min.__class__ is complex or max.__class__ is complex:
-        raise NotImplementedError("clamp is not supported for complex types")
     if hasattr(min, "dtype") or hasattr(max, "dtype"):
         if isinstance(min, np.generic) or isinstance(max, np.generic):  # NumPy's numbers are numbers
             return at.clamp(self, *(b.item() if isinstance(b, np.generic) else b for b in (min, max)))
@@ -162,12 +160,16 @@ composite("clip", variants="function method", inplace=True, out=True)(
 @composite("clamp_min", variants="function method", inplace=True, out=True)
 def clamp_min(at: Any, self: Array, min: Array | Number) -> Any:
     """No element below `min`."""
+    if min.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
     return at.clamp(self, min, None)
 
 
 @composite("clamp_max", variants="function method", inplace=True, out=True)
 def clamp_max(at: Any, self: Array, max: Array | Number) -> Any:
     """No element above `max`."""
+    if max.__class__ is complex:
+        raise NotImplementedError("clamp is not supported for complex types")
     return at.clamp(self, None, max)
 
 

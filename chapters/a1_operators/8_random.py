@@ -725,12 +725,12 @@ def randint(
         require("randint", "int", low=low)
     low = 0 if low is None else low
     require("randint", "int", low=low, high=high)
-    if high >= 1 << 63 or low < -(1 << 63):  # type: ignore[operator]  # ints by now
-        raise ValueError("randint(): Overflow when unpacking long long")
     if not isinstance(size, list | tuple | TensorImpl):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     bounds: list[Any] = [low, high]
     low, high = (bound.__index__() for bound in bounds)
+    if high >= 1 << 63 or low < -(1 << 63):
+        raise ValueError("randint(): Overflow when unpacking long long")
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to': [{low}, {high}) is empty")
     if state.layers:

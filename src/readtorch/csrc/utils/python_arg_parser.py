@@ -312,8 +312,8 @@ def complain(entry: OperatorEntry, args: tuple, kwargs: dict[str, Any]) -> None:
                     f"{op}(): expected Tensor as element {number} in argument 0, but got {type_name(value)}"
                 )
     for number, size in enumerate(args[schema.positional :] if schema.var_positional in ONE_SEQUENCE else (), 1):
-        one = size.__class__ is int
-        if any(item.__class__ is int and not -(1 << 63) <= item < 1 << 63 for item in ((size,) if one else size) or ()):
+        items = size if isinstance(size, list | tuple) else (size,)
+        if any(item.__class__ is int and not -(1 << 63) <= item < 1 << 63 for item in items):
             raise TypeError(  # before what a shape of that size would have led to
                 f"{op}(): argument '{schema.var_positional}' failed to unpack the object at pos {number}: Overflow when unpacking long long"
             )
