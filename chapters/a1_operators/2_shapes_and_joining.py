@@ -168,8 +168,6 @@ def section_lengths(size: int, split_size: Any, dim: int = 0) -> list[int]:
         if split_size.__class__ is bool:
             raise TypeError("split(): argument 'split_size' must be int, not bool")
         length = int(split_size)
-        if length >= 1 << 63:
-            raise ValueError("split(): argument 'split_size': Overflow when unpacking long long")
         if length < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
         if length == 0:
@@ -219,8 +217,6 @@ def chunk(at: Any, self: Array, chunks: int, dim: int = 0) -> Any:
     """At most `chunks` parts of equal length, the last one shorter."""
     if not self.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    if chunks >= 1 << 63:
-        raise ValueError("chunk(): argument 'chunks': Overflow when unpacking long long")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = self.shape[maybe_wrap_dim(dim, self.ndim)]
