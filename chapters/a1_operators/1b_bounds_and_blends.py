@@ -275,6 +275,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from readtorch.aten.core.dispatch.dispatcher import (
     broadcasts_on_meta,
     composite,
@@ -377,7 +379,8 @@ def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
                 f"expected dtype {cpp_type(self.dtype)} for `weight` but got dtype {cpp_type(weight.dtype)}"
             )
         weight = weight.astype(self.dtype)
-    return self + weight * (end - self)
+    near, change = np.abs(weight) < 0.5, end - self
+    return np.where(near, self + weight * change, end - change * (1 - weight))
 
 
 derivative(
@@ -441,14 +444,18 @@ _FEW = 1000
 _BITS = {size: np.dtype(f"i{size}") for size in (2, 4, 8)}
 
 
-def _keep(out: Array, x: Array, kept: Array) -> None:
+def bit_pattern(x: Array) -> Array:
+    """The same memory, read as integers."""
+    return x.view(_BITS[x.itemsize])
+
+
+def keep_where(out: Array, x: Array, kept: Array) -> None:
     """`x` where `kept`, else 0. Times a truth value goes the number's bit pattern: 0 · ∞ would be NaN."""
-    bits = _BITS[x.itemsize]
-    np.multiply(x.view(bits), kept, out=out.view(bits))
+    np.multiply(bit_pattern(x), kept, out=bit_pattern(out))
 
 
 def _pass_where_positive(out: Array, grad: Array, result: Array) -> None:
-    _keep(out, grad, result.astype(np.bool_))
+    keep_where(out, grad, result.astype(np.bool_))
 
 
 def _relu_gradient(at: Any, grad: Any, result: Any) -> Any:

@@ -54,7 +54,7 @@ derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_sc
 derivative(
     "_masked_fill_tensor",
     self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0),
-    value=lambda at, grad, mask: at.sum(grad * mask),
+    value=lambda at, grad, mask: at.sum(at.where(mask, grad, 0)),
 )
 
 

@@ -864,10 +864,11 @@ def _norm_backward(at: Any, grad: Any, self: Any, ord: float, dims: tuple[int, .
     if ord == 1:
         return at.sgn(self) * grad
     if ord == 2:
-        return at.where(result == 0, 0, self / result * grad)
+        return grad * at.where(result == 0, 0, self / result)
     size = at.abs(self)
     if math.isinf(ord):
-        hit = at._to_copy(size == result, grad.dtype)
+        hit = at.logical_or(size == result, at.logical_and(at.isnan(size), at.isnan(result)))
+        hit = at._to_copy(hit, grad.dtype)
         return at.sgn(self) * (hit / at.sum(hit, dims, True) * grad)
     scaled = at.sgn(self) * at.pow(size, ord - 1) * grad
     return at.where((result == 0) | (size == 0), 0, scaled) if ord < 2 else at.where(result == 0, 0, scaled)

@@ -218,8 +218,7 @@ def _shared_by_equals(at: Any, grad: Any, self: Any, result: Any) -> Any:
         equal = at.logical_or(at.eq(self, result), at.logical_and(at.isnan(self), at.isnan(result)))
     else:
         equal = at.isnan(self) if bool(at.isnan(result)) else at.eq(self, result)
-    share = at._to_copy_like(equal, grad)
-    return share * (grad / at.sum(share))
+    return at.where(equal, grad / at.sum(equal), 0)
 
 
 derivative("_median_of_all", self=lambda at, grad, self, result: at._shared_by_equals(grad, self, result))

@@ -876,6 +876,20 @@ unary("i0", special.i0, formula=lambda at, grad, self: grad * at._i1(self))
 unary("_i1", special.i1, variants="", inplace=False, node="SpecialI1", formula=lambda at, grad, self, result: grad * (at.i0(self) - at.where(self == 0, 0.5, result / at.where(self == 0, 1, self))))  # fmt: skip
 
 
+def _entropy(x: Any) -> Any:
+    return np.where(x < 0, -np.inf, np.where(x == 0, 0, -x * np.log(x))).astype(x.dtype, copy=False)
+
+
+unary(
+    "_entr",
+    _entropy,
+    variants="",
+    inplace=False,
+    node="SpecialEntr",
+    formula=lambda at, grad, self: grad * (-1 - at.log(self)),
+)
+
+
 @register("_polygamma", key="CPU CUDA", variants="", node="Polygamma")
 def _polygamma(self: Array, n: int) -> Array:
     kind = self.dtype if self.dtype.kind in "fV" else np.dtype(np.float32)
@@ -1003,7 +1017,7 @@ def i1(input: Tensor, *, out: Tensor | None = None) -> Any:
 @checked
 def entr(input: Tensor, *, out: Tensor | None = None) -> Any:
     """-x log x; 0 at 0, -inf below."""
-    return _at.where(input < 0, -math.inf, _at.where(input == 0, 0.0, -_at.xlogy(input, input)))
+    return dispatcher.autograd._entr(input)
 
 
 @checked

@@ -181,18 +181,29 @@ def may_hold_nan(y: Array) -> bool:
 # %%
 #| into: aten/native/pooling.py
 def _winners(x: Array, y: Array, window: Window) -> Any:
-    """For each kernel element, in reading order: where it lies in `x` and which windows it wins."""
+    """For each kernel element, in reading order: where it lies in `x` and which windows it wins: the first maximum, or the last NaN."""
     out = y.shape[-len(window.kernel) :]
     open_windows = np.ones_like(y, bool)
-    has_nan = y.dtype.kind in "fcV" and may_hold_nan(y)
-    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
-        element = x[(..., *parts)]
-        wins = element == y
-        if has_nan:
-            wins |= np.isnan(element)
+    elements = list(itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))))
+    nans = _last_nans(x, elements) if y.dtype.kind in "fcV" and may_hold_nan(y) else []
+    for parts in elements:
+        wins = x[(..., *parts)] == y
         wins &= open_windows
         open_windows ^= wins
+        if nans:
+            wins |= nans.pop()
         yield parts, wins
+
+
+def _last_nans(x: Array, elements: Sequence[Any]) -> list[Array]:
+    """For each kernel element, from the last to the first: the windows in which it is NaN and none after it is."""
+    found: list[Array] = []
+    later: Any = False
+    for parts in reversed(elements):
+        nan = np.isnan(x[(..., *parts)])
+        found.append(nan & ~np.asarray(later))
+        later = later | nan
+    return found
 
 
 @register("_max_pool_backward", variants="", node="MaxPool2DWithIndicesBackward")
@@ -851,7 +862,13 @@ def _back_along(dy: Array, axis: int, n: int) -> Array:
         return dy
     if out and n % out == 0:
         return np.repeat(dy / (n // out), n // out, axis)
-    return np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+    result = np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+    if np.isfinite(result).all():
+        return result
+    lines = np.zeros((n, *np.moveaxis(dy, axis, 0).shape[1:]), dy.dtype)
+    for share, (start, end) in zip(np.moveaxis(dy, axis, 0), adaptive_bounds(n, out), strict=True):
+        lines[start:end] += share / (end - start)
+    return np.moveaxis(lines, 0, axis)
 
 
 @register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")
@@ -983,6 +1000,9 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
         part = self[(..., *(slice(*span) for span in spans))]
         flat = part.reshape(*leading, math.prod(part.shape[len(leading) :]))
         winner = flat.argmax(-1)
+        if flat.dtype.kind in "fV" and np.isnan(flat).any():  # the last NaN of a window wins
+            nan = np.isnan(flat)
+            winner = np.where(nan.any(-1), flat.shape[-1] - 1 - nan[..., ::-1].argmax(-1), winner)
         result[(..., *place)] = np.take_along_axis(flat, winner[..., None], -1)[..., 0]
         where = np.unravel_index(winner, part.shape[len(leading) :])
         indices[(..., *place)] = np.ravel_multi_index(

@@ -193,7 +193,7 @@ def hardswish_backward(grad_output: Array, self: Array) -> Array:
         out *= ~above  # an assignment through a mask takes several times as long
         out += above
         out *= g
-        _keep(out, out, ~(x <= -3))
+        keep_where(out, out, ~(x <= -3))
 
     g, x = in_working_precision(grad_output), in_working_precision(self)
     return _in_pieces(piece, g, x).astype(self.dtype, copy=False)
@@ -305,7 +305,7 @@ def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Ar
     if self.dtype.kind in "iubc" or self.dtype == np.float16:
         raise not_implemented("rrelu_with_noise_out_cpu", self.dtype)
     slopes = np.ones(self.shape, self.dtype)
-    bent = ~(self > 0)
+    bent = self <= 0
     draws = uniform01(engine(generator), int(bent.sum()), np.dtype(np.float64))
     slopes[bent] = (draws * (upper - lower) + lower).astype(self.dtype)
     return slopes

@@ -217,6 +217,7 @@ def nll_loss_forward(
     """Of log-probabilities `(N, C, *)` and classes `(N, *)`: the loss and the sum of weights."""
     classes, weights = _picked(self, target, weight, ignore_index)
     loss = np.take_along_axis(self, np.expand_dims(classes, 1), 1).squeeze(1) * -weights
+    loss[target == ignore_index] = 0  # an ignored log-probability may be infinite
     if reduction == NONE:
         return loss, np.zeros((), self.dtype)
     total = weights.sum(dtype=np.float64)
@@ -241,6 +242,7 @@ def nll_loss_backward(
     if reduction == MEAN:
         total = weights.sum(dtype=np.float64)
         share = share / total.astype(self.dtype)
+    share[target == ignore_index] = 0
     dx = np.zeros_like(self)
     np.put_along_axis(dx, np.expand_dims(classes, 1), np.expand_dims(share.astype(self.dtype, copy=False), 1), 1)
     return dx
@@ -508,7 +510,7 @@ def _smoothed(
     spread = log if weight is None else log * _per_class(at, weight, len(log.shape), axis)
     smooth = -at.sum(spread, axis)
     kept = target != ignore_index
-    smooth = smooth * kept
+    smooth = at.where(kept, smooth, 0)
     if reduction != NONE:
         total = at.sum(smooth)
         if reduction == MEAN:
@@ -814,7 +816,7 @@ def poisson_nll_loss(
     loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
     if full:  # Stirling's approximation of log(target!)
         stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))
-        loss = loss + at.where(target > 1, stirling, target * 0)
+        loss = loss + at.where(target > 1, stirling, at.zeros_like(target))
     return reduce(at, loss, reduction)
 
 
@@ -843,7 +845,7 @@ def margin_ranking_loss(
 @composite("hinge_embedding_loss")
 def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = NONE) -> Any:
     """`input` where target is 1, `max(0, margin - input)` where it is -1."""
-    nothing, margin = self * 0, float(margin)
+    nothing, margin = at.zeros_like(self), float(margin)
     if to_string(self.dtype) in ("Byte", "Char", "Short", "Int", "Long"):
         margin = int(margin)  # the loss has the dtype of the input
     far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
@@ -868,7 +870,7 @@ def cosine_embedding_loss(
     product = at.sum(input1 * input2, last)
     squares = (at.sum(input1 * input1, last) + 1e-12) * (at.sum(input2 * input2, last) + 1e-12)
     cosine = product / at.sqrt(squares)
-    nothing = cosine * 0
+    nothing = at.zeros_like(cosine)
     loss = at.where(target == 1, 1 - cosine, nothing)
     return reduce(at, loss + at.where(target == -1, at.clamp(cosine - margin, 0, None), nothing), reduction)
 

@@ -44,6 +44,7 @@ import numpy as np
 
 from readtorch.aten.core.dispatch.dispatcher import autograd, composite, derivative, register
 from readtorch.aten.core.dispatch.operator_entry import Array
+from readtorch.aten.native.activation import keep_where
 from readtorch.aten.native.linear_algebra import _one_dtype
 from readtorch.aten.op_math_type import in_working_precision
 from readtorch.c10.core.wrap_dim_minimal import maybe_wrap_dim
@@ -481,7 +482,10 @@ def _rnn_layer_backward(
         h, y = dh[:running], output[rows]
         if d_output is not None:
             h += d_output[rows]
-        np.multiply(h, y > 0 if relu else 1 - y * y, out=d_gates[rows])
+        if relu:
+            keep_where(d_gates[rows], h, y.astype(np.bool_))
+        else:
+            np.multiply(h, 1 - y * y, out=d_gates[rows])
         np.matmul(d_gates[rows], w_hh, out=h)
     return _weight_gradients(d_gates, d_gates, data, w_ih, states, kind, dh)
 
@@ -494,7 +498,7 @@ def _rnn_halves(relu: bool) -> tuple[Step, Back]:
 
     def back(at: Any, grads: tuple[Any, ...], kept: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:
         (y,) = kept
-        d_gate = grads[0] * ((y > 0) if relu else 1 - y * y)
+        d_gate = at.where(y <= 0, 0, grads[0]) if relu else grads[0] * (1 - y * y)
         return d_gate, d_gate, (None,)
 
     return step, back

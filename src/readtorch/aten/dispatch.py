@@ -53,6 +53,7 @@ _REFUSED: tuple[tuple[str, str, type[Exception] | None, str], ...] = (
     ("bool complex", "_trunc_div", None, "div_trunc_cpu"),
     ("complex", "_xlog1py", None, "xlog1py_cpu"),
     ("complex", "_i1", None, "i1_cpu"),
+    ("complex", "_entr", None, "entr_cpu"),
     ("bool", "cov corrcoef", RuntimeError, "cov(): bool dtype is not supported for input"),
     ("bool", "trapezoid", RuntimeError, "trapezoid: received a bool input for `y`, but bool is not supported"),
     ("bool", "bitwise_left_shift", None, "lshift_cpu"),

@@ -45,7 +45,7 @@ def i1(input: Tensor, *, out: Tensor | None = None) -> Any:
 @checked
 def entr(input: Tensor, *, out: Tensor | None = None) -> Any:
     """-x log x; 0 at 0, -inf below."""
-    return _at.where(input < 0, -math.inf, _at.where(input == 0, 0.0, -_at.xlogy(input, input)))
+    return dispatcher.autograd._entr(input)
 
 
 @checked

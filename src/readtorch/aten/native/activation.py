@@ -51,14 +51,18 @@ _FEW = 1000
 _BITS = {size: np.dtype(f"i{size}") for size in (2, 4, 8)}
 
 
-def _keep(out: Array, x: Array, kept: Array) -> None:
+def bit_pattern(x: Array) -> Array:
+    """The same memory, read as integers."""
+    return x.view(_BITS[x.itemsize])
+
+
+def keep_where(out: Array, x: Array, kept: Array) -> None:
     """`x` where `kept`, else 0. Times a truth value goes the number's bit pattern: 0 · ∞ would be NaN."""
-    bits = _BITS[x.itemsize]
-    np.multiply(x.view(bits), kept, out=out.view(bits))
+    np.multiply(bit_pattern(x), kept, out=bit_pattern(out))
 
 
 def _pass_where_positive(out: Array, grad: Array, result: Array) -> None:
-    _keep(out, grad, result.astype(np.bool_))
+    keep_where(out, grad, result.astype(np.bool_))
 
 
 def _relu_gradient(at: Any, grad: Any, result: Any) -> Any:
@@ -200,7 +204,7 @@ def hardswish_backward(grad_output: Array, self: Array) -> Array:
         out *= ~above  # an assignment through a mask takes several times as long
         out += above
         out *= g
-        _keep(out, out, ~(x <= -3))
+        keep_where(out, out, ~(x <= -3))
 
     g, x = in_working_precision(grad_output), in_working_precision(self)
     return _in_pieces(piece, g, x).astype(self.dtype, copy=False)
@@ -281,7 +285,7 @@ def _rrelu_slopes(self: Array, lower: float, upper: float, generator: Any) -> Ar
     if self.dtype.kind in "iubc" or self.dtype == np.float16:
         raise not_implemented("rrelu_with_noise_out_cpu", self.dtype)
     slopes = np.ones(self.shape, self.dtype)
-    bent = ~(self > 0)
+    bent = self <= 0
     draws = uniform01(engine(generator), int(bent.sum()), np.dtype(np.float64))
     slopes[bent] = (draws * (upper - lower) + lower).astype(self.dtype)
     return slopes

@@ -56,7 +56,13 @@ def _back_along(dy: Array, axis: int, n: int) -> Array:
         return dy
     if out and n % out == 0:
         return np.repeat(dy / (n // out), n // out, axis)
-    return np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+    result = np.moveaxis(np.moveaxis(dy, axis, -1) @ _averaging_matrix(n, out, dy.dtype), -1, axis)
+    if np.isfinite(result).all():
+        return result
+    lines = np.zeros((n, *np.moveaxis(dy, axis, 0).shape[1:]), dy.dtype)
+    for share, (start, end) in zip(np.moveaxis(dy, axis, 0), adaptive_bounds(n, out), strict=True):
+        lines[start:end] += share / (end - start)
+    return np.moveaxis(lines, 0, axis)
 
 
 @register("_adaptive_avg_pool", variants="", node="AdaptiveAvgPool2D")

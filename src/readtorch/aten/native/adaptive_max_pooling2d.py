@@ -28,6 +28,9 @@ def _windowed_max(self: Array, bounds: Sequence[Sequence[tuple[int, int]]]) -> t
         part = self[(..., *(slice(*span) for span in spans))]
         flat = part.reshape(*leading, math.prod(part.shape[len(leading) :]))
         winner = flat.argmax(-1)
+        if flat.dtype.kind in "fV" and np.isnan(flat).any():  # the last NaN of a window wins
+            nan = np.isnan(flat)
+            winner = np.where(nan.any(-1), flat.shape[-1] - 1 - nan[..., ::-1].argmax(-1), winner)
         result[(..., *place)] = np.take_along_axis(flat, winner[..., None], -1)[..., 0]
         where = np.unravel_index(winner, part.shape[len(leading) :])
         indices[(..., *place)] = np.ravel_multi_index(

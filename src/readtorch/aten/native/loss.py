@@ -253,7 +253,7 @@ def poisson_nll_loss(
     loss = at.exp(input) - target * input if log_input else input - target * at.log(input + eps)
     if full:  # Stirling's approximation of log(target!)
         stirling = target * at.log(target) - target + 0.5 * at.log(target * (2 * math.pi))
-        loss = loss + at.where(target > 1, stirling, target * 0)
+        loss = loss + at.where(target > 1, stirling, at.zeros_like(target))
     return reduce(at, loss, reduction)
 
 
@@ -282,7 +282,7 @@ def margin_ranking_loss(
 @composite("hinge_embedding_loss")
 def hinge_embedding_loss(at: Any, self: Array, target: Array, margin: float = 1.0, reduction: int = NONE) -> Any:
     """`input` where target is 1, `max(0, margin - input)` where it is -1."""
-    nothing, margin = self * 0, float(margin)
+    nothing, margin = at.zeros_like(self), float(margin)
     if to_string(self.dtype) in ("Byte", "Char", "Short", "Int", "Long"):
         margin = int(margin)  # the loss has the dtype of the input
     far = at.where(target != 1, at.clamp(margin - self, 0, None), nothing)
@@ -304,7 +304,7 @@ def cosine_embedding_loss(
     product = at.sum(input1 * input2, last)
     squares = (at.sum(input1 * input1, last) + 1e-12) * (at.sum(input2 * input2, last) + 1e-12)
     cosine = product / at.sqrt(squares)
-    nothing = cosine * 0
+    nothing = at.zeros_like(cosine)
     loss = at.where(target == 1, 1 - cosine, nothing)
     return reduce(at, loss + at.where(target == -1, at.clamp(cosine - margin, 0, None), nothing), reduction)
 

@@ -45,6 +45,7 @@ def nll_loss_forward(
     """Of log-probabilities `(N, C, *)` and classes `(N, *)`: the loss and the sum of weights."""
     classes, weights = _picked(self, target, weight, ignore_index)
     loss = np.take_along_axis(self, np.expand_dims(classes, 1), 1).squeeze(1) * -weights
+    loss[target == ignore_index] = 0  # an ignored log-probability may be infinite
     if reduction == NONE:
         return loss, np.zeros((), self.dtype)
     total = weights.sum(dtype=np.float64)
@@ -69,6 +70,7 @@ def nll_loss_backward(
     if reduction == MEAN:
         total = weights.sum(dtype=np.float64)
         share = share / total.astype(self.dtype)
+    share[target == ignore_index] = 0
     dx = np.zeros_like(self)
     np.put_along_axis(dx, np.expand_dims(classes, 1), np.expand_dims(share.astype(self.dtype, copy=False), 1), 1)
     return dx
@@ -312,7 +314,7 @@ def _smoothed(
     spread = log if weight is None else log * _per_class(at, weight, len(log.shape), axis)
     smooth = -at.sum(spread, axis)
     kept = target != ignore_index
-    smooth = smooth * kept
+    smooth = at.where(kept, smooth, 0)
     if reduction != NONE:
         total = at.sum(smooth)
         if reduction == MEAN:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from readtorch.aten.core.dispatch.dispatcher import (
     broadcasts_on_meta,
     composite,
@@ -101,7 +103,8 @@ def _lerp_tensor(self: Array, end: Array, weight: Array) -> Array:
                 f"expected dtype {cpp_type(self.dtype)} for `weight` but got dtype {cpp_type(weight.dtype)}"
             )
         weight = weight.astype(self.dtype)
-    return self + weight * (end - self)
+    near, change = np.abs(weight) < 0.5, end - self
+    return np.where(near, self + weight * change, end - change * (1 - weight))
 
 
 derivative(

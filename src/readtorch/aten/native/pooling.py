@@ -124,18 +124,29 @@ def may_hold_nan(y: Array) -> bool:
 
 
 def _winners(x: Array, y: Array, window: Window) -> Any:
-    """For each kernel element, in reading order: where it lies in `x` and which windows it wins."""
+    """For each kernel element, in reading order: where it lies in `x` and which windows it wins: the first maximum, or the last NaN."""
     out = y.shape[-len(window.kernel) :]
     open_windows = np.ones_like(y, bool)
-    has_nan = y.dtype.kind in "fcV" and may_hold_nan(y)
-    for parts in itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))):
-        element = x[(..., *parts)]
-        wins = element == y
-        if has_nan:
-            wins |= np.isnan(element)
+    elements = list(itertools.product(*(window.slices(axis, n) for axis, n in enumerate(out))))
+    nans = _last_nans(x, elements) if y.dtype.kind in "fcV" and may_hold_nan(y) else []
+    for parts in elements:
+        wins = x[(..., *parts)] == y
         wins &= open_windows
         open_windows ^= wins
+        if nans:
+            wins |= nans.pop()
         yield parts, wins
+
+
+def _last_nans(x: Array, elements: Sequence[Any]) -> list[Array]:
+    """For each kernel element, from the last to the first: the windows in which it is NaN and none after it is."""
+    found: list[Array] = []
+    later: Any = False
+    for parts in reversed(elements):
+        nan = np.isnan(x[(..., *parts)])
+        found.append(nan & ~np.asarray(later))
+        later = later | nan
+    return found
 
 
 @register("_max_pool_backward", variants="", node="MaxPool2DWithIndicesBackward")

@@ -633,14 +633,28 @@ def _scatter_reduce_backward(
     elif reduce in ("amax", "amin"):
         hit_self = at._to_copy_like(self == result, grad)
         hit_src = at._to_copy_like(src == at.gather(result, dim, index), grad)
-        total = at.scatter_add(hit_self if include_self else at.zeros_like(hit_self), dim, index, hit_src)
-        share = grad / at.clamp(total, 1)
+        total = at.scatter_add(hit_self, dim, index, hit_src)
+        share = grad / total
         to_self, to_src = share * hit_self, at.gather(share, dim, index) * hit_src
     else:
-        to_self, to_src = grad * result / self, at.gather(grad * result, dim, index) / src
+        to_self, to_src = _product_backward(at, grad, self, dim, index, src, include_self, result)
     if not include_self:
         to_self = at._scatter_value(to_self, dim, index, 0)
     return to_self, to_src
+
+
+def _product_backward(
+    at: Any, grad: Any, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+) -> tuple[Any, Any]:
+    """For each factor the product of the others: the result divided by it, or made again without a zero that is alone in its place."""
+    one = at.masked_fill(self, self == 0, 1)
+    to_self = grad * at.scatter_reduce(one, dim, index, src, "prod", include_self=include_self) / one
+    zero = src == 0
+    count = at.scatter_add(at.zeros_like(self), dim, index, at._to_copy_like(zero, src))
+    alone = at.logical_and(zero, at.gather(count, dim, index) == 1)
+    without = at.scatter_reduce(self, dim, index, at.masked_fill(src, alone, 1), "prod", include_self=include_self)
+    others = at.gather(grad * result, dim, index) / at.masked_fill(src, zero, 1)
+    return to_self, at.where(alone, at.gather(grad * without, dim, index), others)
 
 
 derivative(
@@ -714,7 +728,7 @@ derivative("_masked_fill_scalar", self=lambda at, grad, mask: at._masked_fill_sc
 derivative(
     "_masked_fill_tensor",
     self=lambda at, grad, mask: at._masked_fill_scalar(grad, mask, 0),
-    value=lambda at, grad, mask: at.sum(grad * mask),
+    value=lambda at, grad, mask: at.sum(at.where(mask, grad, 0)),
 )
 
 
