@@ -711,6 +711,8 @@ def native_layer_norm(
 ) -> tuple[Array, Array, Array]:
     """Output, and mean and 1 / sqrt(variance + eps) of each example, in the shape that broadcasts over the input."""
     check_floats("LayerNormKernelImpl", input, weight, bias)
+    if input.shape[-len(normalized_shape) :] != tuple(normalized_shape):
+        _check_normalized_shape(input, normalized_shape)
     if len(normalized_shape) == 1 and 0 < input.size <= _FEW and input.itemsize > 2:
         if input.ndim == 1:
             return _normalize_one(input, weight, bias, eps)
