@@ -318,9 +318,48 @@ def arange(
     compute = np.dtype(np.int64 if kind.kind in "iu" else np.float64)
 
     def make(numpy: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+        if numpy is np and kind.kind in "fV":
+            return _in_lanes(count, first, by, kind)
         return (numpy.arange(count, dtype=compute) * by + first).astype(kind)
 
     return _new(make, (count,), kind, device, requires_grad)
+
+
+def _fused(kind: np.dtype) -> tuple[Any, Any]:
+    """The type in which upstream counts elements of `kind`, and one so wide that a product and a sum in it round once."""
+    return (
+        (np.float32, np.float64)
+        if kind.itemsize == 2
+        else (np.float64, np.longdouble if kind.itemsize == 8 else np.float64)
+    )
+
+
+def _in_lanes(count: int, first: float, by: float, kind: np.dtype) -> Any:
+    compute, wide = _fused(kind)
+    lanes = 32 // kind.itemsize
+    start, step = wide(compute(first)), wide(compute(by))
+
+    def counted(places: Any, origin: Any) -> Any:
+        return (step * places + origin).astype(compute).astype(kind)
+
+    whole = count - count % (2 * lanes)
+    bases = counted(np.arange(0, whole, lanes).astype(wide), start)
+    vectors = counted(np.arange(lanes).astype(wide), bases[:, None].astype(wide))
+    return np.concatenate([vectors.reshape(-1), counted(np.arange(whole, count).astype(wide), start)])
+
+
+def _from_both_ends(start: float, end: float, steps: int, kind: np.dtype) -> Any:
+    """Each half is counted from its own end."""
+    begin, last = kind.type(start), kind.type(end)
+    index = np.arange(steps)
+    places = np.where(index < steps // 2, index, index - (steps - 1))
+    origin = np.where(index < steps // 2, begin, last)
+    if kind.itemsize == 2:  # these have no fused instruction: each step rounds
+        step = kind.type((np.float32(last) - np.float32(begin)) / np.float32(steps - 1))
+        return (origin + (step * places.astype(kind)).astype(kind)).astype(kind)
+    _, wide = _fused(kind)
+    step = (last - begin) / kind.type(steps - 1)
+    return (wide(step) * places.astype(wide) + origin.astype(wide)).astype(kind)
 
 
 def _in_steps_of(kind: np.dtype, value: Any) -> Any:
@@ -346,6 +385,8 @@ def linspace(
             return numpy.full(1, start, kind)
         if steps and kind.kind == "b":
             raise not_implemented("linspace_cpu", kind)
+        if numpy is np and kind.kind in "fV" and steps:
+            return _from_both_ends(start, end, steps, kind)
         step = work.type((end - start) / (steps - 1)) if steps else work.type(0)
         index = numpy.arange(steps).astype(work)
         lower = work.type(start) + step * index
