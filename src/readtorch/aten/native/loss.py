@@ -92,7 +92,7 @@ def _smooth_l1_loss(self: Array, target: Array, reduction: int, beta: float) -> 
 
 def _smooth_l1_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
     away = self - target
-    return at.where(at.abs(away) < beta, away / beta, at.sign(away)) * _share(grad, self, reduction)
+    return at.where(at.abs(away) >= beta, at.sign(away), away / beta) * _share(grad, self, reduction)  # NaN stays NaN
 
 
 derivative(
@@ -129,7 +129,7 @@ def huber_loss(self: Array, target: Array, reduction: int = MEAN, delta: float =
 
 def _huber_gradient(at: Any, grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
     away = self - target
-    return at.where(at.abs(away) < delta, away, times(at, at.sign(away), delta)) * _share(grad, self, reduction)
+    return at.where(at.abs(away) >= delta, times(at, at.sign(away), delta), away) * _share(grad, self, reduction)
 
 
 derivative(
