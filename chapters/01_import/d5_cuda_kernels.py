@@ -299,9 +299,8 @@ class Maker:
 
     def _pointwise(self, kernel: Pointwise) -> Callable[..., Any]:
         call = self.function(Pointwise.__call__)
-        face = SimpleNamespace(
-            name=kernel.name, ufunc=self.value(kernel.ufunc), boolean=kernel.boolean, common=kernel.common
-        )
+        same = {name: getattr(kernel, name) for name in ("name", "boolean", "common", "keeps_numbers")}
+        face = SimpleNamespace(ufunc=self.value(kernel.ufunc), **same)
         return functools.partial(call, face)
 
     # functions
