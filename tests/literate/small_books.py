@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ class SmallBook:
         self.module("__init__.py", "")
 
     def module(self, path: str, text: str) -> None:
+        """Write a module. Its time goes on by a second at least: Python's byte code knows a source by its length and the second it is of."""
         file = self.package / path
         file.parent.mkdir(parents=True, exist_ok=True)
+        before = file.stat().st_mtime if file.exists() else 0.0
         file.write_text(textwrap.dedent(text), encoding="utf-8")
+        if file.stat().st_mtime < before + 1:
+            os.utime(file, (before + 1, before + 1))
 
     def chapter(self, text: str, name: str = "02_module") -> Path:
         """Write the part `name`; cells are given in the percent format, indentation as you like."""

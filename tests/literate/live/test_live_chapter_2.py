@@ -82,10 +82,13 @@ def test_a_spawned_process_sees_the_edit(kernel: Kernel, cells: dict[str, Cell])
         f"print(subprocess.run([sys.executable, '-c', {program!r}], capture_output=True, text=True))"
     ).printed
     assert "{'a': None}" in seen, seen
-    ask = "set(__import__('readtorch').nn.BatchNorm1d(2)._buffers.values())"
+    ask = (
+        "(lambda t, m: (m.register_buffer('a', t.ones(1)), m._buffers)[1])"
+        "(__import__('readtorch'), __import__('readtorch').nn.Module())"
+    )
     pool = "ProcessPoolExecutor(1, multiprocessing.get_context('spawn'))"
     seen = kernel.must(f"with {pool} as pool:\n    print(pool.submit(eval, {ask!r}).result())").printed
-    assert seen == "{None}\n"
+    assert seen == "{'a': None}\n"
 
 
 def test_an_edit_that_raises_leaves_the_package_as_it_was(kernel: Kernel, cells: dict[str, Cell]) -> None:
