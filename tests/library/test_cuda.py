@@ -207,7 +207,7 @@ else:
         x = torch.zeros(2, 3, device="cuda")
         for target, words in (
             ([0], "batch_size"),
-            ([[0, 0], [0, 0]], "Expected target size"),
+            ([[0, 0], [0, 0]], "multi-target not supported"),
             ([0.5, 0.5], "expected target dtype"),
         ):
             with pytest.raises((ValueError, RuntimeError), match=words):
