@@ -36,6 +36,7 @@ _MODULES.append("distributed")
 
 # %%
 #| into: distributed/__init__.py
+from readtorch.distributed import algorithms as algorithms
 from readtorch.distributed.distributed_c10d import ProcessGroup as ProcessGroup
 from readtorch.distributed.distributed_c10d import ReduceOp as ReduceOp
 from readtorch.distributed.distributed_c10d import all_gather as all_gather
@@ -353,6 +354,8 @@ def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> A
 # %%
 #| into: distributed/algorithms/__init__.py
 """What is built on collectives."""
+
+from readtorch.distributed.algorithms import join as join
 
 # %%
 #| into: distributed/algorithms/join.py

@@ -1,6 +1,7 @@
 # Tangled from chapters/07_distributed.py — edit there, or here and run `readtorch sync`.
 """Processes that train together. So far: what holds for a process that is alone."""
 
+from readtorch.distributed import algorithms as algorithms
 from readtorch.distributed.distributed_c10d import ProcessGroup as ProcessGroup
 from readtorch.distributed.distributed_c10d import ReduceOp as ReduceOp
 from readtorch.distributed.distributed_c10d import all_gather as all_gather
