@@ -804,7 +804,6 @@ def _(torch):
 
 # %%
 #| claim: a gradient that is infinite or NaN ends at a closed ReLU, and at the places that a pool did not choose
-#| differs: here both are products with a mask, and 0 times infinity is NaN
 def _(torch):
     x = torch.tensor([[[-1.0, 1.0]]], requires_grad=True)
     for function in (torch.relu, lambda x: torch.nn.functional.max_pool1d(x, 2)):

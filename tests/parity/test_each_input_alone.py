@@ -22,7 +22,7 @@ from test_written_between import LINES, arrays, cosines, same
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 LEFT = reasons("each_input_alone.txt")
 """Lines in which the libraries are known to differ, and how."""

@@ -21,7 +21,7 @@ from test_written_between import LINES, arrays, cosines
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 EXACT = upstream.cpu._is_avx512_bf16_supported() and not upstream.cpu._is_amx_tile_supported()
 """The list was made on such a processor. With other instructions upstream adds up in another order: a unit in the last place is let pass then."""

@@ -29,7 +29,7 @@ from test_written_between import LINES, arrays
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SKIPPED = re.compile(
     r"linalg|cholesky|triangular|lu_unpack|ormqr|matrix_exp|det\(|fft|stft|onv|grid_sample|nterpolate|psampl|Transformer|RNN|GRU|LSTM"

@@ -25,7 +25,7 @@ from test_operators import attempt, evaluate, flat, make, plain, tensors
 import readtorch
 
 upstream = pytest.importorskip("torch", reason="compares with the real PyTorch (extra `parity`)")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 LEFT = reasons("written_between.txt")
 LINES: dict[str, list[Case | Line]] = {}
