@@ -395,6 +395,7 @@ def arange(
 
 
 # %%
+#| needs: a1_operators
 #| claim: element 43 of a range of 44 is in the rest, of 48 in a vector, and its last bit is another
 #| upstream: aten/src/ATen/native/RangeFactories.h#at::native::arange_stub
 def _(torch):
