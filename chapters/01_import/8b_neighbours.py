@@ -221,6 +221,7 @@ def _(torch):
 
 
 # %%
+#| needs: 02_module
 #| claim: under the stance "force_eager" compiled functions run as they are, in a block and in a decorated function
 def _(torch):
     @torch.compile

@@ -1062,6 +1062,7 @@ def _(torch):
 
 
 # %%
+#| needs: a2_layers
 #| claim: an infinite gradient reaches the winner of its window and nobody else
 def _(torch):
     x = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]], requires_grad=True)
