@@ -256,7 +256,7 @@ def _(torch):
 
 
 # %% [markdown]
-# The second operand may also be a tensor of one element, which is how a loss scale or a running average usually comes. So `x * scale` with a float32 `scale` of no dimensions uses all its digits, and [the result's type](../00_tensor/01_dtype_and_device.py#What-is-int32-+-float16?) is that of `x` nevertheless.
+# The second operand may also be a tensor of one element, which is how a loss scale or a running average usually comes. So `x * scale` with a float32 `scale` of no dimensions uses all its digits, and [the result's type](../00_tensor/01_dtype_and_device.py#what-is-int32-float16) is that of `x` nevertheless.
 
 
 # %%

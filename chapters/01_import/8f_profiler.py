@@ -18,7 +18,7 @@
 # # Where the time goes: `torch.profiler`
 #
 # A profiler asks of a slow step which operators it called, how often, and how long each took *itself*, without what it called. Upstream that is a large machine: callbacks in the dispatcher, Kineto below it, CUPTI for the GPU. What the answer
-# rests on is small: every operator reports when it began and when it ended ([`RecordFunction`](../00_tensor/03_dispatcher.py#who-is-watching)), and intervals on one thread that lie in each other are calls in each other. This part keeps to that.
+# rests on is small: every operator reports when it began and when it ended ([`RecordFunction`](../00_tensor/03_dispatcher.py#who-sees-every-operator)), and intervals on one thread that lie in each other are calls in each other. This part keeps to that.
 
 # %%
 import readtorch as torch
