@@ -63,8 +63,8 @@ class _NormBase(Module):
         """Mean 0, variance 1, no batches seen."""
         if self.track_running_stats:
             self.running_mean.zero_()  # type: ignore[union-attr]  # there, where it is tracked
-            self.running_var.fill_(1)  # type: ignore[union-attr]
-            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
+            self.running_var.fill_(1)  # type: ignore[union-attr]  # the same
+            self.num_batches_tracked.zero_()  # type: ignore[union-attr]  # the same
 
     def reset_parameters(self) -> None:
         """Running statistics as new, weight 1, bias 0."""
